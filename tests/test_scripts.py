@@ -99,4 +99,4 @@ def test_the_fuzzer_names_its_targets_when_it_is_given_another() -> None:
     command = [sys.executable, "-m", "tests.fuzzing.run", "gopher"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert "no target gopher; there are http_requests, http_answers" in ended.stderr
+    assert "no target gopher; there are http_requests, http_responses" in ended.stderr

@@ -12,7 +12,7 @@ from actors.bus.messages.accounts import AccountStates, QueryAccounts
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig
-from tests.forwarding.http_client import get, read_answer
+from tests.forwarding.http_client import get, read_response
 from tests.forwarding.socks_client import exactly
 from tests.kit.scripted_origins import Origin
 
@@ -40,7 +40,7 @@ def give(rig: Rig, *accounts: AccountSpec, **fields: Any) -> None:
 def ask(client: socket.socket, origin: Origin, user: str = "ada", word: str = WORD) -> tuple[int, bytes]:
     """Status and head of an answer."""
     client.sendall(get(origin, "/", credentials(user, word)))
-    head, _body = read_answer(client)
+    head, _body = read_response(client)
     return int(head.split()[1]), head
 
 
@@ -50,6 +50,6 @@ def echo(sock: socket.socket, data: bytes) -> None:
 
 
 def states(rig: Rig) -> dict[str, Any]:
-    answer = rig.ask(QueryAccounts(settle=False))
-    assert isinstance(answer, AccountStates)
-    return answer.accounts
+    response = rig.ask(QueryAccounts(settle=False))
+    assert isinstance(response, AccountStates)
+    return response.accounts

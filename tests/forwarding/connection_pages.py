@@ -15,9 +15,9 @@ ALL = ConnectionFilter()
 
 
 def page(rig: Rig, only: ConnectionFilter = ALL, sort: str = "-age", limit: int = 1000, offset: int = 0) -> Connections:
-    answer = rig.ask(QueryConnections(only, sort, limit, offset))
-    assert isinstance(answer, Connections)
-    return answer
+    response = rig.ask(QueryConnections(only, sort, limit, offset))
+    assert isinstance(response, Connections)
+    return response
 
 
 def is_cut(sock: socket.socket) -> bool:

@@ -42,5 +42,5 @@ class Talk(Conversation):
         return only
 
 
-def exchange(request: bytes = GET, answer: bytes = OK, **policy: Any) -> Talk:
-    return Talk(**policy).client(request).opened().origin(answer)
+def exchange(request: bytes = GET, response: bytes = OK, **policy: Any) -> Talk:
+    return Talk(**policy).client(request).opened().origin(response)

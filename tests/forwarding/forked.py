@@ -88,25 +88,25 @@ class Zygote:
         request = {"token": 1, "entry": ENTRY, "boot": asdict(boot), "slot": 0}
         socket.send_fds(self._control, [msgpack.packb(request)], [lifeline, listener.fileno()])
         while True:
-            told, descriptors = self._hear()
-            if "started" in told:
-                return Forked(self, told["started"], descriptors[0])
+            report, descriptors = self._receive()
+            if "started" in report:
+                return Forked(self, report["started"], descriptors[0])
 
     def status_of(self, pid: int) -> int:
         """How a process has ended."""
         deadline = time.monotonic() + PATIENCE
         while pid not in self._ended:
-            assert time.monotonic() < deadline, f"the zygote doesn't tell how {pid} has ended"
-            self._hear()
+            assert time.monotonic() < deadline, f"the zygote doesn't report how {pid} has ended"
+            self._receive()
         return self._ended.pop(pid)
 
-    def _hear(self) -> tuple[dict[str, Any], list[int]]:
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
         packet, descriptors, _flags, _address = socket.recv_fds(self._control, PACKET_MAX, 1)
         assert packet, "the zygote has ended"
-        told: dict[str, Any] = msgpack.unpackb(packet)
-        if "ended" in told:
-            self._ended[told["ended"]] = told["status"]
-        return told, descriptors
+        report: dict[str, Any] = msgpack.unpackb(packet)
+        if "ended" in report:
+            self._ended[report["ended"]] = report["status"]
+        return report, descriptors
 
     def end(self) -> None:
         """Its actors must have ended."""

@@ -54,7 +54,7 @@ def spec(port: int, **changes: Any) -> ProxySpec:
 
 
 class Rig:
-    """`port` is where the proxy listens; `records`, `counters` and `reports` of problems are what it has told."""
+    """`port` is where the proxy listens; `records`, `counters` and `reports` of problems are what it has sent."""
 
     def __init__(
         self,
@@ -124,9 +124,9 @@ class Rig:
 
     def ask(self, message: Any) -> Any:
         """Ask the actor something; its answer."""
-        answers: list[Any] = []
-        self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, answers.append))
-        return until(lambda: answers, f"an answer to {message}")[0]
+        replies: list[Any] = []
+        self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, replies.append))
+        return until(lambda: replies, f"a reply to {message}")[0]
 
     def stop(self, drain: float) -> None:
         """Order the actor to end; it has begun to when this returns."""
@@ -173,7 +173,7 @@ class Rig:
         os.read(self._wake_read, 1)
         self._commands.pop(0)()
 
-    def _received(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
+    def _received(self, sender: str, message: Any, response: Callable[[Any], None]) -> None:
         if isinstance(message, ReportProblems):
             self.reports.append(message)
         if isinstance(message, Hello):

@@ -21,7 +21,7 @@ def get(origin: Origin, path: str = "/", *fields: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
-def read_answer(sock: socket.socket) -> tuple[bytes, bytes]:
+def read_response(sock: socket.socket) -> tuple[bytes, bytes]:
     """Head and counted body of one answer."""
     data = read_head(sock)
     head, _, body = data.partition(b"\r\n\r\n")

@@ -77,7 +77,7 @@ class Inside(Rig):
 
     actor: ForwardingActor
 
-    def look(self, at: Callable[[ForwardingContext], T]) -> T:
+    def inspect(self, at: Callable[[ForwardingContext], T]) -> T:
         """What `at` gives for what the connections share, between two turns of the actor's loop."""
         seen: list[T] = []
         assert isinstance(self.process, Threaded)

@@ -3,11 +3,11 @@
 The two `check_` functions raise `AssertionError` for bytes that ours takes though two of the witnesses differ on them,
 and for bytes that ours passes on and that are not one clear message. What ours refuses is always right here.
 
-Where a witness is not asked, it is because it refuses or misreads what RFC 9110 or 9112 plainly allows, so that no
+Where a parser is left out, it is because it refuses or misreads what RFC 9110 or 9112 plainly allows, so that no
 second reading of another kind can come of it:
 
 - llhttp knows a fixed list of methods; any token is one (RFC 9110 9.1).
-- llhttp can't be told that an answer is for HEAD, and frames it as any other.
+- llhttp can't be passed that an answer is for HEAD, and frames it as any other.
 - `http.client` takes an interim answer other than 100 for the final one; they are to be read over (RFC 9110 15.2).
 - `http.client` waits for the body of a 304 that names a coding; there is none (RFC 9112 6.3).
 - httptools ends a request that asks for an upgrade with its head, though it has a body (RFC 9110 7.8).
@@ -53,7 +53,7 @@ class Passed:
 
 
 def requests_passed(data: bytes) -> list[Passed]:
-    """The requests that ours takes of `data`, with an origin that answers each as soon as it is whole."""
+    """The requests that ours takes of `data`, with an origin that responds to each as soon as it is whole."""
     session = HttpSession(SessionConfig(via=b"us"), 0.0)
     passed: list[Passed] = []
     commands = session.receive_from_client(data, 0.0)
@@ -103,7 +103,7 @@ def check_requests(data: bytes) -> None:
 
 
 def _check_passed_request(passed: Passed, body: bytes) -> None:
-    """What the origin is sent is one message to everybody, and says the same."""
+    """What the origin is sent is one message to every parser, with the same meaning."""
     head = passed.exchange.head
     path = passed.exchange.path or (b"*" if head.method == b"OPTIONS" else b"/")
     without = set() if head.method in _KNOWN_METHODS else {"llhttp"}
@@ -116,8 +116,8 @@ def _check_passed_request(passed: Passed, body: bytes) -> None:
 
 
 @dataclass
-class Answered:
-    """What the client was told: `whole` when the answer was passed on to its end."""
+class PassedResponse:
+    """What the client was passed: `whole` when the response was passed on to its end."""
 
     to_client: bytes
     status: int
@@ -125,8 +125,8 @@ class Answered:
     spoiled: bool
 
 
-def answer_passed(data: bytes, method: str = "GET") -> Answered:
-    """What ours makes of an origin that says `data` and then closes."""
+def response_passed(data: bytes, method: str = "GET") -> PassedResponse:
+    """What ours makes of an origin that sends `data` and then closes."""
     session = HttpSession(SessionConfig(via=b"us"), 0.0)
     session.receive_from_client(f"{method} http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n".encode(), 0.0)
     commands = session.opened(False, 0.0)
@@ -134,17 +134,17 @@ def answer_passed(data: bytes, method: str = "GET") -> Answered:
         commands += session.receive_from_origin(data, 0.0)
     if session.reads_origin:
         commands += session.receive_from_origin(b"", 0.0)
-    told = b"".join(command.data for command in commands if isinstance(command, ToClient))
+    passed = b"".join(command.data for command in commands if isinstance(command, ToClient))
     reports = [command for command in commands if isinstance(command, Report)]
     assert len(reports) == 1, reports
     aborted = any(isinstance(command, CloseClient) and command.abort for command in commands)
     assert any(isinstance(command, LeaveOrigin | Tunnel) for command in commands)
-    return Answered(told, reports[0].status, not aborted and not reports[0].reason, bool(reports[0].reason))
+    return PassedResponse(passed, reports[0].status, not aborted and not reports[0].reason, bool(reports[0].reason))
 
 
-def check_answer(data: bytes, method: str = "GET") -> None:
+def check_response(data: bytes, method: str = "GET") -> None:
     """If ours passes the answer in `data` on as a whole one, everybody reads it alike, before and behind."""
-    ours = answer_passed(data, method)
+    ours = response_passed(data, method)
     if not ours.whole:
         return
     without = {"llhttp"} if method == "HEAD" else set()
@@ -167,7 +167,7 @@ def _final(data: bytes, method: str, without: set[str]) -> dict[str, Message]:
         first = _readings(data, {"h11": ANSWER_WITNESSES["h11"]}, method, set())["h11"]
         if first.start[0] >= 200:
             break
-        # http.client skips 100 by itself, so it is only asked once the interim answers are gone
+        # http.client skips 100 by itself, so it is only used once the interim responses are gone
         interim = _readings(data, ANSWER_WITNESSES, method, without | {"cpython"})
         assert len({(message.start, message.rest) for message in interim.values()}) == 1, interim
         data = first.rest

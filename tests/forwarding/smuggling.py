@@ -1,6 +1,6 @@
 """What request and answer smugglers do: named messages, and ways of spoiling good ones.
 
-The named ones are judged by the differential test and are the seeds of the fuzz corpus; the strategies spoil good
+The named ones are checked by the differential test and are the seeds of the fuzz corpus; the strategies spoil good
 messages in places and ways drawn at random.
 """
 
@@ -271,11 +271,11 @@ REQUESTS: dict[str, bytes] = {
 }
 
 
-def _answer(*fields: bytes, start: bytes = b"HTTP/1.1 200 OK", body: bytes = _CHUNKS) -> bytes:
+def _response(*fields: bytes, start: bytes = b"HTTP/1.1 200 OK", body: bytes = _CHUNKS) -> bytes:
     return b"\r\n".join((start, *fields)) + b"\r\n\r\n" + body
 
 
-_ANSWER_STARTS = {
+_RESPONSE_STARTS = {
     "plain": b"HTTP/1.1 200 OK",
     "HTTP/1.0": b"HTTP/1.0 200 OK",
     "HTTP/1.2": b"HTTP/1.2 200 OK",
@@ -317,16 +317,19 @@ _ANSWER_STARTS = {
 }
 
 ANSWERS: dict[str, bytes] = {
-    **{f"length: {name}": _answer(b"Content-Length: " + value, body=b"hello") for name, value in LENGTHS.items()},
-    **{f"coding: {name}": _answer(b"Transfer-Encoding: " + value) for name, value in CODINGS.items()},
-    **{f"chunks: {n}": _answer(b"Transfer-Encoding: chunked", body=body) for n, body in CHUNKED_BODIES.items()},
-    **{f"line: {name}": _answer(line) for name, line in _LINES.items()},
-    **{f"start: {name}": _answer(b"Content-Length: 5", start=s, body=b"hello") for name, s in _ANSWER_STARTS.items()},
-    **{f"bare start: {name}": _answer(start=s, body=b"hello") for name, s in _ANSWER_STARTS.items()},
-    "bytes behind the end": _answer(b"Content-Length: 5", body=b"hello" + _answer()),
-    "cut short": _answer(b"Content-Length: 9", body=b"hello"),
-    "chunks cut short": _answer(b"Transfer-Encoding: chunked", body=b"5\r\nhello\r\n"),
-    "until the end": _answer(body=b"hello"),
+    **{f"length: {name}": _response(b"Content-Length: " + value, body=b"hello") for name, value in LENGTHS.items()},
+    **{f"coding: {name}": _response(b"Transfer-Encoding: " + value) for name, value in CODINGS.items()},
+    **{f"chunks: {n}": _response(b"Transfer-Encoding: chunked", body=body) for n, body in CHUNKED_BODIES.items()},
+    **{f"line: {name}": _response(line) for name, line in _LINES.items()},
+    **{
+        f"start: {name}": _response(b"Content-Length: 5", start=s, body=b"hello")
+        for name, s in _RESPONSE_STARTS.items()
+    },
+    **{f"bare start: {name}": _response(start=s, body=b"hello") for name, s in _RESPONSE_STARTS.items()},
+    "bytes behind the end": _response(b"Content-Length: 5", body=b"hello" + _response()),
+    "cut short": _response(b"Content-Length: 9", body=b"hello"),
+    "chunks cut short": _response(b"Transfer-Encoding: chunked", body=b"5\r\nhello\r\n"),
+    "until the end": _response(body=b"hello"),
     "nothing": b"",
     "half a head": b"HTTP/1.1 200 OK\r\nA: b",
 }
@@ -423,7 +426,7 @@ def _good_request(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def _good_answer(draw: st.DrawFn) -> bytes:
+def _good_response(draw: st.DrawFn) -> bytes:
     framing, body = draw(_FRAMINGS)
     status = draw(st.sampled_from([b"200 OK", b"200", b"204 No", b"206 P", b"304 ", b"404 Not", b"500 \xe9", b"599 x"]))
     interim = draw(st.sampled_from([b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 E\r\nLink: x\r\n\r\n"]))
@@ -432,5 +435,5 @@ def _good_answer(draw: st.DrawFn) -> bytes:
 
 SPOILED_REQUESTS = spoiled(st.lists(_good_request(), min_size=1, max_size=2).map(b"".join))
 """One or two requests behind each other, perhaps spoiled."""
-SPOILED_ANSWERS = spoiled(_good_answer())
+SPOILED_ANSWERS = spoiled(_good_response())
 """An answer, perhaps with an interim one before it, perhaps spoiled."""

@@ -48,7 +48,7 @@ def reply(sock: socket.socket) -> tuple[int, tuple[str, int]]:
 
 @contextmanager
 def responder(host: str = "127.0.0.1") -> Iterator[int]:
-    """Answers each datagram with itself in upper case, until `quit` comes; its port."""
+    """Sends back each datagram with itself in upper case, until `quit` comes; its port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     server = socket.socket(family, socket.SOCK_DGRAM)
     server.bind((host, 0))

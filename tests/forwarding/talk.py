@@ -1,4 +1,4 @@
-"""A conversation with a protocol, told as what comes in and what comes out; no socket is open here."""
+"""A conversation with a session of any protocol: bytes in, commands out; no socket is open here."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Protocol, Self
 from actors.forwarding.protocols.commands import Command, ToClient, ToOrigin
 
 
-class Heard(Protocol):
-    """What all sessions hear."""
+class Receiver(Protocol):
+    """What all sessions receive."""
 
     @property
     def closed(self) -> bool: ...
@@ -19,17 +19,17 @@ class Heard(Protocol):
 class Conversation:
     """A session and everything that has come out of it."""
 
-    def __init__(self, session: Heard) -> None:
-        self._heard = session
+    def __init__(self, session: Receiver) -> None:
+        self._session = session
         self.now = 0.0
         self.out: list[Command] = []
 
     def client(self, *pieces: bytes) -> Self:
         """Bytes of the client, up to the end of the session: no driver reads for one that has closed."""
         for piece in pieces:
-            if self._heard.closed:
+            if self._session.closed:
                 break
-            self.out += self._heard.receive_from_client(piece, self.now)
+            self.out += self._session.receive_from_client(piece, self.now)
         return self
 
     def all(self, kind: type[Any]) -> list[Any]:

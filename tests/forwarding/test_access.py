@@ -9,8 +9,8 @@ import pytest
 
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import connect, get, read_answer, tunnel
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_head
+from tests.forwarding.http_client import connect, get, read_response, tunnel
+from tests.kit.scripted_origins import Origin, counted, echoes, read_head, responds
 
 
 @pytest.fixture
@@ -22,11 +22,11 @@ def rig() -> Iterator[Rig]:
 def status_of(rig: Rig, origin: Origin) -> bytes:
     with connect(rig) as client:
         client.sendall(get(origin))
-        return read_answer(client)[0]
+        return read_response(client)[0]
 
 
 def test_a_denied_target_is_403_with_one_word_everywhere(rig: Rig) -> None:
-    with Origin(answers(counted(b"no"))) as origin:
+    with Origin(responds(counted(b"no"))) as origin:
         rig.configure(access=AccessSpec(deny_destinations=("127.0.0.0/8",)))
         head = status_of(rig, origin)
         assert head.startswith(b"HTTP/1.1 403 ")
@@ -40,7 +40,7 @@ def test_a_denied_target_is_403_with_one_word_everywhere(rig: Rig) -> None:
 
 
 def test_where_there_is_an_allow_list_the_rest_is_refused(rig: Rig) -> None:
-    with Origin(answers(counted(b"yes"))) as origin, Origin(answers(counted(b"no"))) as other:
+    with Origin(responds(counted(b"yes"))) as origin, Origin(responds(counted(b"no"))) as other:
         rig.configure(access=AccessSpec(allow_destinations=(f"127.0.0.1:{origin.port}",)))
         assert status_of(rig, origin).startswith(b"HTTP/1.1 200 ")
         assert b"rule=destination_not_allowed" in status_of(rig, other)
@@ -54,15 +54,15 @@ def test_a_name_is_denied_without_asking_the_resolver(rig: Rig) -> None:
 
 
 def test_a_rule_holds_for_the_next_request_of_a_connection_and_for_pooled_ones(rig: Rig) -> None:
-    with Origin(answers(*[counted(b"in")] * 9)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"in")] * 9)) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"in"
+        assert read_response(client)[1] == b"in"
         rig.configure(access=AccessSpec(deny_destinations=(f":{origin.port}",)))
         client.sendall(get(origin))
-        assert read_answer(client)[0].startswith(b"HTTP/1.1 403 ")
+        assert read_response(client)[0].startswith(b"HTTP/1.1 403 ")
         rig.configure(access=AccessSpec())
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"in"
+        assert read_response(client)[1] == b"in"
         assert origin.connections == 2
 
 
@@ -81,9 +81,9 @@ def test_an_exchange_under_way_while_a_rule_comes_leaves_nothing_in_the_pool(rig
         until(lambda: begun, "the answer has begun")
         rig.configure(access=AccessSpec(deny_destinations=("127.0.0.1",)))
         released.append(True)
-        assert read_answer(client)[1] == b"abcd"
+        assert read_response(client)[1] == b"abcd"
         client.sendall(get(origin))
-        assert read_answer(client)[0].startswith(b"HTTP/1.1 403 ")
+        assert read_response(client)[0].startswith(b"HTTP/1.1 403 ")
 
 
 def test_rules_drop_no_tunnel(rig: Rig) -> None:
@@ -115,11 +115,11 @@ def test_a_client_is_refused_at_accept_before_it_says_anything(rig: Rig, access:
 
 
 def test_report_mode_lets_through_records_and_counts(rig: Rig) -> None:
-    with Origin(answers(*[counted(b"in")] * 2)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"in")] * 2)) as origin, connect(rig) as client:
         rig.configure(access=AccessSpec(deny_destinations=("127.0.0.1",), mode="report"))
         for _ in range(2):
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"in"
+            assert read_response(client)[1] == b"in"
         assert origin.connections == 1
     until(lambda: rig.counters and rig.counters.reported == {"destination_denied": 2}, "both requests are counted")
     assert rig.counters is not None
@@ -155,11 +155,11 @@ def test_the_record_of_a_refusal_has_what_the_client_was_told_and_the_entry_that
 
 
 def test_a_client_that_is_denied_from_now_on_has_no_further_request_on_its_open_connection() -> None:
-    with Rig() as rig, Origin(answers(counted(b"one"))) as origin, connect(rig) as client:
+    with Rig() as rig, Origin(responds(counted(b"one"))) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"one"
+        assert read_response(client)[1] == b"one"
         rig.configure(access=AccessSpec(deny_clients=("127.0.0.0/8",)))
         client.sendall(get(origin))
-        assert read_answer(client)[0].split()[1] == b"403"
+        assert read_response(client)[0].split()[1] == b"403"
         assert client.recv(1) == b""
         assert rig.record(reason="client_denied")["rule"] == "access.deny_clients[0] 127.0.0.0/8"

@@ -1,4 +1,4 @@
-"""Accounts and limits of a real actor: who is let in, who is told what, who is ended and who goes on."""
+"""Accounts and limits of a real actor: which clients are admitted, why others are refused, which connections end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from config.model.quotas import period_at
 from tests.forwarding.account_client import OTHER_HASH, WORD, account, ask, credentials, echo, give, states
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_response
 from tests.forwarding.socks_client import LOOPBACK, address, exactly, reply
 from tests.forwarding.tls_client import connect as connect_tls
 from tests.kit.certificates import make_pair
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head_alone
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head_alone, responds
 
 
 def once(rig: Rig, origin: Origin, user: str = "ada", word: str = WORD) -> tuple[int, bytes]:
@@ -51,26 +51,26 @@ def ended_within(sock: socket.socket, seconds: float) -> bool:
 
 def test_each_account_has_its_own_password_and_is_named_in_the_records(rig: Rig) -> None:
     give(rig, account("ada"), account("bob", password_hash=OTHER_HASH))
-    with Origin(answers(*[counted(b"yes")] * 9)) as origin:
+    with Origin(responds(*[counted(b"yes")] * 9)) as origin:
         assert once(rig, origin)[0] == 200
         assert once(rig, origin, "bob", "other-word")[0] == 200
         assert once(rig, origin, "bob", WORD)[0] == 407
         assert once(rig, origin, "eve", WORD)[0] == 407
-        with connect(rig) as nobody:
-            nobody.sendall(get(origin))
-            assert b" 407 " in read_answer(nobody)[0]
+        with connect(rig) as anonymous:
+            anonymous.sendall(get(origin))
+            assert b" 407 " in read_response(anonymous)[0]
     assert rig.record(user="bob")["status_code"] == 200
 
 
 def test_where_credentials_are_wanted_and_nobody_has_any_nobody_gets_in(rig: Rig) -> None:
     give(rig)
-    with Origin(answers(counted(b"yes"))) as origin:
+    with Origin(responds(counted(b"yes"))) as origin:
         assert once(rig, origin)[0] == 407
 
 
 def test_the_user_of_auth_is_good_beside_the_accounts(rig: Rig) -> None:
     give(rig, account("ada"), auth_username="root", auth_hash=OTHER_HASH)
-    with Origin(answers(*[counted(b"yes")] * 9)) as origin:
+    with Origin(responds(*[counted(b"yes")] * 9)) as origin:
         assert once(rig, origin, "root", "other-word")[0] == 200
         assert once(rig, origin)[0] == 200
     rig.configure(auth_username=None, auth_hash=None)
@@ -88,20 +88,20 @@ def test_a_right_password_of_an_account_that_may_not_is_told_why_and_a_wrong_one
     rig: Rig, fields: dict[str, Any], word: bytes
 ) -> None:
     give(rig, account("ada", **fields))
-    with Origin(answers(counted(b"yes"))) as origin:
+    with Origin(responds(counted(b"yes"))) as origin:
         status, head = once(rig, origin)
         assert (status, b"rule=" + word in head) == (403, True)
         assert once(rig, origin, word="wrong-word")[0] == 407
         assert origin.connections == 0
     assert rig.record(reason=word.decode())["user"] == "ada"
-    told = rig.ask(Explain("127.0.0.1", "ada", "127.0.0.1:80"))
-    assert (told.decision, told.stage, told.reason) == ("deny", "account", word.decode())
+    explanation = rig.ask(Explain("127.0.0.1", "ada", "127.0.0.1:80"))
+    assert (explanation.decision, explanation.stage, explanation.reason) == ("deny", "account", word.decode())
     until(lambda: rig.counters is not None and word.decode() in rig.counters.refusals, "the refusal is counted")
 
 
 def test_an_allowed_network_lets_in(rig: Rig) -> None:
     give(rig, account("ada", allow_clients=("192.0.2.0/24", "127.0.0.0/8")))
-    with Origin(answers(counted(b"yes"))) as origin:
+    with Origin(responds(counted(b"yes"))) as origin:
         assert once(rig, origin)[0] == 200
 
 
@@ -121,23 +121,23 @@ def test_one_connection_too_many_of_a_client_is_told_so_and_another_client_is_no
             assert b"error=connection_limit_reached" in head
             assert b"rule=client_connection_limit" in head
         elsewhere = socket.create_connection(("127.0.0.1", rig.port), 20, ("127.0.0.2", 0))
-        with elsewhere, Origin(answers(counted(b"yes"))) as other:
+        with elsewhere, Origin(responds(counted(b"yes"))) as other:
             elsewhere.sendall(get(other))
-            assert b" 200 " in read_answer(elsewhere)[0]
+            assert b" 200 " in read_response(elsewhere)[0]
     assert rig.record(reason="client_connection_limit")["status_code"] == 429
 
     def again() -> bool:
-        with connect(rig) as client, Origin(answers(counted(b"yes"))) as other:
+        with connect(rig) as client, Origin(responds(counted(b"yes"))) as other:
             client.sendall(get(other))
-            return b" 200 " in read_answer(client)[0]
+            return b" 200 " in read_response(client)[0]
 
     until(again, "the places are free again")
 
 
 def test_connections_that_were_there_before_the_limit_count(rig: Rig) -> None:
-    with connect(rig), connect(rig) as second, Origin(answers(counted(b"yes"))) as origin:
+    with connect(rig), connect(rig) as second, Origin(responds(counted(b"yes"))) as origin:
         second.sendall(get(origin))
-        read_answer(second)
+        read_response(second)
         rig.configure(limits=LimitsSpec(connections=2))
         with connect(rig) as third:
             assert read_all(third).startswith(b"HTTP/1.1 429 ")
@@ -145,10 +145,10 @@ def test_connections_that_were_there_before_the_limit_count(rig: Rig) -> None:
 
 def test_requests_of_a_client_above_the_minute_are_told_when_to_come_again(rig: Rig) -> None:
     rig.configure(limits=LimitsSpec(requests_per_minute=3))
-    with Origin(answers(*[counted(b"yes")] * 9)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"yes")] * 9)) as origin, connect(rig) as client:
         for expected in (200, 200, 200, 429, 429):
             client.sendall(get(origin))
-            head, _ = read_answer(client)
+            head, _ = read_response(client)
             assert int(head.split()[1]) == expected
         assert b"rule=client_request_limit" in head
         [wait] = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"Retry-After")]
@@ -158,7 +158,7 @@ def test_requests_of_a_client_above_the_minute_are_told_when_to_come_again(rig: 
 
 def test_limits_of_an_account_are_its_own(rig: Rig) -> None:
     give(rig, account("ada", limits=LimitsSpec(requests_per_minute=2)), account("bob"))
-    with Origin(answers(*[counted(b"yes")] * 9)) as origin:
+    with Origin(responds(*[counted(b"yes")] * 9)) as origin:
         assert [once(rig, origin)[0] for _ in range(3)] == [200, 200, 429]
         assert once(rig, origin, "bob")[0] == 200
     assert rig.record(reason="account_request_limit")["user"] == "ada"
@@ -166,7 +166,7 @@ def test_limits_of_an_account_are_its_own(rig: Rig) -> None:
 
 def test_connections_of_an_account_are_counted_where_it_is_used(rig: Rig) -> None:
     give(rig, account("ada", limits=LimitsSpec(connections=1)), account("bob"))
-    with Origin(echoes) as origin, Origin(answers(*[counted(b"yes")] * 9)) as other:
+    with Origin(echoes) as origin, Origin(responds(*[counted(b"yes")] * 9)) as other:
         with tunnel(rig, origin):
             status, head = once(rig, other)
             assert (status, b"rule=account_connection_limit" in head) == (429, True)
@@ -182,7 +182,7 @@ def test_connections_of_an_account_are_counted_where_it_is_used(rig: Rig) -> Non
 def test_a_quota_that_is_reached_ends_the_accounts_connections_and_no_others(rig: Rig) -> None:
     give(rig, account("ada", quota=100_000), account("bob"))
     with ExitStack() as stack:
-        origin, other = (stack.enter_context(Origin(each)) for each in (echoes, answers(*[counted(b"yes")] * 9)))
+        origin, other = (stack.enter_context(Origin(each)) for each in (echoes, responds(*[counted(b"yes")] * 9)))
         idle, busy = (stack.enter_context(tunnel(rig, origin)) for _ in range(2))
         stranger = stack.enter_context(tunnel(rig, origin, "bob"))
         echo(busy, b"x" * 60_000)
@@ -197,13 +197,13 @@ def test_a_quota_that_is_reached_ends_the_accounts_connections_and_no_others(rig
     used = states(rig)["acc_ada"].usage
     assert 120_000 <= used.bytes_in + used.bytes_out <= 125_000
     give(rig, account("ada", quota=200_000), account("bob"))
-    with Origin(answers(counted(b"yes"))) as other:
+    with Origin(responds(counted(b"yes"))) as other:
         assert once(rig, other)[0] == 200
 
 
 def test_a_long_answer_does_not_run_far_beyond_the_quota(rig: Rig) -> None:
     give(rig, account("ada", quota=1_000_000))
-    with Origin(answers(counted(b"x" * 20_000_000))) as origin, connect(rig) as client:
+    with Origin(responds(counted(b"x" * 20_000_000))) as origin, connect(rig) as client:
         client.sendall(get(origin, "/", credentials("ada")))
         received = 0
         try:
@@ -218,7 +218,7 @@ def test_a_long_answer_does_not_run_far_beyond_the_quota(rig: Rig) -> None:
 
 def test_a_daily_quota_tells_when_the_next_day_begins(rig: Rig) -> None:
     give(rig, account("ada", quota=1, period="day"))
-    with Origin(answers(*[counted(b"yes")] * 9)) as origin:
+    with Origin(responds(*[counted(b"yes")] * 9)) as origin:
         assert once(rig, origin)[0] == 200
         head = once(rig, origin)[1]
         [wait] = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.startswith(b"Retry-After")]
@@ -228,12 +228,12 @@ def test_a_daily_quota_tells_when_the_next_day_begins(rig: Rig) -> None:
 
 def test_every_byte_of_an_exchange_is_on_the_account_with_the_head_that_named_it(rig: Rig) -> None:
     give(rig, account("ada"))
-    with Origin(answers(*[counted(b"x" * 1000)] * 3)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"x" * 1000)] * 3)) as origin, connect(rig) as client:
         sent = received = 0
         for _ in range(3):
             request = get(origin, "/", credentials("ada"))
             client.sendall(request)
-            head, body = read_answer(client)
+            head, body = read_response(client)
             sent, received = sent + len(request), received + len(head) + 4 + len(body)
         usage = states(rig)["acc_ada"].usage
     assert (usage.bytes_in, usage.bytes_out) == (sent, received)
@@ -275,7 +275,7 @@ def test_an_account_expires_to_the_moment_with_its_connections(rig: Rig) -> None
 
 def test_a_changed_password_is_forgotten_though_it_was_remembered(rig: Rig) -> None:
     give(rig, account("ada"), account("bob"))
-    with Origin(answers(*[counted(b"yes")] * 9)) as origin:
+    with Origin(responds(*[counted(b"yes")] * 9)) as origin:
         assert once(rig, origin)[0] == 200
         give(rig, account("ada", password_hash=OTHER_HASH), account("bob"))
         assert once(rig, origin)[0] == 407
@@ -289,10 +289,10 @@ def test_bulk_down_and_up_keeps_to_the_rate_and_is_delivered_whole(rig: Rig) -> 
     rate = 1_000_000
     give(rig, account("ada", limits=LimitsSpec(bandwidth_in=rate, bandwidth_out=rate)))
     body = bytes(range(256)) * 4000
-    with Origin(echoes) as origin, Origin(answers(counted(body))) as other, connect(rig) as client:
+    with Origin(echoes) as origin, Origin(responds(counted(body))) as other, connect(rig) as client:
         began = time.monotonic()
         client.sendall(get(other, "/", credentials("ada")))
-        assert read_answer(client)[1] == body
+        assert read_response(client)[1] == body
         assert time.monotonic() - began > 0.8 * len(body) / rate
         with tunnel(rig, origin) as sock:
             sock.sendall(b"x")
@@ -308,9 +308,9 @@ def test_bulk_down_and_up_keeps_to_the_rate_and_is_delivered_whole(rig: Rig) -> 
 def test_a_slow_limit_is_no_idleness(rig: Rig) -> None:
     give(rig, account("ada", limits=LimitsSpec(bandwidth_out=4000)), timeout=1.0)
     body = b"x" * 6000
-    with Origin(answers(counted(body))) as origin, connect(rig) as client:
+    with Origin(responds(counted(body))) as origin, connect(rig) as client:
         client.sendall(get(origin, "/", credentials("ada")))
-        assert read_answer(client)[1] == body
+        assert read_response(client)[1] == body
 
 
 # --- SOCKS ---
@@ -333,14 +333,14 @@ def log_in(rig: Rig, user: bytes = b"ada", word: bytes = WORD.encode()) -> tuple
 def test_socks5_tells_a_rule_to_who_is_known_and_may_not(five: Rig) -> None:
     give(five, account("ada", enabled=False), account("bob", quota=300))
     with Origin(echoes) as origin:
-        sock, verdict = log_in(five)
+        sock, status = log_in(five)
         with sock:
-            assert verdict == b"\x01\x00"
+            assert status == b"\x01\x00"
             sock.sendall(b"\x05\x01\x00" + address(LOOPBACK, origin.port))
             assert reply(sock)[0] == 2
-        sock, verdict = log_in(five, word=b"wrong-word")
+        sock, status = log_in(five, word=b"wrong-word")
         with sock:
-            assert verdict == b"\x01\x01"
+            assert status == b"\x01\x01"
         sock, _ = log_in(five, b"bob")
         with sock:
             sock.sendall(b"\x05\x01\x00" + address(LOOPBACK, origin.port))
@@ -418,7 +418,7 @@ def test_socks4_accounts_are_user_names() -> None:
 
 def test_a_connection_from_before_the_first_account_is_judged_at_its_next_request(rig: Rig) -> None:
     rig.configure(auth_username="root", auth_hash=OTHER_HASH)
-    with Origin(answers(*[counted(b"yes")] * 9)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"yes")] * 9)) as origin, connect(rig) as client:
         assert ask(client, origin, "root", "other-word")[0] == 200
         give(rig, account("ada", enabled=False), account("bob", limits=LimitsSpec(requests_per_minute=1)))
         assert ask(client, origin)[0] == 403
@@ -441,7 +441,7 @@ def test_turning_auth_off_ends_nobody_and_what_was_used_is_not_forgotten(rig: Ri
 def test_a_new_rate_holds_for_what_flows_already(rig: Rig) -> None:
     give(rig, account("ada", limits=LimitsSpec(bandwidth_out=20_000)))
     body = b"x" * 3_000_000
-    with Origin(answers(counted(body))) as origin, connect(rig) as client:
+    with Origin(responds(counted(body))) as origin, connect(rig) as client:
         client.sendall(get(origin, "/", credentials("ada")))
         assert client.recv(1000)
         began = time.monotonic()
@@ -463,11 +463,11 @@ def test_https_keeps_to_the_rate_both_ways_and_tells_a_client_too_many_within_tl
     with ExitStack() as stack:
         rig = stack.enter_context(Rig(protocol="https", tls=pair))
         give(rig, account("ada", limits=LimitsSpec(bandwidth_in=rate, bandwidth_out=rate)))
-        origin, other = (stack.enter_context(Origin(each)) for each in (echoes, answers(counted(body))))
+        origin, other = (stack.enter_context(Origin(each)) for each in (echoes, responds(counted(body))))
         began = time.monotonic()
         client = stack.enter_context(connect_tls(rig, pair[0]))
         client.sendall(get(other, "/", credentials("ada")))
-        assert read_answer(client)[1] == body
+        assert read_response(client)[1] == body
         assert time.monotonic() - began > 0.7 * len(body) / rate
         client.close()
         sock = stack.enter_context(connect_tls(rig, pair[0]))
@@ -480,5 +480,5 @@ def test_https_keeps_to_the_rate_both_ways_and_tells_a_client_too_many_within_tl
         rig.configure(accounts=(), auth_required=False, limits=LimitsSpec(connections=1))
         too_many = stack.enter_context(connect_tls(rig, pair[0]))
         too_many.sendall(get(other))
-        head, _ = read_answer(too_many)
+        head, _ = read_response(too_many)
         assert (head.split()[1], b"rule=client_connection_limit" in head) == (b"429", True)

@@ -1,4 +1,4 @@
-"""Proxies behind a balancer: a header of the PROXY protocol comes first, and the client is who it says."""
+"""Proxies behind a balancer: a header of the PROXY protocol comes first, and names the client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.socks_client import LOOPBACK, address, exactly, reply
 from tests.kit.certificates import make_pair
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, responds
 
 CLIENT, BALANCER = ("192.0.2.7", 56324), ("198.51.100.1", 443)
 ANNOUNCED = build_v2(CLIENT, BALANCER)
@@ -39,9 +39,9 @@ def get(origin: Origin, path: str = "") -> bytes:
 
 
 def connections(rig: Rig) -> Connections:
-    answer = rig.ask(QueryConnections(ALL, "age", 100, 0))
-    assert isinstance(answer, Connections)
-    return answer
+    response = rig.ask(QueryConnections(ALL, "age", 100, 0))
+    assert isinstance(response, Connections)
+    return response
 
 
 HEADERS = {
@@ -55,7 +55,7 @@ HEADERS = {
 def test_the_announced_client_is_the_client_and_what_follows_in_the_same_piece_is_its_request(
     rig: Rig, how: str
 ) -> None:
-    with Origin(answers(counted(b"one"), counted(b"two"))) as origin, arrive(rig) as client:
+    with Origin(responds(counted(b"one"), counted(b"two"))) as origin, arrive(rig) as client:
         client.sendall(HEADERS[how] + get(origin, how))
         assert read_head(client).endswith(b"one")
         client.sendall(get(origin, "again"))
@@ -66,7 +66,7 @@ def test_the_announced_client_is_the_client_and_what_follows_in_the_same_piece_i
 
 
 def test_a_header_may_come_octet_by_octet(rig: Rig) -> None:
-    with Origin(answers(counted(b"fine"))) as origin, arrive(rig) as client:
+    with Origin(responds(counted(b"fine"))) as origin, arrive(rig) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for octet in build_v1(("2001:db8::7", 1), ("2001:db8::1", 2)) + get(origin, "slow"):
             client.sendall(bytes((octet,)))
@@ -75,14 +75,14 @@ def test_a_header_may_come_octet_by_octet(rig: Rig) -> None:
 
 
 def test_a_connection_that_the_balancer_makes_for_itself_is_its_own(rig: Rig) -> None:
-    with Origin(answers(counted(b"fine"))) as origin, arrive(rig) as client:
+    with Origin(responds(counted(b"fine"))) as origin, arrive(rig) as client:
         client.sendall(LOCAL_V2 + get(origin, "check"))
         assert read_head(client).endswith(b"fine")
         assert rig.record(target_url=f"http://{origin.authority}/check")["client_ip"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n\r\n",
         b"PROXY TCP4 192.0.2.7 198.51.100.1 56324\r\n",
@@ -90,10 +90,10 @@ def test_a_connection_that_the_balancer_makes_for_itself_is_its_own(rig: Rig) ->
         ANNOUNCED[:12] + b"\x31" + ANNOUNCED[13:],
     ],
 )
-def test_what_begins_otherwise_is_closed_without_a_word_and_told(rig: Rig, said: bytes) -> None:
+def test_what_begins_otherwise_is_closed_without_a_word_and_recorded(rig: Rig, sent: bytes) -> None:
     before = len(refusals(rig))
     with arrive(rig) as client:
-        client.sendall(said)
+        client.sendall(sent)
         assert is_closed(client)
     record = until(lambda: refusals(rig)[before:], "a record")[0]
     assert (record["client_ip"], record["status_code"]) == ("127.0.0.1", 400)
@@ -138,7 +138,7 @@ def test_silence_and_half_a_header_are_closed_in_time_and_told() -> None:
 
 def test_access_rules_judge_the_announced_client_and_not_the_balancer() -> None:
     rules = AccessSpec(allow_clients=("192.0.2.0/24",))
-    with Rig(access=rules, accept_proxy_protocol=True) as rig, Origin(answers(counted(b"fine"))) as origin:
+    with Rig(access=rules, accept_proxy_protocol=True) as rig, Origin(responds(counted(b"fine"))) as origin:
         with arrive(rig) as client:
             client.sendall(ANNOUNCED + get(origin))
             assert read_head(client).endswith(b"fine")
@@ -168,7 +168,7 @@ def test_a_wait_for_a_header_holds_a_place_and_can_be_looked_at_and_ended() -> N
 
 
 def test_an_actor_that_is_to_end_serves_whom_it_has_let_in_and_waits_for_no_header_long() -> None:
-    with Rig(accept_proxy_protocol=True) as rig, Origin(answers(counted(b"fine"))) as origin:
+    with Rig(accept_proxy_protocol=True) as rig, Origin(responds(counted(b"fine"))) as origin:
         with arrive(rig) as client, arrive(rig) as silent:
             until(lambda: connections(rig).total == 2, "both are open")
             rig.stop(drain=10)
@@ -180,7 +180,7 @@ def test_an_actor_that_is_to_end_serves_whom_it_has_let_in_and_waits_for_no_head
 
 
 def test_a_change_holds_for_the_next_connection() -> None:
-    with Rig() as rig, Origin(answers(*[counted(b"fine")] * 2)) as origin, arrive(rig) as before:
+    with Rig() as rig, Origin(responds(*[counted(b"fine")] * 2)) as origin, arrive(rig) as before:
         before.sendall(get(origin))
         assert read_head(before).endswith(b"fine")
         rig.configure(accept_proxy_protocol=True)
@@ -195,7 +195,7 @@ def test_tls_begins_behind_the_header(tmp_path_factory: pytest.TempPathFactory) 
     pair = make_pair(tmp_path_factory.mktemp("tls"))
     with (
         Rig(protocol="https", tls=pair, accept_proxy_protocol=True) as rig,
-        Origin(answers(counted(b"fine"))) as origin,
+        Origin(responds(counted(b"fine"))) as origin,
     ):
         sock = arrive(rig)
         sock.sendall(ANNOUNCED)
@@ -210,7 +210,7 @@ def test_tls_begins_behind_the_header(tmp_path_factory: pytest.TempPathFactory) 
 
 def test_curl_announces_itself(rig: Rig) -> None:
     """Its `--haproxy-protocol` is meant for servers; towards a proxy it sends the line first too."""
-    with Origin(answers(counted(b"fine"))) as origin:
+    with Origin(responds(counted(b"fine"))) as origin:
         command = ["curl", "-sS", "--max-time", "20", "--haproxy-protocol", f"http://127.0.0.1:{rig.port}/"]
         command += ["--request-target", f"http://{origin.authority}/curl", "--header", f"Host: {origin.authority}"]
         done = subprocess.run(command, capture_output=True, check=False)

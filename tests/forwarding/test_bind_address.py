@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_response
 from tests.forwarding.socks_client import LOOPBACK, address, arrive, ask, exactly, reply
 from tests.kit.scripted_origins import Origin, Script, counted, read_head
 
@@ -28,8 +28,8 @@ def five() -> Iterator[Rig]:
         yield rig
 
 
-def tells_peers(seen: list[str]) -> Script:
-    """Answers requests and notes where they come from."""
+def notes_peers(seen: list[str]) -> Script:
+    """Responds to requests and notes where they come from."""
 
     def script(sock: socket.socket) -> None:
         while read_head(sock):
@@ -42,24 +42,24 @@ def tells_peers(seen: list[str]) -> Script:
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_requests_and_tunnels_leave_from_it(http: Rig, name: str) -> None:
     seen: list[str] = []
-    with Origin(tells_peers(seen)) as origin, connect(http) as client, connect(http) as tunnel:
+    with Origin(notes_peers(seen)) as origin, connect(http) as client, connect(http) as tunnel:
         client.sendall(get(origin).replace(b"127.0.0.1", name.encode()))
-        assert read_answer(client)[1] == b"seen"
+        assert read_response(client)[1] == b"seen"
         tunnel.sendall(f"CONNECT {name}:{origin.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert read_head(tunnel).startswith(b"HTTP/1.1 200 ")
         tunnel.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert read_answer(tunnel)[1] == b"seen"
+        assert read_response(tunnel)[1] == b"seen"
     assert seen == [OURS, OURS]
 
 
 def test_socks5_replies_with_it(five: Rig) -> None:
     seen: list[str] = []
-    with Origin(tells_peers(seen)) as origin:
+    with Origin(notes_peers(seen)) as origin:
         sock, code, bound = ask(five, 1, address(LOOPBACK, origin.port))
         with sock:
             assert (code, bound[0]) == (0, OURS)
             sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            assert read_answer(sock)[1] == b"seen"
+            assert read_response(sock)[1] == b"seen"
     assert seen == [OURS]
 
 
@@ -87,7 +87,7 @@ def test_datagrams_leave_from_it(five: Rig) -> None:
 def test_a_target_of_the_other_family_alone_is_unroutable_and_says_why(http: Rig, five: Rig) -> None:
     with connect(http) as client:
         client.sendall(b"GET http://[::1]:9/ HTTP/1.1\r\nHost: x\r\n\r\n")
-        head, body = read_answer(client)
+        head, body = read_response(client)
         assert head.startswith(b"HTTP/1.1 502 ")
         assert b"error=destination_ip_unroutable" in head
         assert b"another address family" in body
@@ -120,17 +120,17 @@ def test_ipv6_goes_out_from_ipv6() -> None:
 
 def test_a_change_holds_for_the_next_request_and_connections_from_before_are_not_used_again() -> None:
     seen: list[str] = []
-    with Rig() as rig, Origin(tells_peers(seen)) as origin, connect(rig) as client:
+    with Rig() as rig, Origin(notes_peers(seen)) as origin, connect(rig) as client:
         for source in ("", OURS, ""):
             rig.configure(bind_address=source)
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"seen"
+            assert read_response(client)[1] == b"seen"
     assert seen == ["127.0.0.1", OURS, "127.0.0.1"]
 
 
 def test_an_address_that_is_gone_is_the_proxys_own_failure() -> None:
-    with Rig(bind_address="203.0.113.9") as rig, Origin(tells_peers([])) as origin, connect(rig) as client:
+    with Rig(bind_address="203.0.113.9") as rig, Origin(notes_peers([])) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        head, _body = read_answer(client)
+        head, _body = read_response(client)
         assert head.startswith(b"HTTP/1.1 503 ")
         assert b"error=proxy_internal_error" in head

@@ -1,4 +1,4 @@
-"""Bodies end where RFC 9112 section 6 says, however the bytes are split."""
+"""Bodies end where RFC 9112 section 6 lets them, however the bytes are split."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.forwarding.harness import Rig
-from tests.forwarding.http_client import connect, get, read_answer
-from tests.kit.scripted_origins import Origin, answers, counted, read_head
+from tests.forwarding.http_client import connect, get, read_response
+from tests.kit.scripted_origins import Origin, counted, read_head, responds
 from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 
 UNKNOWN = (
@@ -23,7 +23,7 @@ CHALLENGE = base64.b64encode(
 
 
 def signs_in(sock: socket.socket) -> None:
-    """Speaks NTLM with whoever connects: who has completed the handshake is known for the connection's life."""
+    """Speaks NTLM with each client: one that has completed the handshake is known for the connection's life."""
     account = b""
     while head := read_head(sock):
         path = head.split(b" ", 2)[1]
@@ -65,7 +65,7 @@ def third(account: str, scheme: str = "NTLM") -> str:
 def ask(client: socket.socket, origin: Origin, path: str = "/", *fields: str) -> tuple[int, bytes, bytes]:
     """Status, head and body."""
     client.sendall(get(origin, path, *fields))
-    head, body = read_answer(client)
+    head, body = read_response(client)
     return int(head.split()[1]), head, body
 
 
@@ -108,15 +108,15 @@ def test_an_account_that_one_client_signed_in_serves_no_other(way: Rig) -> None:
                 assert ask(alice, origin)[::2] == (200, b"alice")
                 assert ask(bob, origin)[::2] == (200, b"bob")
         for _ in range(3):
-            with connect(way) as nobody:
-                assert ask(nobody, origin)[0] == 401
+            with connect(way) as stranger:
+                assert ask(stranger, origin)[0] == 401
 
 
 def test_requests_with_a_body_go_over_the_connection_that_is_signed_in(way: Rig) -> None:
     with Origin(signs_in) as origin, connect(way) as alice:
         sign_in(alice, origin, "alice")
         alice.sendall(get(origin).replace(b"GET", b"POST"))
-        assert read_answer(alice)[1] == b"alice"
+        assert read_response(alice)[1] == b"alice"
 
 
 @pytest.mark.parametrize("path", ["/bye", "/last"])
@@ -128,7 +128,7 @@ def test_a_client_whose_origin_connection_has_ended_is_ended_too(way: Rig, path:
 
 
 def test_a_client_that_asked_another_origin_meanwhile_is_nobody_to_the_first(way: Rig) -> None:
-    with Origin(signs_in) as origin, Origin(answers(counted(b"else"))) as elsewhere, connect(way) as alice:
+    with Origin(signs_in) as origin, Origin(responds(counted(b"else"))) as elsewhere, connect(way) as alice:
         sign_in(alice, origin, "alice")
         assert ask(alice, elsewhere)[::2] == (200, b"else")
         assert ask(alice, origin)[0] == 401
@@ -146,7 +146,7 @@ def test_a_connection_dialled_before_a_change_of_the_proxy_is_nobodys_after_it(r
 @pytest.mark.parametrize("field", [first("Negotiate"), first("Kerberos"), "Authorization: Unheard-Of x"])
 def test_a_request_that_may_sign_the_connection_in_keeps_it_for_its_client(rig: Rig, field: str) -> None:
     rig.configure(upstreams=upstream_list())
-    with Origin(answers(*[counted(b"one")] * 3)) as origin:
+    with Origin(responds(*[counted(b"one")] * 3)) as origin:
         with connect(rig) as client:
             assert ask(client, origin, "/", field)[0] == 200
             assert ask(client, origin)[0] == 200
@@ -159,7 +159,7 @@ def test_a_request_that_may_sign_the_connection_in_keeps_it_for_its_client(rig: 
 @pytest.mark.parametrize("scheme", ["Basic", "digest", "BEARER", "DPoP", "AWS4-HMAC-SHA256"])
 def test_credentials_of_one_request_leave_the_connection_for_all(rig: Rig, scheme: str) -> None:
     rig.configure(upstreams=upstream_list())
-    with Origin(answers(*[counted(b"one")] * 2)) as origin:
+    with Origin(responds(*[counted(b"one")] * 2)) as origin:
         for _ in range(2):
             with connect(rig) as client:
                 assert ask(client, origin, "/", f"Authorization: {scheme} abc")[0] == 200
@@ -170,7 +170,7 @@ def test_credentials_of_one_request_leave_the_connection_for_all(rig: Rig, schem
 def test_an_answer_that_offers_it_keeps_the_connection_for_its_client(rig: Rig, field: bytes) -> None:
     rig.configure(upstreams=upstream_list())
     offer = counted(b"no").replace(b"200 OK", b"401 No\r\n" + field)
-    with Origin(answers(offer, counted(b"one"))) as origin:
+    with Origin(responds(offer, counted(b"one"))) as origin:
         for _ in range(2):
             with connect(rig) as client:
                 assert ask(client, origin)[0] == 401

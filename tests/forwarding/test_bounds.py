@@ -44,7 +44,7 @@ def from_client(data: bytes, size: int) -> HttpSession:
     return session
 
 
-def answered(data: bytes, size: int) -> HttpSession:
+def responded(data: bytes, size: int) -> HttpSession:
     session = HttpSession(POLICY, 0.0)
     for piece in pieces(data, size):
         commands = session.receive_from_client(piece, 0.0)
@@ -95,13 +95,13 @@ CASES: dict[str, tuple[Feed, Callable[[int], bytes]]] = {
     "a request line without end": (from_client, repeated(b"/")),
     "empty lines": (from_client, repeated(b"\r\n")),
     "pipelined requests that wait": (from_client, repeated(GET)),
-    "pipelined requests, answered": (answered, repeated(GET)),
-    "pipelined requests with empty lines": (answered, repeated(b"\r\n" + GET)),
+    "pipelined requests, responded": (responded, repeated(GET)),
+    "pipelined requests with empty lines": (responded, repeated(b"\r\n" + GET)),
     "fields that connection names": (from_client, repeated(b"Connection: a,b,c,d,e,f,g,h\r\n", HEAD)),
     "one long connection field": (from_client, repeated(b"a,", HEAD + b"Connection: ")),
     "an answer of the shortest lines": (from_origin, repeated(b"A:\r\n", ANSWER)),
     "an answer of long lines": (from_origin, repeated(b"A: " + b"b" * 2_000 + b"\r\n", ANSWER)),
-    "interim answers": (from_origin, repeated(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")),
+    "interim responses": (from_origin, repeated(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")),
     "an answer of one-byte chunks": (
         from_origin,
         repeated(b"1\r\nx\r\n", ANSWER + b"Transfer-Encoding: chunked\r\n\r\n"),

@@ -42,16 +42,16 @@ class World:
 
 
 class Greedy:
-    """Always has more to move; `asked` counts how often it was called."""
+    """Always has more to move; `calls` counts how often it was called."""
 
     def __init__(self, throttle: Throttle, at_most: int = 1 << 20) -> None:
         self._throttle = throttle
         self._at_most = at_most
         self.moved = 0
-        self.asked = 0
+        self.calls = 0
 
     def go_on(self) -> None:
-        self.asked += 1
+        self.calls += 1
         while (share := self._throttle.available()) > 0:
             count = min(share, self._at_most)
             self._throttle.consume(count)
@@ -85,7 +85,7 @@ def test_nobody_is_called_in_vain_nor_more_often_than_each_tick(world: World) ->
     greedy = Greedy(Throttle(True, bucket))
     greedy.go_on()
     world.pass_time(1.0, step=0.001)
-    assert greedy.asked <= 1 / TICK + 2
+    assert greedy.calls <= 1 / TICK + 2
 
 
 def test_all_who_wait_flow_at_the_same_pace(world: World) -> None:

@@ -23,8 +23,8 @@ from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.table import PAGE_MAX, SLICE, SORTS, ConnectionTable
 from tests.forwarding.connection_pages import ALL, is_cut, page
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import BIG, connect, get, read_answer, tunnel
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
+from tests.forwarding.http_client import BIG, connect, get, read_response, tunnel
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, responds
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def the_one(rig: Rig) -> Connection:
 
 
 def end(rig: Rig, identifier: str | None = None, only: ConnectionFilter = ALL) -> int:
-    answer = rig.ask(CloseConnections(identifier, only))
-    assert isinstance(answer, Ended)
-    return answer.count
+    response = rig.ask(CloseConnections(identifier, only))
+    assert isinstance(response, Ended)
+    return response.count
 
 
 def echo(sock: socket.socket, data: bytes) -> None:
@@ -55,12 +55,12 @@ def test_nothing_is_open_at_first(rig: Rig) -> None:
 
 
 def test_an_idle_connection_then_a_request_then_idle_again(rig: Rig) -> None:
-    with Origin(answers(*[counted(b"x" * 1000)] * 2)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"x" * 1000)] * 2)) as origin, connect(rig) as client:
         first = until(lambda: page(rig).connections, "the client is there")[0]
         assert (first.client, first.state, first.target, first.bytes_in) == ("127.0.0.1", "idle", "", 0)
         for count in (1, 2):
             client.sendall(get(origin))
-            read_answer(client)
+            read_response(client)
             now = the_one(rig)
             assert (now.id, now.state, now.target) == (first.id, "idle", origin.authority)
             assert now.bytes_in == count * len(get(origin))
@@ -84,11 +84,11 @@ def test_the_bytes_of_a_running_tunnel_are_those_that_have_passed(rig: Rig) -> N
 
 def test_the_bytes_of_a_long_answer_count_while_it_flows(rig: Rig) -> None:
     body = b"x" * BIG
-    with Origin(answers(counted(body))) as origin, connect(rig) as client:
+    with Origin(responds(counted(body))) as origin, connect(rig) as client:
         client.sendall(get(origin))
         until(lambda: 0 < the_one(rig).bytes_out < BIG, "a part has passed, and the client reads no more")
         assert the_one(rig).state == "active"
-        assert read_answer(client)[1] == body
+        assert read_response(client)[1] == body
         assert the_one(rig).bytes_out > BIG
 
 
@@ -155,24 +155,24 @@ def test_idle_and_busy_clients_are_ended_with_all_that_match(rig: Rig) -> None:
 
 
 class Silent:
-    """A connection in which nothing happens; `looks` says how often somebody looked."""
+    """A connection in which nothing happens; `samples` counts how often it was sampled."""
 
     deadline = float("inf")
-    looks = 0
+    samples = 0
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.scheduled_for = 0
 
     def info(self) -> ConnectionInfo:
-        Silent.looks += 1
+        Silent.samples += 1
         return ConnectionInfo("192.0.2.1", "", "a.example:443", "tunnel", 1, 2)
 
     def expire(self) -> None:
-        raise AssertionError("nobody looks at the time here")
+        raise AssertionError("its deadline is not read here")
 
     def end(self, reason: str) -> None:
-        raise AssertionError("nobody ends it")
+        raise AssertionError("it is not ended")
 
 
 def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overlap() -> None:
@@ -183,9 +183,9 @@ def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overl
         table.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
     end = time.monotonic() + 20
     while len(pages) < 3 and time.monotonic() < end:
-        before = Silent.looks
+        before = Silent.samples
         loop.turn()
-        assert Silent.looks - before <= 3 * (SLICE + PAGE_MAX)
+        assert Silent.samples - before <= 3 * (SLICE + PAGE_MAX)
     assert [len(each.connections) for each in pages] == [PAGE_MAX, PAGE_MAX, 500]
     assert {each.total for each in pages} == {10_000}
     assert len({connection.id for each in pages for connection in each.connections}) == 2500
@@ -209,10 +209,10 @@ def test_whoever_looks_and_whenever_the_rate_is_right(pause: float) -> None:
     loop = Loop(lambda: now[0])
     table = ConnectionTable(loop, {Steady(int(now[0] * 1e6), lambda: now[0])}, lambda: now[0], str)
     pages: list[Connections] = []
-    asked = 0
+    queries = 0
     while len(pages) < 6 and now[0] < 200.0:
-        if asked < 6 and now[0] - 100.0 >= asked * pause:
-            asked += 1
+        if queries < 6 and now[0] - 100.0 >= queries * pause:
+            queries += 1
             table.query(QueryConnections(ALL, "-rate_out", 10, 0), pages.append)
         loop.turn(0.0)
         now[0] += 0.01

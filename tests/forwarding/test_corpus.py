@@ -23,6 +23,6 @@ def test_the_corpus_holds(name: str) -> None:
     for what, octets in inputs.items():
         try:
             TARGETS[name](octets)
-        except Exception as error:  # noqa: BLE001 - whatever a target raises is a finding, and all of them are told
+        except Exception as error:  # noqa: BLE001 - each exception of a target is a finding, and all of them are listed
             failed.append(f"{what}: {octets!r}: {error!r}"[:1000])
     assert not failed, "\n".join(failed)

@@ -1,4 +1,4 @@
-"""An explanation is what really happens: asked of a real actor, and compared with dialling for generated cases."""
+"""An explanation is what really happens: by a real actor, and compared with dialling for generated cases."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_t
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure, Refused
 from tests.forwarding.harness import Rig, spec
-from tests.forwarding.http_client import get, read_answer
-from tests.kit.scripted_origins import Origin, answers, counted
+from tests.forwarding.http_client import get, read_response
+from tests.kit.scripted_origins import Origin, counted, responds
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def rig() -> Iterator[Rig]:
 def real_status(rig: Rig, client_ip: str, origin: Origin) -> int:
     with socket.create_connection(("127.0.0.1", rig.port), 20, (client_ip, 0)) as client:
         client.sendall(get(origin))
-        return int(read_answer(client)[0].split()[1])
+        return int(read_response(client)[0].split()[1])
 
 
 @pytest.mark.parametrize(
@@ -80,19 +80,23 @@ def real_status(rig: Rig, client_ip: str, origin: Origin) -> int:
 )
 def test_a_real_actor_does_what_it_explains(rig: Rig, access: AccessSpec, stage: str, reason: str) -> None:
     rig.configure(access=access)
-    with Origin(answers(counted(b"yes"))) as origin:
-        told = rig.ask(Explain("127.0.0.2", None, f"http://{origin.authority}/"))
-        assert isinstance(told, Explanation)
+    with Origin(responds(counted(b"yes"))) as origin:
+        explanation = rig.ask(Explain("127.0.0.2", None, f"http://{origin.authority}/"))
+        assert isinstance(explanation, Explanation)
         assert origin.connections == 0
-        assert (told.stage, told.reason) == (stage, reason)
-        assert (told.decision == "allow") == (real_status(rig, "127.0.0.2", origin) == 200)
+        assert (explanation.stage, explanation.reason) == (stage, reason)
+        assert (explanation.decision == "allow") == (real_status(rig, "127.0.0.2", origin) == 200)
 
 
 def test_the_guard_explains_itself(rig: Rig) -> None:
     rig.configure(access=AccessSpec())
-    told = rig.ask(Explain("127.0.0.1", None, "10.0.0.1:80"))
-    assert (told.decision, told.stage, told.reason) == ("deny", "egress_guard", "destination_ip_prohibited")
-    assert [(each.address, each.decision) for each in told.addresses] == [("10.0.0.1", "deny")]
+    explanation = rig.ask(Explain("127.0.0.1", None, "10.0.0.1:80"))
+    assert (explanation.decision, explanation.stage, explanation.reason) == (
+        "deny",
+        "egress_guard",
+        "destination_ip_prohibited",
+    )
+    assert [(each.address, each.decision) for each in explanation.addresses] == [("10.0.0.1", "deny")]
 
 
 def test_an_unknown_user_and_a_bad_target_are_told(rig: Rig) -> None:
@@ -136,7 +140,7 @@ ACCESS = st.builds(
 
 
 class Bench:
-    """A context whose resolver knows `ZONE` and whose connections lead nowhere; `connected` says where to."""
+    """A context whose resolver knows `ZONE` and whose connections lead nowhere; `connected` has their targets."""
 
     def __init__(self) -> None:
         self.loop = Loop()
@@ -184,13 +188,13 @@ def test_what_is_explained_is_what_dialling_does(
     bench.shared.configure(spec(1, access=access), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
     bench.connected.clear()
     question = Explain(client, None, f"{target}:{port}")
-    told = bench.wait(lambda done: explain(bench.shared, question, done))
-    assert isinstance(told, Explanation)
+    explanation = bench.wait(lambda done: explain(bench.shared, question, done))
+    assert isinstance(explanation, Explanation)
     assert bench.connected == []
 
     accepted = bench.shared.policy.access.client(client)  # what the actor does at accept
     if accepted.failure is not None:
-        assert (told.decision, told.reason) == ("deny", accepted.failure.reason)
+        assert (explanation.decision, explanation.reason) == ("deny", accepted.failure.reason)
         return
     dials = []
 
@@ -199,12 +203,12 @@ def test_what_is_explained_is_what_dialling_does(
 
     really = bench.wait(dial)
     if isinstance(really, Failure):
-        assert (told.decision, told.reason) == ("deny", really.reason)
+        assert (explanation.decision, explanation.reason) == ("deny", really.reason)
         assert bench.connected == []
         return
     assert isinstance(really, socket.socket)
     bench.loop.unwatch(really.fileno())
     really.close()
-    assert told.decision == "allow"
-    assert told.reason == (accepted.reason or dials[0].reported)
-    assert bench.connected == [next(each.address for each in told.addresses if each.decision == "allow")]
+    assert explanation.decision == "allow"
+    assert explanation.reason == (accepted.reason or dials[0].reported)
+    assert bench.connected == [next(each.address for each in explanation.addresses if each.decision == "allow")]

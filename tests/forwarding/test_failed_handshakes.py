@@ -26,19 +26,19 @@ def does_not_trust(sock: socket.socket) -> None:
         ssl.create_default_context().wrap_socket(sock, server_hostname="localhost")
 
 
-def says(data: bytes, end: bool = False) -> Callable[[socket.socket], None]:
-    def say(sock: socket.socket) -> None:
+def sends(data: bytes, end: bool = False) -> Callable[[socket.socket], None]:
+    def send(sock: socket.socket) -> None:
         sock.sendall(data)
         if end:
             sock.shutdown(socket.SHUT_WR)
 
-    return say
+    return send
 
 
 CASES: dict[str, Callable[[socket.socket], None]] = {
     "tls_certificate_rejected": does_not_trust,
-    "tls_not_spoken": says(b"GET http://a.example/ HTTP/1.1\r\nHost: a\r\n\r\n"),
-    "tls_handshake_failed": says(b"\x16\x03\x01\x02\x00\x01", end=True),
+    "tls_not_spoken": sends(b"GET http://a.example/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    "tls_handshake_failed": sends(b"\x16\x03\x01\x02\x00\x01", end=True),
 }
 
 
@@ -61,7 +61,7 @@ def test_socks_sent_to_an_https_proxy_is_told_as_such(secure: Rig) -> None:
 
 def test_many_failed_handshakes_are_all_counted_and_few_recorded(secure: Rig) -> None:
     with connect(secure):
-        pass  # who says nothing has not failed
+        pass  # a client that sends nothing has not failed
     for _ in range(HANDSHAKES_RECORDED + 20):
         with connect(secure) as client:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")

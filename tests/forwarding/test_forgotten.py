@@ -1,4 +1,4 @@
-"""What has ended is forgotten at once: no table of the actor holds a connection that is over."""
+"""What has ended is released at once: no table of the actor holds a connection that is over."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from actors.forwarding.protocols.socks.v5 import Socks5Session
 from actors.net.proxy_protocol import build_v2
 from tests.forwarding.account_client import account, credentials
 from tests.forwarding.harness import until
-from tests.forwarding.http_client import connect, get, read_answer, tunnel
+from tests.forwarding.http_client import connect, get, read_response, tunnel
 from tests.forwarding.inside import Inside
 from tests.forwarding.socks_client import LOOPBACK, address, ask
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, responds
 from tests.kit.upstreams import upstream_entry, upstream_list
 
 MANY = 20
@@ -62,19 +62,19 @@ def nothing_is_held(rig: Inside, came: int) -> None:
         over = shared.stats.values[CONNECTIONS] >= came and not shared.connections and not shared.lingering
         return tables(shared) if over else None
 
-    left = until(lambda: rig.look(ended), "all have come and gone")
+    left = until(lambda: rig.inspect(ended), "all have come and gone")
     assert not any(left)
-    until(lambda: not rig.held(*KINDS), "they are forgotten", 8.0)
+    until(lambda: not rig.held(*KINDS), "they are released", 8.0)
 
 
 def ended_by_client(rig: Inside) -> None:
-    with Origin(answers(counted(b"x"))) as origin, connect(rig) as client:
+    with Origin(responds(counted(b"x"))) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"x"
+        assert read_response(client)[1] == b"x"
 
 
 def ended_by_proxy(rig: Inside) -> None:
-    with Origin(answers(counted(b"x"))) as origin, connect(rig) as client:
+    with Origin(responds(counted(b"x"))) as origin, connect(rig) as client:
         client.sendall(get(origin, "/", "Connection: close"))
         assert read_all(client).endswith(b"x")
 
@@ -99,9 +99,9 @@ def tunnelled(rig: Inside) -> None:
 def upgraded_on_a_kept_connection(rig: Inside) -> None:
     """The origin's connection was idle in the pool before it became a tunnel's."""
     switched = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
-    with Origin(answers(counted(b"x"), switched, then_close=True)) as origin, connect(rig) as client:
+    with Origin(responds(counted(b"x"), switched, then_close=True)) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"x"
+        assert read_response(client)[1] == b"x"
         client.sendall(get(origin, "/", "Connection: upgrade", "Upgrade: x"))
         assert read_all(client).startswith(b"HTTP/1.1 101 ")
 
@@ -144,7 +144,7 @@ def test_nor_are_those_of_socks_with_their_datagrams() -> None:
 
 
 def test_nor_are_those_that_a_balancer_announces_or_does_not() -> None:
-    with Inside(proxy=NO_POOL, accept_proxy_protocol=True) as rig, Origin(answers(*[counted(b"x")] * MANY)) as origin:
+    with Inside(proxy=NO_POOL, accept_proxy_protocol=True) as rig, Origin(responds(*[counted(b"x")] * MANY)) as origin:
         for _ in range(MANY):
             with connect(rig) as good, connect(rig) as bad, connect(rig) as silent:
                 good.sendall(build_v2(("192.0.2.7", 5), ("192.0.2.1", 80)) + get(origin, "/", "Connection: close"))
@@ -162,7 +162,7 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
         ExitStack() as stack,
     ):
         for _ in range(MANY):
-            origin = stack.enter_context(Origin(answers(body)))
+            origin = stack.enter_context(Origin(responds(body)))
             with connect(rig) as client:
                 client.sendall(get(origin, "/", credentials("ada")))
                 assert client.recv(1)
@@ -171,9 +171,9 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
 
 def test_nor_are_those_that_went_through_an_upstream() -> None:
     upstreams = upstream_list(upstream_entry(1), upstream_entry(2))
-    with Inside(proxy=NO_POOL, upstreams=upstreams) as rig, Origin(answers(counted(b"x"))) as origin:
+    with Inside(proxy=NO_POOL, upstreams=upstreams) as rig, Origin(responds(counted(b"x"))) as origin:
         for _ in range(MANY):
             with connect(rig) as client:
                 client.sendall(get(origin))
-                assert read_answer(client)[0].startswith(b"HTTP/1.1 50")
+                assert read_response(client)[0].startswith(b"HTTP/1.1 50")
         nothing_is_held(rig, MANY)

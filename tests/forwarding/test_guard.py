@@ -1,4 +1,4 @@
-"""The egress guard judges addresses; nothing is connected to here."""
+"""The egress guard checks addresses; nothing is connected to here."""
 
 from __future__ import annotations
 
@@ -176,17 +176,17 @@ def test_secondary_addresses_and_networks_that_are_routed_to_this_machine_are_lo
     command = ["unshare", "--map-root-user", "--net", "bash", "-e", "-c", IN_A_NAMESPACE, sys.executable]
     if subprocess.run(["unshare", "--map-root-user", "--net", "ip", "link"], capture_output=True).returncode:
         pytest.skip("no network namespace can be made here")
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [line for line in said if line.endswith("False")] == ["1.1.1.1 False", "2a00:2::1 False"]
-    assert len(said) == 7
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line for line in lines if line.endswith("False")] == ["1.1.1.1 False", "2a00:2::1 False"]
+    assert len(lines) == 7
 
 
 def test_what_can_not_be_told_now_is_refused_and_asked_again() -> None:
-    troubles = [errno.EMFILE]
+    errors = [errno.EMFILE]
 
     def is_one(_address: Address) -> bool:
-        if troubles:
-            raise OSError(troubles[0], os.strerror(troubles.pop()))
+        if errors:
+            raise OSError(errors[0], os.strerror(errors.pop()))
         return False
 
     guard = EgressGuard(EgressSpec("public_only", (), ()), is_one, lambda: 1000.0)

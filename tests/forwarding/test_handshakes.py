@@ -12,7 +12,7 @@ from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import connect, get
 from tests.forwarding.tls_client import connect as connect_tls
 from tests.kit.certificates import make_pair
-from tests.kit.scripted_origins import Origin, answers, counted, read_all, read_head
+from tests.kit.scripted_origins import Origin, counted, read_all, read_head, responds
 
 SHORT = {"handshake_timeout": 0.5}
 CLIENT_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(32)
@@ -48,10 +48,10 @@ def open_now(rig: Rig) -> int:
     return rig.counters.active_connections if rig.counters else -1
 
 
-@pytest.mark.parametrize("said", [b"", b"\x16", CLIENT_HELLO], ids=["nothing", "an octet", "half a hello"])
-def test_tls_handshakes_that_stop_are_given_up(https: Rig, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"\x16", CLIENT_HELLO], ids=["nothing", "an octet", "half a hello"])
+def test_tls_handshakes_that_stop_are_given_up(https: Rig, sent: bytes) -> None:
     with connect(https) as client:
-        client.sendall(said)
+        client.sendall(sent)
         assert is_cut(client)
     until(lambda: open_now(https) == 0, "it is gone")
 
@@ -84,7 +84,7 @@ def test_a_finished_tls_handshake_without_a_request_is_given_up(https: Rig, pair
 
 
 def test_others_are_served_meanwhile(https: Rig, pair: tuple[str, str]) -> None:
-    with ExitStack() as stack, Origin(answers(counted(b"fine"))) as origin:
+    with ExitStack() as stack, Origin(responds(counted(b"fine"))) as origin:
         for _ in range(20):
             stack.enter_context(connect(https)).sendall(CLIENT_HELLO)
         with connect_tls(https, pair[0]) as client:
@@ -93,7 +93,7 @@ def test_others_are_served_meanwhile(https: Rig, pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"),
+    ("sent", "received"),
     [
         (b"", b""),
         (b"\x05", b""),
@@ -103,10 +103,10 @@ def test_others_are_served_meanwhile(https: Rig, pair: tuple[str, str]) -> None:
     ],
     ids=["nothing", "a version", "half the methods", "no credentials", "half the credentials"],
 )
-def test_socks5_handshakes_that_stop_are_given_up(five: Rig, said: bytes, heard: bytes) -> None:
+def test_socks5_handshakes_that_stop_are_given_up(five: Rig, sent: bytes, received: bytes) -> None:
     with connect(five) as client:
-        client.sendall(said)
-        assert read_all(client) == heard
+        client.sendall(sent)
+        assert read_all(client) == received
     until(lambda: open_now(five) == 0, "it is gone")
 
 
@@ -121,10 +121,10 @@ def test_a_socks5_client_that_gets_no_further_than_its_greeting_is_given_up() ->
 
 
 def test_socks4_handshakes_that_stop_are_given_up() -> None:
-    said = (b"", b"\x04\x01", b"\x04\x01\0\x50\x7f\0\0\x01endless", b"\x04\x01\0\x50\0\0\0\x01me\0local")
+    sent = (b"", b"\x04\x01", b"\x04\x01\0\x50\x7f\0\0\x01endless", b"\x04\x01\0\x50\0\0\0\x01me\0local")
     with Rig(protocol="socks4", params=SHORT) as rig, ExitStack() as stack:
-        clients = [stack.enter_context(connect(rig)) for _ in said]
-        for client, beginning in zip(clients, said, strict=True):
+        clients = [stack.enter_context(connect(rig)) for _ in sent]
+        for client, beginning in zip(clients, sent, strict=True):
             client.sendall(beginning)
         for client in clients:
             assert read_all(client) in (b"", b"\0\x5b" + bytes(6))
@@ -134,6 +134,6 @@ def test_socks4_handshakes_that_stop_are_given_up() -> None:
 def test_an_http_head_that_stops_is_told_408_with_a_date() -> None:
     with Rig(params=SHORT) as rig, connect(rig) as client:
         client.sendall(b"GET http://a.example/ HTTP/1.1\r\nHost:")
-        answer = read_all(client)
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"\r\nDate: " in answer
+        response = read_all(client)
+        assert response.startswith(b"HTTP/1.1 408 ")
+        assert b"\r\nDate: " in response

@@ -15,9 +15,9 @@ from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.account_client import OTHER_HASH, WORD, account, ask, credentials, echo, give
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_response
 from tests.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply
-from tests.kit.scripted_origins import Origin, answers, counted, echoes
+from tests.kit.scripted_origins import Origin, counted, echoes, responds
 from tests.kit.upstreams import upstream_entry, upstream_list
 
 EARLY = bytes(range(256)) * 8
@@ -73,7 +73,7 @@ def test_a_change_of_something_else_between_credentials_and_request_matters_not(
 
 
 def test_a_kept_connection_goes_on_when_credentials_are_wanted_no_more() -> None:
-    with Rig() as rig, Origin(answers(*[counted(b"yes")] * 2)) as origin:
+    with Rig() as rig, Origin(responds(*[counted(b"yes")] * 2)) as origin:
         give(rig, account("ada"))
         with connect(rig) as client:
             assert ask(client, origin)[0] == 200
@@ -105,20 +105,20 @@ def test_tunnels_without_a_descriptor_for_a_pipe_wait_without_work_and_flow_when
 
 
 def test_a_name_that_comes_when_no_descriptor_is_left_is_answered_and_the_actor_lives_on() -> None:
-    with Rig() as rig, Origin(answers(counted(b"yes"))) as origin, connect(rig) as first, connect(rig) as second:
+    with Rig() as rig, Origin(responds(counted(b"yes"))) as origin, connect(rig) as first, connect(rig) as second:
         until(lambda: rig.counters and rig.counters.values["connections"] == 2, "in")
         before = resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
         first.sendall(b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert read_answer(first)[0].split()[1] in (b"502", b"503")
+        assert read_response(first)[0].split()[1] in (b"502", b"503")
         resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, before)
         second.sendall(get(origin))
-        assert read_answer(second)[1] == b"yes"
+        assert read_response(second)[1] == b"yes"
 
 
 def test_a_client_that_is_gone_before_its_upstream_hears_of_it_harms_nobody() -> None:
     slow = bcrypt.hashpw(prehash(WORD.encode()), bcrypt.gensalt(12)).decode()
-    with Rig() as rig, Origin(answers(counted(b"yes"))) as origin:
+    with Rig() as rig, Origin(responds(counted(b"yes"))) as origin:
         give(
             rig,
             account("ada", password_hash=slow),

@@ -1,4 +1,4 @@
-"""Heads that come again say what they said the first time, and what is a secret is not kept."""
+"""Heads that come again are parsed as the first time, and what is a secret is not kept."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.tls_client import connect
 from tests.kit.certificates import make_ended_pair, make_pair
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, read_head_alone, responds
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def rig(pair: tuple[str, str]) -> Iterator[Rig]:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_requests_pass_and_the_connection_is_kept(rig: Rig, pair: tuple[str, str], version: ssl.TLSVersion) -> None:
-    with Origin(answers(*[counted(b"one")] * 3)) as origin, connect(rig, pair[0], maximum_version=version) as client:
+    with Origin(responds(*[counted(b"one")] * 3)) as origin, connect(rig, pair[0], maximum_version=version) as client:
         assert client.selected_alpn_protocol() == "http/1.1"
         for _ in range(3):
             client.sendall(f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -51,13 +51,13 @@ def test_an_answer_of_which_much_comes_in_its_first_read_arrives_whole(
     rig: Rig, pair: tuple[str, str], size: int
 ) -> None:
     body = os.urandom(size)
-    with Origin(answers(counted(body))) as origin, connect(rig, pair[0]) as client:
+    with Origin(responds(counted(body))) as origin, connect(rig, pair[0]) as client:
         client.sendall(f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        answer = read_head(client)
-        while not answer.endswith(body):
+        response = read_head(client)
+        while not response.endswith(body):
             received = client.recv(1 << 20)
             assert received
-            answer += received
+            response += received
 
 
 def test_long_answers_and_requests_arrive_whole(rig: Rig, pair: tuple[str, str]) -> None:
@@ -72,10 +72,10 @@ def test_long_answers_and_requests_arrive_whole(rig: Rig, pair: tuple[str, str])
     with Origin(swallow) as origin, connect(rig, pair[0]) as client:
         head = f"POST http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)
-        answer = read_head(client)
-        while len(answer) < len(body):
-            answer += client.recv(1 << 20)
-        assert answer.partition(b"\r\n\r\n")[2] == body
+        response = read_head(client)
+        while len(response) < len(body):
+            response += client.recv(1 << 20)
+        assert response.partition(b"\r\n\r\n")[2] == body
 
 
 def test_a_tunnel_within_tls_passes_both_ways(rig: Rig, pair: tuple[str, str]) -> None:
@@ -94,12 +94,12 @@ def test_a_tunnel_within_tls_passes_both_ways(rig: Rig, pair: tuple[str, str]) -
 def test_an_origin_that_half_closes_first_is_heard_to_its_end_and_still_hears_the_client(
     rig: Rig, pair: tuple[str, str]
 ) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     def speak_then_listen(sock: socket.socket) -> None:
         sock.sendall(b"bye")
         sock.shutdown(socket.SHUT_WR)
-        heard.append(read_all(sock))
+        received.append(read_all(sock))
 
     with Origin(speak_then_listen) as origin, connect(rig, pair[0]) as client:
         client.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -107,12 +107,12 @@ def test_an_origin_that_half_closes_first_is_heard_to_its_end_and_still_hears_th
         assert read_all(client) == b"bye"
         client.sendall(b"still here")
         client.unwrap().close()
-        until(lambda: heard == [b"still here"], "the origin hears the client after its own end")
+        until(lambda: received == [b"still here"], "the origin receives from the client after its own end")
 
 
 @pytest.mark.parametrize("garbage", [b"GET http://127.0.0.1/ HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 500])
 def test_what_is_not_tls_is_closed_and_others_go_on(rig: Rig, pair: tuple[str, str], garbage: bytes) -> None:
-    with Origin(answers(counted(b"fine"))) as origin, connect(rig, pair[0]) as good:
+    with Origin(responds(counted(b"fine"))) as origin, connect(rig, pair[0]) as good:
         with socket.create_connection(("127.0.0.1", rig.port), timeout=20) as bad:
             bad.sendall(garbage)
             try:
@@ -137,7 +137,7 @@ def _name_of(rig: Rig) -> str:
 def test_a_changed_certificate_is_used_and_a_broken_one_is_not(tmp_path: Path) -> None:
     pair = make_pair(tmp_path)
     rig_of_pair = Rig(protocol="https", tls=pair)
-    with rig_of_pair as rig, Origin(answers(*[counted(b"x")] * 2)) as origin, connect(rig, pair[0]) as before:
+    with rig_of_pair as rig, Origin(responds(*[counted(b"x")] * 2)) as origin, connect(rig, pair[0]) as before:
         Path(pair[0]).write_text("not a certificate")
         until(lambda: _name_of(rig) == "first" and rig.problems, "the last good one is used, and the other reported")
         assert "must begin with -----BEGIN CERTIFICATE-----" in rig.problems["certificate", ""]

@@ -18,10 +18,10 @@ from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.upstreams.http_connect import ConnectHandshake
 from tests.forwarding.connection_pages import is_cut
 from tests.forwarding.harness import until
-from tests.forwarding.http_client import connect, get, read_answer, tunnel
+from tests.forwarding.http_client import connect, get, read_response, tunnel
 from tests.forwarding.inside import Inside
 from tests.forwarding.socks_client import LOOPBACK, address, ask, exactly
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, responds
 from tests.kit.upstreams import upstream_entry, upstream_list
 
 
@@ -38,16 +38,16 @@ def rig() -> Iterator[Inside]:
 @contextmanager
 def others_go_on(rig: Inside, caplog: pytest.LogCaptureFixture, crashes: int = 1) -> Iterator[None]:
     """A tunnel and a kept connection that were there before live on, and so does the actor; each crash is counted."""
-    with Origin(echoes) as echo, Origin(answers(*[counted(b"fine")] * 2)) as origin:
+    with Origin(echoes) as echo, Origin(responds(*[counted(b"fine")] * 2)) as origin:
         with tunnel(rig, echo) as beside, connect(rig) as kept, caplog.at_level(logging.ERROR):
             kept.sendall(get(origin))
-            assert read_answer(kept)[1] == b"fine"
+            assert read_response(kept)[1] == b"fine"
             yield
-            assert rig.look(lambda shared: shared.stats.values[INTERNAL_ERRORS]) == crashes
+            assert rig.inspect(lambda shared: shared.stats.values[INTERNAL_ERRORS]) == crashes
             beside.sendall(b"still here")
             assert exactly(beside, 10) == b"still here"
             kept.sendall(get(origin))
-            assert read_answer(kept)[1] == b"fine"
+            assert read_response(kept)[1] == b"fine"
         logged = [each for each in caplog.records if each.name == "actors.forwarding.isolation"]
         assert [each.exc_info[0] for each in logged if each.exc_info] == [Unforeseen], "once for each place"
         assert rig.process.poll() is None
@@ -77,7 +77,7 @@ def test_in_what_the_client_sends(
 def test_in_what_the_origin_sends(
     rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with others_go_on(rig, caplog), Origin(answers(counted(b"boom"))) as origin, connect(rig) as client:
+    with others_go_on(rig, caplog), Origin(responds(counted(b"boom"))) as origin, connect(rig) as client:
         breaks(monkeypatch, HttpSession, "receive_from_origin", b"boom")
         client.sendall(get(origin, "/from-the-origin"))
         assert is_cut(client)
@@ -119,7 +119,7 @@ def test_and_when_its_end_fails_as_well(
         breaks(patched, HttpSession, "abort")
         client.sendall(b"GET http://127.0.0.1/boom HTTP/1.1\r\n\r\n")
         assert is_cut(client)
-        until(lambda: rig.look(lambda shared: len(shared.connections)) == 2, "its place is free")
+        until(lambda: rig.inspect(lambda shared: len(shared.connections)) == 2, "its place is free")
 
 
 def test_in_datagrams(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_in_what_an_upstream_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert read_all(client).startswith(b"HTTP/1.1 500 ")
-        assert rig.look(lambda shared: shared.stats.values[INTERNAL_ERRORS]) >= 1
+        assert rig.inspect(lambda shared: shared.stats.values[INTERNAL_ERRORS]) >= 1
         assert rig.record(method="CONNECT")["reason"] == REASON
         assert rig.process.poll() is None
 
@@ -159,7 +159,7 @@ def test_the_collector_is_told_the_count(monkeypatch: pytest.MonkeyPatch) -> Non
         breaks(monkeypatch, HttpSession, "receive_from_client")
         client.sendall(b"x")
         assert is_cut(client)
-        until(lambda: rig.counters and rig.counters.values["internal_errors"] == 1, "it is told")
+        until(lambda: rig.counters and rig.counters.values["internal_errors"] == 1, "it is counted")
 
 
 def test_exceptions_of_one_place_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

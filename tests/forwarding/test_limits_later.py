@@ -13,11 +13,11 @@ import pytest
 from actors.bus.messages.specs import LimitsSpec
 from tests.forwarding.account_client import account, credentials, echo, give, states
 from tests.forwarding.harness import Rig
-from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_response
 from tests.forwarding.socks_client import LOOPBACK, address, exactly, reply
 from tests.forwarding.tls_client import connect as connect_tls
 from tests.kit.certificates import make_pair
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head_alone
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head_alone, responds
 
 RATE = 400_000
 MUCH = 200_000
@@ -66,7 +66,7 @@ def test_so_does_one_within_tls_that_is_copied(tmp_path: Path) -> None:
 
 def test_a_download_that_is_under_way_keeps_to_the_first_rate_and_its_connection_goes_on(rig: Rig) -> None:
     body = b"x" * 30_000_000
-    with Origin(answers(counted(body), counted(b"yes"))) as origin, connect(rig) as client:
+    with Origin(responds(counted(body), counted(b"yes"))) as origin, connect(rig) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         client.sendall(get(origin))
         assert b" 200 " in read_head_alone(client)
@@ -78,17 +78,17 @@ def test_a_download_that_is_under_way_keeps_to_the_first_rate_and_its_connection
         rig.configure(limits=LimitsSpec())
         assert exactly(client, len(body) - taken) == body[taken:]
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"yes"
+        assert read_response(client)[1] == b"yes"
 
 
 def test_the_request_that_is_under_way_is_not_counted_and_the_next_ones_are(rig: Rig) -> None:
-    with Origin(answers(*[counted(b"yes")] * 3)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"yes")] * 3)) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"yes"
+        assert read_response(client)[1] == b"yes"
         rig.configure(limits=LimitsSpec(requests_per_minute=1))
         for status in (b" 200 ", b" 429 "):
             client.sendall(get(origin))
-            assert status in read_answer(client)[0]
+            assert status in read_response(client)[0]
 
 
 def test_a_tunnel_from_before_the_first_account_is_nobodys_whatever_its_user_said(rig: Rig) -> None:

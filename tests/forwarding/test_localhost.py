@@ -1,4 +1,4 @@
-"""`localhost` and all names below it are loopback by definition (RFC 6761 6.3); what is told of a name's address."""
+"""`localhost` and names below it are loopback by definition (RFC 6761 6.3); what is disclosed of a name's address."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig
-from tests.forwarding.http_client import connect, read_answer
-from tests.kit.scripted_origins import Origin, answers, counted
+from tests.forwarding.http_client import connect, read_response
+from tests.kit.scripted_origins import Origin, counted, responds
 
 NAMES = ("localhost", "localhost.", "x.localhost", "X.LocalHost.")
 
@@ -27,15 +27,15 @@ def socks() -> Iterator[Rig]:
         yield rig
 
 
-def answer(rig: Rig, host: str, port: int) -> tuple[bytes, bytes]:
+def response(rig: Rig, host: str, port: int) -> tuple[bytes, bytes]:
     with connect(rig) as client:
         client.sendall(f"GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-        return read_answer(client)
+        return read_response(client)
 
 
 @pytest.mark.parametrize("host", NAMES)
 def test_a_client_hears_the_guards_403_for_the_name_and_not_its_address(guarded: Rig, host: str) -> None:
-    head, body = answer(guarded, host, 80)
+    head, body = response(guarded, host, 80)
     assert head.startswith(b"HTTP/1.1 403 ")
     assert b"error=destination_ip_prohibited" in head
     assert b"127.0.0.1" not in head + body
@@ -44,7 +44,7 @@ def test_a_client_hears_the_guards_403_for_the_name_and_not_its_address(guarded:
 
 
 def test_a_client_that_wrote_an_address_hears_of_it(guarded: Rig) -> None:
-    assert b"127.0.0.1 is not a public address" in b"".join(answer(guarded, "127.0.0.1", 80))
+    assert b"127.0.0.1 is not a public address" in b"".join(response(guarded, "127.0.0.1", 80))
 
 
 @pytest.mark.parametrize("host", NAMES)
@@ -57,8 +57,8 @@ def test_socks_refuses_them_by_its_rule(socks: Rig, host: str) -> None:
 
 
 def test_rules_by_name_hold_where_loopback_is_excepted() -> None:
-    with Origin(answers(counted(b"yes"))) as origin, Rig(LOOPBACK_ALLOWED) as rig:
-        assert answer(rig, "x.localhost", origin.port)[1] == b"yes"
+    with Origin(responds(counted(b"yes"))) as origin, Rig(LOOPBACK_ALLOWED) as rig:
+        assert response(rig, "x.localhost", origin.port)[1] == b"yes"
         rig.configure(access=AccessSpec(allow_destinations=("y.localhost",)))
-        assert answer(rig, "y.localhost", origin.port)[1] == b"yes"
-        assert b"rule=destination_not_allowed" in answer(rig, "x.localhost", origin.port)[0]
+        assert response(rig, "y.localhost", origin.port)[1] == b"yes"
+        assert b"rule=destination_not_allowed" in response(rig, "x.localhost", origin.port)[0]

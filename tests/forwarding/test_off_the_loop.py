@@ -1,4 +1,4 @@
-"""Lookups and password checks: who waits for whom, when a name server is silent or somebody guesses passwords."""
+"""Lookups and password checks: which wait for which, when a name server is silent or a client guesses passwords."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from actors.fair_thread_pool import DROPPED, ORDINARY_TURN, WAITING_MAX, FairThr
 from actors.forwarding.access import authenticator as credentials_module
 from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenticator, prehash
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
-from actors.forwarding.net.hosts_file import LOOKED_AT_EVERY, HostsFile
-from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Resolved, Resolver, new_threads
+from actors.forwarding.net.hosts_file import CHECKED_EVERY, HostsFile
+from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.protocols.failures import Failure
 from actors.thread_pool import ThreadPool
 from tests.forwarding.harness import spec
@@ -29,7 +29,7 @@ DEADLINE = 30.0
 
 
 class Client:
-    """Who asks: its address, and whether it is still there."""
+    """A requester: its address, and whether it is still there."""
 
     def __init__(self, client_ip: str) -> None:
         self.client_ip = client_ip
@@ -182,18 +182,18 @@ def test_a_full_table_loses_its_oldest_entry_alone() -> None:
 
 
 class Names:
-    """A resolver whose lookups in `dead.example` and in the zones of `dead` hang; `answers` has what came, by name."""
+    """A resolver whose lookups in `dead.example` and in the zones of `dead` hang; `results` has what came, by name."""
 
     def __init__(self, loop: Loop, hosts: Path) -> None:
         self.resolver = Resolver(loop, new_threads(loop), self._look_up, HostsFile(hosts))
         self.looked_up: list[str] = []
-        self.answers: dict[str, list[Answer]] = {}
+        self.results: dict[str, list[Resolution]] = {}
         self.released = threading.Event()
 
     def ask(self, name: str, client: Client) -> None:
-        self.resolver.resolve(name, self.answers.setdefault(name, []).append, client)
+        self.resolver.resolve(name, self.results.setdefault(name, []).append, client)
 
-    def _look_up(self, name: str) -> Answer:
+    def _look_up(self, name: str) -> Resolution:
         self.looked_up.append(name)
         if name.endswith((".dead.example", ".dead")):
             self.released.wait(DEADLINE)
@@ -215,7 +215,7 @@ def test_a_dead_zone_stalls_no_other_name_even_of_the_same_client(loop: Loop, na
     for number in range(40):
         names.ask(f"r{number}.dead.example", client)
     names.ask("live.test", client)
-    run_until(loop, lambda: names.answers["live.test"])
+    run_until(loop, lambda: names.results["live.test"])
     assert len(names.looked_up) == SHARE_OF_ZONE + 1
 
 
@@ -223,16 +223,16 @@ def test_many_dead_zones_stall_no_name_of_another_client(loop: Loop, names: Name
     for number in range(40):
         names.ask(f"r.zone{number}.dead", Client(f"2001:db8::{number}"))
     names.ask("live.test", Client("2001:db8:1::1"))
-    run_until(loop, lambda: names.answers["live.test"])
+    run_until(loop, lambda: names.results["live.test"])
     assert len(names.looked_up) <= SHARE_OF_CLIENT + 1
 
 
 def test_names_of_this_machine_need_no_thread(loop: Loop, names: Names) -> None:
     for name in ("known.example", "KNOWN.example.", "alias", "localhost", "localhost.", "x.localhost"):
         names.ask(name, Client("192.0.2.9"))
-    assert names.answers["known.example"] == names.answers["KNOWN.example."] == [Resolved(("192.0.2.7", "2001:db8::7"))]
-    assert names.answers["alias"] == [Resolved(("192.0.2.7",))]
-    assert names.answers["localhost"] == names.answers["x.localhost"] == [Resolved(("127.0.0.1", "::1"))]
+    assert names.results["known.example"] == names.results["KNOWN.example."] == [Resolved(("192.0.2.7", "2001:db8::7"))]
+    assert names.results["alias"] == [Resolved(("192.0.2.7",))]
+    assert names.results["localhost"] == names.results["x.localhost"] == [Resolved(("127.0.0.1", "::1"))]
     assert names.looked_up == []
 
 
@@ -241,9 +241,9 @@ def test_a_changed_hosts_file_is_read_again(clock: SettableClock, tmp_path: Path
     hosts = HostsFile(path)
     assert hosts.find("a", clock.now) is None
     path.write_text("192.0.2.1 a\n")
-    assert hosts.find("a", clock.now + LOOKED_AT_EVERY) == ("192.0.2.1",)
+    assert hosts.find("a", clock.now + CHECKED_EVERY) == ("192.0.2.1",)
     path.unlink()
-    assert hosts.find("a", clock.now + 2 * LOOKED_AT_EVERY) is None
+    assert hosts.find("a", clock.now + 2 * CHECKED_EVERY) is None
 
 
 def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(loop: Loop, names: Names) -> None:
@@ -255,14 +255,14 @@ def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(loop: Loop, name
     names.ask("both.dead.example", stays)
     gone.waits = False
     names.released.set()
-    run_until(loop, lambda: names.answers["gone.dead.example"] and len(names.answers["both.dead.example"]) == 2)
-    assert isinstance(names.answers["gone.dead.example"][0], Failure)
-    assert names.answers["both.dead.example"][1] == Resolved(("192.0.2.1",))
+    run_until(loop, lambda: names.results["gone.dead.example"] and len(names.results["both.dead.example"]) == 2)
+    assert isinstance(names.results["gone.dead.example"][0], Failure)
+    assert names.results["both.dead.example"][1] == Resolved(("192.0.2.1",))
     assert "gone.dead.example" not in names.looked_up
     assert names.looked_up.count("both.dead.example") == 1
     names.ask("gone.dead.example", stays)
-    run_until(loop, lambda: len(names.answers["gone.dead.example"]) == 2)
-    assert names.answers["gone.dead.example"][1] == Resolved(("192.0.2.1",))
+    run_until(loop, lambda: len(names.results["gone.dead.example"]) == 2)
+    assert names.results["gone.dead.example"][1] == Resolved(("192.0.2.1",))
 
 
 # --- passwords ---
@@ -290,7 +290,7 @@ class Desk:
         self.credentials.check(user, password.encode(), client, results.append, lambda: results.append("gone"))
         return results
 
-    def says(self, user: str, password: str, client_ip: str = "192.0.2.1") -> object:
+    def result_of(self, user: str, password: str, client_ip: str = "192.0.2.1") -> object:
         results = self.begin(user, password, Client(client_ip))
         run_until(self.loop, lambda: results)
         return results[0]
@@ -302,51 +302,51 @@ def desk(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def test_a_wrong_pair_is_remembered_for_some_seconds(desk: Desk, clock: SettableClock) -> None:
-    assert [desk.says("ada", "wrong") for _ in range(3)] == [None, None, None]
+    assert [desk.result_of("ada", "wrong") for _ in range(3)] == [None, None, None]
     assert desk.checked == 1
     clock.now += 11
     desk.loop.turn(0)
-    desk.says("ada", "wrong")
+    desk.result_of("ada", "wrong")
     assert desk.checked == 2
 
 
 def test_a_remembered_wrong_pair_that_becomes_right_is_right_at_once(desk: Desk) -> None:
-    assert desk.says("ada", "new") is None
+    assert desk.result_of("ada", "new") is None
     hashed = bcrypt.hashpw(prehash(b"new"), bcrypt.gensalt(4)).decode()
     desk.credentials.update(spec(1, auth_username="ada", auth_hash=hashed))
-    assert desk.says("ada", "new") == "ada"
+    assert desk.result_of("ada", "new") == "ada"
 
 
 def test_after_many_failures_a_client_is_refused_unchecked_and_others_are_not(desk: Desk, clock: SettableClock) -> None:
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     for number in range(FAILURES_OF_USER + 20):
-        assert desk.says("eve", f"wrong {number}") is None
+        assert desk.result_of("eve", f"wrong {number}") is None
     assert desk.checked == 1 + FAILURES_OF_USER
-    assert desk.says("eve", "one more", "192.0.2.2") is None
+    assert desk.result_of("eve", "one more", "192.0.2.2") is None
     assert desk.checked == 2 + FAILURES_OF_USER
     clock.now += PAUSE + 1
     desk.loop.turn(0)
-    desk.says("eve", "again")
+    desk.result_of("eve", "again")
     assert desk.checked == 3 + FAILURES_OF_USER
 
 
 def test_behind_a_guesser_known_users_pass_and_from_elsewhere_all(desk: Desk, clock: SettableClock) -> None:
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     for number in range(FAILURES_OF_CLIENT):
-        desk.says(f"user {number}", "wrong")
-    assert desk.says("zoe", "never checked") is None
+        desk.result_of(f"user {number}", "wrong")
+    assert desk.result_of("zoe", "never checked") is None
     assert desk.checked == 1 + FAILURES_OF_CLIENT
     clock.now += PAUSE - 1
     desk.loop.turn(0)
-    assert desk.says("ada", "right") == "ada"
-    assert desk.says("ada", "right", "192.0.2.2") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
+    assert desk.result_of("ada", "right", "192.0.2.2") == "ada"
 
 
 def test_clients_of_one_slash_64_are_one(desk: Desk) -> None:
     for number in range(FAILURES_OF_USER + 5):
-        desk.says("ada", f"wrong {number}", f"2001:db8::{number}")
+        desk.result_of("ada", f"wrong {number}", f"2001:db8::{number}")
     assert desk.checked == FAILURES_OF_USER
-    assert desk.says("ada", "right", "2001:db8:0:1::1") == "ada"
+    assert desk.result_of("ada", "right", "2001:db8:0:1::1") == "ada"
 
 
 def test_passwords_of_clients_that_have_gone_are_not_checked(desk: Desk) -> None:
@@ -354,7 +354,7 @@ def test_passwords_of_clients_that_have_gone_are_not_checked(desk: Desk) -> None
     results = [desk.begin("ada", f"wrong {number}", client) for number, client in enumerate(flood)]
     for client in flood:
         client.waits = False
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     run_until(desk.loop, lambda: all(results))
     assert desk.checked <= 3
     assert sum(result == ["gone"] for result in results) >= 98
@@ -368,23 +368,23 @@ def test_one_pair_that_comes_many_times_at_once_is_checked_for_those_that_run_al
 
 
 def test_a_user_who_was_known_a_while_ago_waits_behind_nobodys_guesses(desk: Desk, clock: SettableClock) -> None:
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     clock.now += REMEMBERED + 1
     guesses = [desk.begin("ada", f"wrong {number}", Client(f"198.51.100.{number}")) for number in range(50)]
     assert desk.begin("ada", "right", Client("192.0.2.1")) == ["ada"]
     run_until(desk.loop, lambda: all(guesses))
     checked = desk.checked
-    assert desk.says("ada", "right") == "ada"
-    assert desk.checked == checked + 1, "nobody waits now, so it is checked again"
+    assert desk.result_of("ada", "right") == "ada"
+    assert desk.checked == checked + 1, "none waits now, so it is checked again"
 
 
 def test_guesses_from_many_addresses_keep_no_first_password_of_another_client_waiting(desk: Desk) -> None:
     attackers = [Client(f"198.51.100.{number}") for number in range(150)]
     for attacker in attackers:
-        assert desk.says("ada", "wrong at first", attacker.client_ip) is None
+        assert desk.result_of("ada", "wrong at first", attacker.client_ip) is None
     guesses = [desk.begin("ada", f"wrong {number}", each) for number in range(5) for each in attackers]
     checked = desk.checked  # by the threads, while these came
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     assert desk.checked - checked <= 2 * THREADS + 1
     run_until(desk.loop, lambda: all(guesses))
 
@@ -392,16 +392,16 @@ def test_guesses_from_many_addresses_keep_no_first_password_of_another_client_wa
 def test_first_guesses_from_one_network_keep_clients_of_others_waiting_for_one_of_them_at_most(desk: Desk) -> None:
     guesses = [desk.begin("ada", f"wrong {number}", Client(f"198.51.100.{number}")) for number in range(150)]
     checked = desk.checked  # by the threads, while these came
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     assert desk.checked - checked <= 2 * THREADS + 1
     run_until(desk.loop, lambda: all(guesses))
 
 
 def test_who_failed_once_has_a_turn_whatever_number_of_others_come_for_the_first_time(desk: Desk) -> None:
-    assert desk.says("ada", "mistyped") is None
+    assert desk.result_of("ada", "mistyped") is None
     guesses = [desk.begin("ada", f"wrong {number}", Client(f"198.51.{number}.1")) for number in range(150)]
     checked = desk.checked  # by the threads, while these came
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     assert desk.checked - checked <= 3 * ORDINARY_TURN + THREADS
     run_until(desk.loop, lambda: all(guesses))
 
@@ -409,7 +409,7 @@ def test_who_failed_once_has_a_turn_whatever_number_of_others_come_for_the_first
 def test_guesses_from_many_networks_of_one_site_keep_no_user_elsewhere_waiting(desk: Desk) -> None:
     guesses = [desk.begin("ada", f"wrong {number}", Client(f"2001:db8:0:{number:x}::1")) for number in range(100)]
     checked = desk.checked  # by the threads, while these came
-    assert desk.says("ada", "right") == "ada"
+    assert desk.result_of("ada", "right") == "ada"
     assert desk.checked - checked <= 8
     run_until(desk.loop, lambda: all(guesses))
 
@@ -418,4 +418,4 @@ def test_dead_zones_asked_for_from_many_networks_of_one_site_leave_threads_for_o
     for number in range(60):
         names.ask(f"r.zone{number}.dead", Client(f"2001:db8:0:{number:x}::1"))
     names.ask("live.test", Client("192.0.2.1"))
-    run_until(loop, lambda: names.answers["live.test"])
+    run_until(loop, lambda: names.results["live.test"])

@@ -1,4 +1,4 @@
-"""The PROXY protocol: headers read as its text says and in no other way, and headers built so that they are read."""
+"""The PROXY protocol: headers read by its text and in no other way, and headers built so that they are read."""
 
 from __future__ import annotations
 
@@ -210,12 +210,12 @@ def test_what_is_built_is_read(source: tuple[str, int], destination: tuple[str, 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", SIGNATURE, SIGNATURE + b"\x21\x11"]))
 def test_whatever_comes_is_a_header_is_refused_or_is_awaited_and_never_taken_back(tail: bytes, start: bytes) -> None:
-    data, verdicts = start + tail, []
+    data, results = start + tail, []
     for count in range(len(data) + 1):
         try:
-            verdicts.append(read_header(data[:count]))
+            results.append(read_header(data[:count]))
         except BadHeader:
-            verdicts.append("refused")
-    decided = next((at for at, verdict in enumerate(verdicts) if verdict is not None), len(verdicts))
-    assert verdicts[:decided] == [None] * decided
-    assert len({repr(verdict) for verdict in verdicts[decided:]}) <= 1
+            results.append("refused")
+    decided = next((at for at, result in enumerate(results) if result is not None), len(results))
+    assert results[:decided] == [None] * decided
+    assert len({repr(result) for result in results[decided:]}) <= 1

@@ -20,8 +20,8 @@ from actors.bus.messages.forwarding import AllowTestClient
 from actors.bus.messages.specs import EgressSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import BIG, connect, get, read_answer, tunnel
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
+from tests.forwarding.http_client import BIG, connect, get, read_response, tunnel
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, read_head_alone, responds
 
 
 @pytest.fixture(scope="module")
@@ -31,38 +31,38 @@ def rig() -> Iterator[Rig]:
 
 
 def test_both_connections_are_used_again(rig: Rig) -> None:
-    with Origin(answers(*[counted(b"one")] * 5)) as origin, connect(rig) as client:
+    with Origin(responds(*[counted(b"one")] * 5)) as origin, connect(rig) as client:
         for _ in range(5):
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
         assert origin.connections == 1
 
 
 def test_requests_on_kept_connections_are_counted() -> None:
-    with Rig() as rig, Origin(answers(*[counted(b"one")] * 3)) as origin, connect(rig) as client:
+    with Rig() as rig, Origin(responds(*[counted(b"one")] * 3)) as origin, connect(rig) as client:
         for _ in range(3):
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
         until(lambda: rig.counters and rig.counters.values["requests"] == 3, "all are reported")
         assert rig.counters is not None
         assert rig.counters.values["origin_connections_reused"] == 2
 
 
 def test_an_origin_that_closed_its_idle_connection_is_connected_to_anew(rig: Rig) -> None:
-    with Origin(answers(counted(b"one"), then_close=True)) as origin, connect(rig) as client:
+    with Origin(responds(counted(b"one"), then_close=True)) as origin, connect(rig) as client:
         for _ in range(3):
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
         assert origin.connections == 3
 
 
 def test_a_long_answer_arrives_whole_through_the_kernel(rig: Rig) -> None:
     body = os.urandom(1000) * (BIG // 1000)
-    with Origin(answers(counted(body), counted(b"next"))) as origin, connect(rig) as client:
+    with Origin(responds(counted(body), counted(b"next"))) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert hashlib.sha256(read_answer(client)[1]).digest() == hashlib.sha256(body).digest()
+        assert hashlib.sha256(read_response(client)[1]).digest() == hashlib.sha256(body).digest()
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"next"
+        assert read_response(client)[1] == b"next"
     assert rig.record(bytes_in=len(get(origin)), target_url=f"http://{origin.authority}/")["bytes_out"] > BIG
 
 
@@ -81,14 +81,14 @@ def test_a_long_request_arrives_whole_through_the_kernel(rig: Rig) -> None:
         put = f"PUT http://{origin.authority}/up HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         client.sendall(put)
         client.sendall(body)
-        assert read_answer(client)[1] == b"thanks"
+        assert read_response(client)[1] == b"thanks"
     assert received == [body]
     assert rig.record(method="PUT")["bytes_in"] == len(put) + len(body)
 
 
 def test_an_answer_that_ends_with_its_connection_arrives_whole(rig: Rig) -> None:
     with (
-        Origin(answers(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 300_000, then_close=True)) as origin,
+        Origin(responds(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 300_000, then_close=True)) as origin,
         connect(rig) as client,
     ):
         client.sendall(get(origin))
@@ -97,7 +97,7 @@ def test_an_answer_that_ends_with_its_connection_arrives_whole(rig: Rig) -> None
 
 def test_a_truncated_answer_ends_in_a_reset_and_a_record_that_says_so(rig: Rig) -> None:
     cut = b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n" + b"x" * 200_000
-    with Origin(answers(cut, then_close=True)) as origin, connect(rig) as client:
+    with Origin(responds(cut, then_close=True)) as origin, connect(rig) as client:
         client.sendall(get(origin))
         with pytest.raises(ConnectionResetError):
             read_all(client)
@@ -128,24 +128,24 @@ def test_bytes_sent_with_connect_are_delivered_once(rig: Rig) -> None:
 
 
 def test_an_origin_that_half_closes_first_still_hears_the_client(rig: Rig) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     def speak_then_listen(sock: socket.socket) -> None:
         sock.sendall(b"bye")
         sock.shutdown(socket.SHUT_WR)
-        heard.append(read_all(sock))
+        received.append(read_all(sock))
 
     with Origin(speak_then_listen) as origin, tunnel(rig, origin) as client:
         assert read_all(client) == b"bye"
         client.sendall(b"still here")
         client.shutdown(socket.SHUT_WR)
-        until(lambda: heard == [b"still here"], "the origin hears the client after its own end")
+        until(lambda: received == [b"still here"], "the origin receives from the client after its own end")
 
 
 def test_a_slow_reader_does_not_make_the_proxy_hold_the_answer(rig: Rig) -> None:
     body = b"x" * 50_000_000
     process = psutil.Process(rig.process.pid)
-    with Origin(answers(counted(body))) as origin, connect(rig) as client:
+    with Origin(responds(counted(body))) as origin, connect(rig) as client:
         before = process.memory_info().rss
         client.sendall(get(origin))
         client.recv(100)
@@ -160,12 +160,12 @@ def test_a_slow_reader_does_not_make_the_proxy_hold_the_answer(rig: Rig) -> None
     [(b"GET / HTTP/1.1\r\n\r\n", b"400"), (b"\x16\x03\x01\x02\x00\r\n\r\n", b"400"), (b"A: b\r\n" * 200_000, b"431")],
 )
 def test_garbage_is_refused_and_others_go_on(rig: Rig, piece: bytes, status: bytes) -> None:
-    with Origin(answers(counted(b"fine"))) as origin, connect(rig) as bad, connect(rig) as good:
+    with Origin(responds(counted(b"fine"))) as origin, connect(rig) as bad, connect(rig) as good:
         sender = threading.Thread(target=lambda: _send_what_goes(bad, piece))
         sender.start()
         assert bad.recv(4096).startswith(b"HTTP/1.1 " + status)
         good.sendall(get(origin))
-        assert read_answer(good)[1] == b"fine"
+        assert read_response(good)[1] == b"fine"
         sender.join(20)
 
 
@@ -181,7 +181,7 @@ def test_an_origin_that_refuses_is_502_with_a_record(rig: Rig) -> None:
         port = taken.getsockname()[1]
     with connect(rig) as client:
         client.sendall(f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        head, _ = read_answer(client)
+        head, _ = read_response(client)
     assert b"502" in head
     assert b"error=connection_refused" in head
     assert rig.record(target_url=f"http://127.0.0.1:{port}/")["status_code"] == 502
@@ -192,7 +192,7 @@ def test_of_a_name_that_refuses_the_client_gets_the_name_and_the_record_has_the_
         port = taken.getsockname()[1]
     with connect(rig) as client:
         client.sendall(f"GET http://localhost:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        head, body = read_answer(client)
+        head, body = read_response(client)
     assert b"error=connection_refused" in head
     assert f"localhost port {port} refuses connections".encode() in body
     assert b"127.0.0.1" not in head + body
@@ -209,37 +209,37 @@ def test_an_origin_that_resets_is_502(rig: Rig) -> None:
 
     with Origin(reset) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert b"error=connection_terminated" in read_answer(client)[0]
+        assert b"error=connection_terminated" in read_response(client)[0]
 
 
 def test_a_name_that_does_not_resolve_is_502(rig: Rig) -> None:
     with connect(rig) as client:
         client.sendall(b"GET http://no-such-name.invalid/ HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"error=dns_error" in read_answer(client)[0]
+        assert b"error=dns_error" in read_response(client)[0]
 
 
 def test_localhost_by_name_is_resolved_and_reached(rig: Rig) -> None:
-    with Origin(answers(counted(b"by name"))) as origin, connect(rig) as client:
+    with Origin(responds(counted(b"by name"))) as origin, connect(rig) as client:
         client.sendall(f"GET http://localhost:{origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        assert read_answer(client)[1] == b"by name"
+        assert read_response(client)[1] == b"by name"
 
 
 def test_credentials_hold_at_once_for_new_connections_and_for_open_ones_and_drop_none() -> None:
     stored = bcrypt.hashpw(prehash(b"secret"), bcrypt.gensalt(4)).decode()
     basic = "Proxy-Authorization: Basic " + base64.b64encode(b"alice:secret").decode()
     wrong = "Proxy-Authorization: Basic " + base64.b64encode(b"alice:wrong").decode()
-    with Rig() as rig, Origin(answers(*[counted(b"in")] * 9)) as origin, connect(rig) as before:
+    with Rig() as rig, Origin(responds(*[counted(b"in")] * 9)) as origin, connect(rig) as before:
         before.sendall(get(origin))
-        assert read_answer(before)[1] == b"in"
+        assert read_response(before)[1] == b"in"
         rig.configure(auth_username="alice", auth_hash=stored)
         before.sendall(get(origin))
-        assert read_answer(before)[0].split()[1] == b"407"
+        assert read_response(before)[0].split()[1] == b"407"
         before.sendall(get(origin, "/", basic))
-        assert read_answer(before)[1] == b"in"
+        assert read_response(before)[1] == b"in"
         with connect(rig) as after:
             for field, status in ((wrong, b"407"), ("X: y", b"407"), (basic, b"200"), (basic, b"200")):
                 after.sendall(get(origin, "/", field))
-                assert read_answer(after)[0].startswith(b"HTTP/1.1 " + status)
+                assert read_response(after)[0].startswith(b"HTTP/1.1 " + status)
         assert rig.record(user="alice", status_code=200)["level"] == "info"
         assert rig.record(user="alice", status_code=407)["level"] == "warning"
         assert rig.record(user="", status_code=407)["level"] == "info"
@@ -248,7 +248,7 @@ def test_credentials_hold_at_once_for_new_connections_and_for_open_ones_and_drop
         with connect(rig) as tester:
             for status in (b"200", b"407"):
                 tester.sendall(get(origin, "/", once))
-                assert read_answer(tester)[0].startswith(b"HTTP/1.1 " + status)
+                assert read_response(tester)[0].startswith(b"HTTP/1.1 " + status)
         until(lambda: rig.counters and rig.counters.values["auth_failures"] == 4, "the failures are counted")
 
 
@@ -263,18 +263,18 @@ def test_a_silent_origin_is_504_and_a_silent_tunnel_is_cut_after_the_timeout() -
     with Rig(timeout=1.0) as rig, Origin(lambda sock: read_all(sock) and None) as origin:
         with connect(rig) as client:
             client.sendall(get(origin))
-            assert b"error=http_response_timeout" in read_answer(client)[0]
+            assert b"error=http_response_timeout" in read_response(client)[0]
         with tunnel(rig, origin) as client:
             assert read_all(client) == b""
         assert rig.record(method="CONNECT")["reason"] == "connection_read_timeout"
 
 
 def test_the_guard_refuses_special_addresses_and_own_listeners() -> None:
-    with Rig(EgressSpec("public_only", (), ())) as rig, Origin(answers(counted(b"no"))) as origin:
+    with Rig(EgressSpec("public_only", (), ())) as rig, Origin(responds(counted(b"no"))) as origin:
         for target in (origin.authority, f"localhost:{origin.port}", f"[::ffff:127.0.0.1]:{origin.port}"):
             with connect(rig) as client:
                 client.sendall(f"GET http://{target}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-                assert b"error=destination_ip_prohibited" in read_answer(client)[0]
+                assert b"error=destination_ip_prohibited" in read_response(client)[0]
         rig.egress = EgressSpec("off", (), (("127.0.0.1", rig.port),))
         rig.configure()
         with connect(rig) as client:
@@ -284,13 +284,13 @@ def test_the_guard_refuses_special_addresses_and_own_listeners() -> None:
 
 
 def test_a_changed_guard_holds_for_connections_kept_from_before() -> None:
-    with Rig() as rig, Origin(answers(*[counted(b"x")] * 3)) as origin, connect(rig) as client:
+    with Rig() as rig, Origin(responds(*[counted(b"x")] * 3)) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"x"
+        assert read_response(client)[1] == b"x"
         rig.egress = replace(rig.egress, allow=())
         rig.configure()
         client.sendall(get(origin))
-        assert b"403" in read_answer(client)[0]
+        assert b"403" in read_response(client)[0]
 
 
 def test_stop_lets_tunnels_and_answers_end_and_closes_the_listener_at_once() -> None:
@@ -329,12 +329,12 @@ def test_an_origin_that_speaks_first_is_heard(rig: Rig) -> None:
         for _ in range(30):
             with connect(rig) as client:
                 client.sendall(get(origin))
-                assert read_answer(client)[0].startswith(b"HTTP/1.1 503 Busy")
+                assert read_response(client)[0].startswith(b"HTTP/1.1 503 Busy")
 
 
 def test_a_reader_that_is_slow_but_reads_is_not_cut() -> None:
     body = os.urandom(1000) * 4000
-    with Rig(timeout=1.0) as rig, Origin(answers(counted(body))) as origin, socket.socket() as client:
+    with Rig(timeout=1.0) as rig, Origin(responds(counted(body))) as origin, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         client.settimeout(20)
         client.connect(("127.0.0.1", rig.port))
@@ -358,38 +358,38 @@ def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> N
     patient = {"first_request_timeout": 20}
     with (
         Rig(params=patient) as rig,
-        Origin(answers(*[counted(body)] * 2)) as origin,
+        Origin(responds(*[counted(body)] * 2)) as origin,
         connect(rig) as fresh,
         connect(rig) as slow,
     ):
         slow.sendall(get(origin))
         until(lambda: rig.counters and rig.counters.values["requests"] == 1, "the answer is on its way")
-        assert rig.ask(Stop(30)) == Done()  # it has heard it before the request comes
+        assert rig.ask(Stop(30)) == Done()  # it has received that before the request comes
         fresh.sendall(get(origin))
-        head, content = read_answer(fresh)
+        head, content = read_response(fresh)
         assert b"Connection: close" in head
         assert content == body
-        assert read_answer(slow)[1] == body
+        assert read_response(slow)[1] == body
         assert rig.process.wait(20) == 0
 
 
 def test_names_resolve_again_after_the_descriptors_ran_out() -> None:
-    with Rig() as rig, Origin(answers(*[counted(b"x")] * 9)) as origin:
+    with Rig() as rig, Origin(responds(*[counted(b"x")] * 9)) as origin:
         soft, hard = resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE)
         used = len(os.listdir(f"/proc/{rig.process.pid}/fd"))
         with connect(rig) as client:
             until(lambda: rig.counters and rig.counters.active_connections == 1, "the client is there")
             resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (used + 2, hard))
             client.sendall(b"GET http://no-such-name.invalid/ HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert b" 50" in read_answer(client)[0]
+            assert b" 50" in read_response(client)[0]
             resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
             client.sendall(f"GET http://localhost:{origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            assert read_answer(client)[1] == b"x"
+            assert read_response(client)[1] == b"x"
 
 
 def test_without_a_descriptor_for_a_pipe_bulk_waits_and_then_arrives_whole() -> None:
     body = os.urandom(1000) * 3000
-    with Rig() as rig, Origin(answers(counted(body))) as origin, connect(rig) as client:
+    with Rig() as rig, Origin(responds(counted(body))) as origin, connect(rig) as client:
         soft, hard = resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE)
         until(lambda: rig.counters and rig.counters.active_connections == 1, "the client is there")
         used = len(os.listdir(f"/proc/{rig.process.pid}/fd"))

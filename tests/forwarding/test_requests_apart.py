@@ -18,9 +18,9 @@ from tests.forwarding.account_client import HASH, OTHER_HASH, WORD, account, cre
 from tests.forwarding.connection_pages import is_cut
 from tests.forwarding.connection_pages import page as connections_of
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_response
 from tests.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply
-from tests.kit.scripted_origins import Origin, answers, counted, echoes
+from tests.kit.scripted_origins import Origin, counted, echoes, responds
 from tests.kit.upstreams import of_rig, upstream_list
 
 AUTH: dict[str, Any] = {"auth_username": "ada", "auth_hash": HASH, "auth_required": True}
@@ -46,10 +46,10 @@ def plain() -> Iterator[Rig]:
         yield one
 
 
-def told(rig: Rig) -> Any:
-    answer = rig.ask(QueryUpstreams())
-    assert isinstance(answer, Upstreams)
-    return answer.states
+def state_of(rig: Rig) -> Any:
+    response = rig.ask(QueryUpstreams())
+    assert isinstance(response, Upstreams)
+    return response.states
 
 
 VIA = "Via: 1.1 proxyfleet-px1"
@@ -66,27 +66,27 @@ def test_what_is_refused_before_an_origin_opens_went_through_no_upstream(through
     through.configure(**NO_AUTH)
     through.records.clear()
     request, status = REFUSED_EARLY[how]
-    with Origin(answers(counted(b"one"))) as origin, connect(through) as client:
+    with Origin(responds(counted(b"one"))) as origin, connect(through) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"one"
+        assert read_response(client)[1] == b"one"
         first = through.record(target_url=f"http://{origin.authority}/")
-        before = told(through)
+        before = state_of(through)
         client.sendall(request)
         assert client.recv(1000).split()[1] == str(status).encode()
         second = until(
             lambda: next((r for r in list(through.records) if r["method"] in ("", "OPTIONS", "PUT")), None), ""
         )
     assert (first["parent"], second["parent"]) == (through.spec.upstreams.entries[0].name, "")
-    assert told(through) == before, "neither its bytes nor its state are changed by what it never saw"
+    assert state_of(through) == before, "neither its bytes nor its state are changed by what it never saw"
 
 
 def test_a_request_without_the_credentials_of_the_one_before_went_through_no_upstream(through: Rig) -> None:
     through.configure(**AUTH)
-    with Origin(answers(counted(b"one"))) as origin, connect(through) as client:
+    with Origin(responds(counted(b"one"))) as origin, connect(through) as client:
         client.sendall(get(origin, "/known", credentials("ada")))
-        assert read_answer(client)[1] == b"one"
+        assert read_response(client)[1] == b"one"
         client.sendall(get(origin, "/unknown"))
-        assert read_answer(client)[0].split()[1] == b"407"
+        assert read_response(client)[0].split()[1] == b"407"
         second = through.record(target_url=f"http://{origin.authority}/unknown")
     assert (second["parent"], second["user"]) == ("", "")
 
@@ -94,11 +94,11 @@ def test_a_request_without_the_credentials_of_the_one_before_went_through_no_ups
 def test_a_request_without_a_session_word_goes_by_no_word_of_the_one_before(upstream: Rig) -> None:
     """As from a balancer that uses its connections for many people."""
     many = [replace(of_rig(upstream), name=f"p{number}", username=f"u{number}", password="x") for number in range(8)]
-    with Rig(upstreams=upstream_list(*many, policy="sticky")) as rig, Origin(answers(*[counted(b"x")] * 40)) as origin:
+    with Rig(upstreams=upstream_list(*many, policy="sticky")) as rig, Origin(responds(*[counted(b"x")] * 40)) as origin:
 
         def upstream_of(client: socket.socket, path: str, *fields: str) -> str:
             client.sendall(get(origin, path, *fields))
-            assert read_answer(client)[1] == b"x"
+            assert read_response(client)[1] == b"x"
             name: str = rig.record(target_url=f"http://{origin.authority}{path}")["parent"]
             return name
 
@@ -114,14 +114,14 @@ def test_a_request_without_a_session_word_goes_by_no_word_of_the_one_before(upst
 
 def test_credentials_that_come_to_be_wanted_are_wanted_of_the_next_request_of_a_kept_connection(plain: Rig) -> None:
     plain.configure(**NO_AUTH)
-    with Origin(answers(*[counted(b"yes")] * 3)) as origin, connect(plain) as client:
+    with Origin(responds(*[counted(b"yes")] * 3)) as origin, connect(plain) as client:
         client.sendall(get(origin))
-        assert read_answer(client)[1] == b"yes"
+        assert read_response(client)[1] == b"yes"
         plain.configure(**AUTH)
         client.sendall(get(origin))
-        assert read_answer(client)[0].split()[1] == b"407"
+        assert read_response(client)[0].split()[1] == b"407"
         client.sendall(get(origin, "/", credentials("ada")))
-        assert read_answer(client)[1] == b"yes"
+        assert read_response(client)[1] == b"yes"
 
 
 def test_and_of_a_client_of_socks_that_had_agreed_on_none() -> None:
@@ -136,15 +136,15 @@ def test_and_of_a_client_of_socks_that_had_agreed_on_none() -> None:
 
 
 def test_a_process_that_drains_keeps_no_connection_whatever_is_configured_then(plain: Rig) -> None:
-    with Rig(timeout=5.0) as rig, Origin(answers(*[counted(b"yes")] * 2)) as origin, connect(rig) as client:
+    with Rig(timeout=5.0) as rig, Origin(responds(*[counted(b"yes")] * 2)) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        read_answer(client)
+        read_response(client)
         with connect(rig) as waiting:
             until(lambda: connections_of(rig).total == 2, "both are there")
             rig.stop(5.0)
             rig.configure(timeout=6.0)
             waiting.sendall(get(origin))
-            assert b"onnection: close" in read_answer(waiting)[0]
+            assert b"onnection: close" in read_response(waiting)[0]
 
 
 def tunnel(rig: Rig, origin: Origin, user: str = "ada") -> socket.socket:
@@ -190,14 +190,14 @@ def test_and_stays_with_another_setting_or_when_nobody_has_to_be_known(plain: Ri
 def test_an_account_whose_name_begins_as_a_tests_is_no_test(plain: Rig) -> None:
     plain.configure(**NO_AUTH)
     give(plain, account("test-ada"))
-    with Origin(answers(*[counted(b"yes")] * 3)) as origin, connect(plain) as client:
+    with Origin(responds(*[counted(b"yes")] * 3)) as origin, connect(plain) as client:
         assert plain.ask(AllowTestClient("test-ada", "token", 60.0, "req_of_the_test")) == Done()
         client.sendall(get(origin, "/account", credentials("test-ada", WORD)))
-        assert read_answer(client)[1] == b"yes"
+        assert read_response(client)[1] == b"yes"
         client.sendall(get(origin, "/test", credentials("test-ada", "token")))
-        assert read_answer(client)[1] == b"yes"
+        assert read_response(client)[1] == b"yes"
         client.sendall(get(origin, "/again", credentials("test-ada", "token")))
-        assert read_answer(client)[0].split()[1] == b"407"
+        assert read_response(client)[0].split()[1] == b"407"
         ids = [
             plain.record(target_url=f"http://{origin.authority}{path}")["request_id"] for path in ("/account", "/test")
         ]
@@ -209,10 +209,10 @@ def test_a_test_that_was_refused_is_known_with_its_reason_and_one_that_went_well
     plain.configure(**NO_AUTH)
     for user, target, reason in (("test-1", "127.0.0.1:1", "connection_refused"), ("test-2", None, "")):
         assert plain.ask(AllowTestClient(user, "token", 60.0)) == Done()
-        with Origin(answers(counted(b"yes"))) as origin, connect(plain) as client:
+        with Origin(responds(counted(b"yes"))) as origin, connect(plain) as client:
             fields = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials(user, 'token')}\r\n\r\n"
             client.sendall(fields.encode() if target else get(origin, "/", credentials(user, "token")))
-            read_answer(client)
+            read_response(client)
         report = plain.ask(QueryTester(user))
         assert (report.parent, report.reason, bool(report.detail)) == (None, reason, bool(reason))
     assert plain.ask(QueryTester("nobody")) == ReportOfTest()

@@ -176,10 +176,10 @@ def test_a_destination_is_judged(
 
 
 def test_what_no_address_can_change_is_judged_before_resolving() -> None:
-    judge = Rules(AccessSpec(allow_destinations=("a.example",), deny_destinations=("b.example",))).match_name
-    assert judge("b.example", 80) == (DENIED, "access.deny_destinations[0] b.example")
-    assert judge("c.example", 80) == (NOT_ALLOWED, "access.allow_destinations: no entry matches")
-    assert judge("a.example", 80) is None
+    match = Rules(AccessSpec(allow_destinations=("a.example",), deny_destinations=("b.example",))).match_name
+    assert match("b.example", 80) == (DENIED, "access.deny_destinations[0] b.example")
+    assert match("c.example", 80) == (NOT_ALLOWED, "access.allow_destinations: no entry matches")
+    assert match("a.example", 80) is None
     with_network = Rules(AccessSpec(allow_destinations=("a.example", "192.0.2.0/24")))
     assert with_network.match_name("c.example", 80) is None
 
@@ -262,8 +262,8 @@ def test_thousands_of_entries_are_judged_in_microseconds() -> None:
     names = tuple(f"*.n{number}.example:{number % 60000 + 1}" for number in range(5000))
     networks = tuple(f"{number >> 8}.{number & 255}.0.0/{16 + number % 17}" for number in range(2560, 5000))
     ports = tuple(f":{port}" for port in range(20000, 22500))
-    judge = Rules(AccessSpec(deny_destinations=(*names, *networks, *ports))).match_address
+    match = Rules(AccessSpec(deny_destinations=(*names, *networks, *ports))).match_address
     began = time.process_time()
     for _ in range(1000):
-        judge("a.b.c.other.example", 443, "198.51.100.1")
+        match("a.b.c.other.example", 443, "198.51.100.1")
     assert time.process_time() - began < 1.0  # 1 ms each; a scan of all entries takes several

@@ -1,4 +1,4 @@
-"""The conversation on one client connection, told as what comes in and what comes out; no socket is open here."""
+"""The conversation on one client connection: bytes in, commands out; no socket is open here."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_one_byte_at_a_time_from_both_sides_gives_the_same() -> None:
 
 @given(st.lists(st.integers(1, 200), max_size=6))
 def test_an_answer_split_anywhere_gives_the_same(cuts: list[int]) -> None:
-    answer = (
+    response = (
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
     )
-    borders = [0, *sorted({cut for cut in cuts if cut < len(answer)}), len(answer)]
+    borders = [0, *sorted({cut for cut in cuts if cut < len(response)}), len(response)]
     talk = Talk().client(GET).opened()
-    talk.origin(*[answer[a:b] for a, b in itertools.pairwise(borders)])
+    talk.origin(*[response[a:b] for a, b in itertools.pairwise(borders)])
     head, _, body = talk.to_client.partition(b"HTTP/1.1 200 OK")[2].partition(b"\r\n\r\n")
     assert b"Transfer-Encoding: chunked" in head
     assert body.endswith(b"0\r\n\r\n")
@@ -141,7 +141,7 @@ def test_long_counted_bodies_are_left_to_the_kernel_in_both_directions() -> None
 
 
 @pytest.mark.parametrize(
-    ("request_head", "answer", "delivered"),
+    ("request_head", "response", "delivered"),
     [
         (b"HEAD http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b""),
         (GET, b"HTTP/1.1 204 No Content\r\n\r\n", b""),
@@ -150,15 +150,17 @@ def test_long_counted_bodies_are_left_to_the_kernel_in_both_directions() -> None
         (GET, b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, b"hello"),
     ],
 )
-def test_answers_whose_end_is_known_keep_both_connections(request_head: bytes, answer: bytes, delivered: bytes) -> None:
-    talk = exchange(request_head, answer)
+def test_answers_whose_end_is_known_keep_both_connections(
+    request_head: bytes, response: bytes, delivered: bytes
+) -> None:
+    talk = exchange(request_head, response)
     assert talk.to_client.rpartition(b"\r\n\r\n")[2] == delivered
     assert talk.out[-1] == LeaveOrigin(reusable=True)
     assert talk.session.phase is Phase.IDLE
 
 
 def test_an_answer_that_ends_with_its_connection_is_delivered_and_ends_the_clients() -> None:
-    talk = exchange(answer=b"HTTP/1.1 200 OK\r\n\r\nhel")
+    talk = exchange(response=b"HTTP/1.1 200 OK\r\n\r\nhel")
     assert talk.out[-1] == RelayToClient(None)
     talk.out += talk.session.response_relayed(2, 0.0, ended=True)
     assert b"Connection: close" in talk.to_client
@@ -167,20 +169,20 @@ def test_an_answer_that_ends_with_its_connection_is_delivered_and_ends_the_clien
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhel",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
     ],
 )
-def test_a_truncated_answer_is_never_passed_as_whole(answer: bytes) -> None:
-    talk = exchange(answer=answer).origin(b"")
+def test_a_truncated_answer_is_never_passed_as_whole(response: bytes) -> None:
+    talk = exchange(response=response).origin(b"")
     assert talk.out[-1] == CloseClient(abort=True)
     assert talk.report.reason == "http_response_incomplete"
 
 
 def test_bytes_behind_an_answer_close_the_origins_connection() -> None:
-    talk = exchange(answer=OK + b"HTTP/1.1 200 OK\r\n\r\n")
+    talk = exchange(response=OK + b"HTTP/1.1 200 OK\r\n\r\n")
     assert talk.out[-1] == LeaveOrigin(reusable=False)
     assert talk.to_client.count(b"200 OK") == 1
 
@@ -207,13 +209,13 @@ def test_http_1_0_clients_may_not_stay_since_the_wish_may_come_through_a_proxy_t
 
 
 def test_an_origin_of_http_1_0_may_stay() -> None:
-    talk = exchange(answer=b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi")
+    talk = exchange(response=b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi")
     assert talk.out[-1] == LeaveOrigin(reusable=True)
     assert talk.session.phase is Phase.IDLE
 
 
 def test_an_error_ends_the_connection_of_an_http_1_0_client_that_asked_to_stay() -> None:
-    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", answer=b"nonsense\r\n\r\n")
+    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", response=b"nonsense\r\n\r\n")
     assert b"Connection: close" in talk.to_client
     assert talk.out[-1] == CloseClient()
 
@@ -221,7 +223,7 @@ def test_an_error_ends_the_connection_of_an_http_1_0_client_that_asked_to_stay()
 @pytest.mark.parametrize(
     ("talk", "why"),
     [
-        (lambda: exchange(GET.replace(b"Accept", b"Connection: close\r\nAccept")), "the client asked"),
+        (lambda: exchange(GET.replace(b"Accept", b"Connection: close\r\nAccept")), "the client wants it"),
         (lambda: exchange(keep_alive=False), "the proxy is set so"),
     ],
 )
@@ -421,7 +423,7 @@ def test_an_origin_that_is_silent_is_504(so_far: bytes, status: int) -> None:
 
 
 def test_an_answer_that_stalls_is_cut() -> None:
-    talk = exchange(answer=OK[:-1])
+    talk = exchange(response=OK[:-1])
     talk.out += talk.session.timed_out(31.0)
     assert talk.out[-1] == CloseClient(abort=True)
 
@@ -466,19 +468,19 @@ def test_answers_that_can_have_no_body_say_nothing_of_one(status: bytes, field: 
     talk = Talk().client(GET).opened().origin(b"HTTP/1.1 " + status + b"\r\n" + field + b"\r\n\r\n")
     assert talk.to_client.startswith(b"HTTP/1.1 " + status)
     assert field not in talk.to_client
-    if talk.session.idle:  # a body that isn't one may be on its way: nobody else gets the connection
+    if talk.session.idle:  # a body that isn't one may be on its way: no other client gets the connection
         assert talk.out[-1] == LeaveOrigin(reusable=False)
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"103 Early Hints", b"100 Continue"])
 def test_a_coding_where_there_is_no_content_is_502(status: bytes) -> None:
-    answer = b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert exchange(answer=answer).report.status == 502
+    response = b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert exchange(response=response).report.status == 502
 
 
 def test_an_upgrade_is_not_asked_for_behind_a_body() -> None:
-    wish = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
-    post = b"POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\n" + wish + b"Content-Length: 2\r\n\r\nhi"
+    upgrade = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
+    post = b"POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\n" + upgrade + b"Content-Length: 2\r\n\r\nhi"
     talk = Talk().client(post).opened()
     assert b"pgrade" not in talk.to_origin
     talk.origin(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
@@ -519,7 +521,7 @@ def test_settings_of_http_2_that_connection_does_not_name_are_not_passed_on_eith
 
 @pytest.mark.parametrize("status", [b"600", b"999", b"099"])
 def test_an_answer_with_a_status_that_does_not_exist_is_502(status: bytes) -> None:
-    talk = exchange(answer=OK.replace(b"200", status))
+    talk = exchange(response=OK.replace(b"200", status))
     assert (talk.report.status, talk.report.reason) == (502, "http_protocol_error")
 
 
@@ -543,13 +545,13 @@ def test_requests_behind_one_that_is_refused_are_not_served() -> None:
 
 
 def test_an_answer_that_ends_with_a_broken_connection_is_cut() -> None:
-    talk = exchange(answer=b"HTTP/1.1 200 OK\r\n\r\nhel")
+    talk = exchange(response=b"HTTP/1.1 200 OK\r\n\r\nhel")
     talk.out += talk.session.origin_disconnected(0.0)
     assert talk.out[-1] == CloseClient(abort=True)
 
 
 def test_what_moves_towards_the_client_is_no_idleness_but_a_head_has_its_time() -> None:
-    talk = exchange(answer=OK[:-1])
+    talk = exchange(response=OK[:-1])
     talk.session.note_progress(25.0)
     assert talk.session.deadline == 55
     half = Talk().client(GET[:10])
@@ -561,12 +563,12 @@ _METHODS = st.sampled_from([b"GET", b"HEAD", b"POST", b"CONNECT"])
 
 
 @given(_METHODS, st.binary(max_size=80), st.binary(max_size=120), st.integers(0, 80))
-def test_no_bytes_of_either_side_break_the_machine(method: bytes, early: bytes, answer: bytes, cut: int) -> None:
+def test_no_bytes_of_either_side_break_the_machine(method: bytes, early: bytes, response: bytes, cut: int) -> None:
     target = b"a.example:1" if method == b"CONNECT" else b"http://a.example/"
     talk = Talk().client(method + b" " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n" + early[:cut], early[cut:])
     if talk.session.phase is Phase.OPEN:
         talk.opened()
-    for piece in (answer[:cut], answer[cut:], b""):
+    for piece in (response[:cut], response[cut:], b""):
         if talk.session.reads_origin:
             talk.origin(piece)
     assert talk.session.phase in Phase

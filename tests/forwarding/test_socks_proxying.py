@@ -65,9 +65,9 @@ def test_v5_replies_with_the_address_that_the_origin_sees_and_half_close_passes(
 def test_v4_and_v4a_reach_the_origin(four: Rig) -> None:
     with Origin(echoes) as origin:
         port = origin.port.to_bytes(2, "big")
-        for said in (b"\x04\x01" + port + LOOPBACK + b"me\0", b"\x04\x01" + port + b"\0\0\0\x01me\0localhost\0"):
+        for sent in (b"\x04\x01" + port + LOOPBACK + b"me\0", b"\x04\x01" + port + b"\0\0\0\x01me\0localhost\0"):
             with arrive(four) as sock:
-                sock.sendall(said + b"early")
+                sock.sendall(sent + b"early")
                 assert exactly(sock, 2) == b"\0\x5a"
                 assert exactly(sock, 6)[2:] == LOOPBACK
                 assert exactly(sock, 5) == b"early"
@@ -102,9 +102,9 @@ def test_v5_to_an_ipv6_target_replies_with_an_ipv6_address(five: Rig) -> None:
 def test_v5_says_why_there_is_no_connection(five: Rig, name: bytes, code: int, status: int) -> None:
     port = closed_port()
     to = b"\x03" + bytes((len(name),)) + name + port.to_bytes(2, "big") if name else address(LOOPBACK, port)
-    sock, said, bound = ask(five, 1, to)
+    sock, sent, bound = ask(five, 1, to)
     with sock:
-        assert (said, bound) == (code, ("0.0.0.0", 0))
+        assert (sent, bound) == (code, ("0.0.0.0", 0))
         assert read_all(sock) == b""
     five.record(status_code=status, method="CONNECT")
 
@@ -222,13 +222,13 @@ def test_udp_goes_to_its_target_and_the_answer_comes_back_with_its_sender(five: 
             assert (code, relay[0]) == (0, "127.0.0.1")
             target = address(LOOPBACK, port) if to == "literal" else b"\x03\x09localhost" + port.to_bytes(2, "big")
             client.sendto(b"\0\0\0" + target + b"hello", relay)
-            answer, sender = client.recvfrom(65535)
+            response, sender = client.recvfrom(65535)
             assert sender == relay
-            assert answer == b"\0\0\0" + address(LOOPBACK, port) + b"HELLO"
+            assert response == b"\0\0\0" + address(LOOPBACK, port) + b"HELLO"
     record = five.record(method="UDP", target_url=f"{'127.0.0.1' if to == 'literal' else 'localhost'}:{port}")
     assert (record["status_code"], record["reason"]) == (200, "")
     assert record["bytes_in"] == 3 + 10 + len(b"\0\0\0" + target + b"hello")
-    assert record["bytes_out"] == 2 + 10 + len(answer)
+    assert record["bytes_out"] == 2 + 10 + len(response)
 
 
 def test_udp_has_a_record_for_each_target_and_live_connections_name_them(five: Rig) -> None:
@@ -372,7 +372,7 @@ def test_a_request_with_all_its_data_and_the_end_at_once_is_a_whole_conversation
 
 
 def test_a_flood_of_odd_clients_leaves_the_proxy_working(five: Rig) -> None:
-    for said in (
+    for sent in (
         b"\x05",
         b"\x05\x00",
         b"\x04\x01",
@@ -382,7 +382,7 @@ def test_a_flood_of_odd_clients_leaves_the_proxy_working(five: Rig) -> None:
     ):
         for _ in range(5):
             with arrive(five) as sock:
-                sock.sendall(said)
+                sock.sendall(sent)
     with Origin(echoes) as origin:
         sock, code, _bound = ask(five, 1, address(LOOPBACK, origin.port))
         with sock:

@@ -1,4 +1,4 @@
-"""SOCKS conversations, told as what comes in and what comes out; no socket is open here."""
+"""SOCKS conversations: bytes in, commands out; no socket is open here."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_v4_from_request_to_the_tunnel() -> None:
     talk.opened()
     assert talk.kinds == ["Open", "ToClient", "Tunnel"]
     assert talk.to_client == V4_GRANTED
-    assert talk.report.user == ""  # what nobody has checked is not told as true
+    assert talk.report.user == ""  # a name that was not checked is not recorded
 
 
 def test_v4_asks_for_its_userid_and_no_password() -> None:
@@ -235,13 +235,13 @@ _GENERAL = b"\x05\x01\x00\x01\0\0\0\0\0\0"
 
 
 @pytest.mark.parametrize(
-    ("said", "answer", "status"),
+    ("sent", "response", "status"),
     [
         (b"\x04", b"", 400),  # another version
         (b"GET / HTTP/1.1\r\n\r\n", b"", 400),
         (b"\x05\x00", b"\x05\xff", 407),  # no methods at all
         (b"\x05\x02\x01\x80", b"\x05\xff", 407),  # none that is known
-        (WITH_PASSWORD, b"\x05\xff", 407),  # credentials that nobody asked for
+        (WITH_PASSWORD, b"\x05\xff", 407),  # credentials that are not wanted
         (NO_AUTH + b"\x04\x01\x00\x01", b"\x05\x00" + _GENERAL, 400),
         (NO_AUTH + b"\x05\x01\x01" + V4_ADDRESS + PORT, b"\x05\x00" + _GENERAL, 400),  # reserved octet
         (NO_AUTH + b"\x05\x04\x00" + V4_ADDRESS + PORT, b"\x05\x00\x05\x07\x00\x01\0\0\0\0\0\0", 400),
@@ -259,9 +259,9 @@ _GENERAL = b"\x05\x01\x00\x01\0\0\0\0\0\0"
         (NO_AUTH + b"\x05\x01\x00\x03\x05::1%1" + PORT, b"\x05\x00" + _GENERAL, 400),
     ],
 )
-def test_v5_refuses_what_is_not_right(said: bytes, answer: bytes, status: int) -> None:
-    for talk in (Talk(5).client(said), Talk(5).client(*[said[i : i + 1] for i in range(len(said))])):
-        assert talk.to_client == answer
+def test_v5_refuses_what_is_not_right(sent: bytes, response: bytes, status: int) -> None:
+    for talk in (Talk(5).client(sent), Talk(5).client(*[sent[i : i + 1] for i in range(len(sent))])):
+        assert talk.to_client == response
         assert not talk.all(Open)
         assert talk.session.closed
         assert talk.out[-1] == CloseClient()
@@ -269,10 +269,10 @@ def test_v5_refuses_what_is_not_right(said: bytes, answer: bytes, status: int) -
 
 
 @pytest.mark.parametrize(
-    "said", [b"\x02", b"\x01\x00\x01x", b"\x01\x01x\x00", b"\x01\x02\xff\xfe\x01x"], ids=["version", "u", "p", "utf-8"]
+    "sent", [b"\x02", b"\x01\x00\x01x", b"\x01\x01x\x00", b"\x01\x02\xff\xfe\x01x"], ids=["version", "u", "p", "utf-8"]
 )
-def test_v5_refuses_credentials_that_can_not_be_read_with_status_1(said: bytes) -> None:
-    talk = Talk(5, wants_credentials=True).client(WITH_PASSWORD + said)
+def test_v5_refuses_credentials_that_can_not_be_read_with_status_1(sent: bytes) -> None:
+    talk = Talk(5, wants_credentials=True).client(WITH_PASSWORD + sent)
     assert talk.to_client == b"\x05\x02\x01\x01"
     assert talk.session.closed
     assert not talk.all(Authorize)
@@ -293,7 +293,7 @@ def test_v5_that_wants_credentials_takes_nobody_without() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("sent", "response"),
     [
         (b"\x05", b""),
         (b"GET / HTTP/1.1\r\n\r\n", b""),
@@ -305,9 +305,9 @@ def test_v5_that_wants_credentials_takes_nobody_without() -> None:
         (b"\x04\x01\x01\xbb\0\0\0\x01\0" + b"n" * 256, V4_REJECTED),
     ],
 )
-def test_v4_refuses_what_is_not_right(said: bytes, answer: bytes) -> None:
-    for talk in (Talk(4).client(said), Talk(4).client(*[said[i : i + 1] for i in range(len(said))])):
-        assert talk.to_client == answer
+def test_v4_refuses_what_is_not_right(sent: bytes, response: bytes) -> None:
+    for talk in (Talk(4).client(sent), Talk(4).client(*[sent[i : i + 1] for i in range(len(sent))])):
+        assert talk.to_client == response
         assert not talk.all(Open)
         assert talk.report.status == 400
         assert talk.out[-1] == CloseClient()
@@ -360,22 +360,22 @@ def test_who_says_nothing_is_closed_without_a_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "request_bytes", "answer"),
+    ("version", "request_bytes", "response"),
     [(5, NO_AUTH + CONNECT, b"\x05\x00\x05\x06\x00\x01\0\0\0\0\0\0"), (4, V4_CONNECT, V4_REJECTED)],
 )
-def test_a_target_that_is_silent_is_a_time_out(version: int, request_bytes: bytes, answer: bytes) -> None:
+def test_a_target_that_is_silent_is_a_time_out(version: int, request_bytes: bytes, response: bytes) -> None:
     talk = Talk(version)
     talk.now = 5.0
     talk.client(request_bytes)
     assert talk.session.deadline == 35.0
     talk.out += talk.session.timed_out(35.0)
-    assert talk.to_client == answer
+    assert talk.to_client == response
     assert (talk.report.status, talk.report.reason) == (504, "connection_timeout")
 
 
 def test_the_end_of_the_client_in_the_handshake_is_no_failure() -> None:
-    for said in (b"", NO_AUTH, NO_AUTH + CONNECT[:6]):
-        talk = Talk(5).client(*([said] if said else []), b"")
+    for sent in (b"", NO_AUTH, NO_AUTH + CONNECT[:6]):
+        talk = Talk(5).client(*([sent] if sent else []), b"")
         assert talk.out[-1] == CloseClient()
         assert not talk.all(Report)
 

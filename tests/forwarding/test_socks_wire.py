@@ -70,12 +70,12 @@ def test_the_head_for_the_client_names_the_sender() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "endpoint"),
+    ("returned", "endpoint"),
     [
         (("192.0.2.1", 5), ("192.0.2.1", 5)),
         (("::ffff:192.0.2.1", 5, 0, 0), ("192.0.2.1", 5)),
         (("fe80::1%eth0", 5, 0, 2), ("fe80::1", 5)),
     ],
 )
-def test_what_the_kernel_tells_becomes_an_endpoint(told: tuple[str, int], endpoint: tuple[str, int]) -> None:
-    assert endpoint_of(told) == endpoint
+def test_what_the_kernel_returns_becomes_an_endpoint(returned: tuple[str, int], endpoint: tuple[str, int]) -> None:
+    assert endpoint_of(returned) == endpoint

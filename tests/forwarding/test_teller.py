@@ -1,4 +1,4 @@
-"""When counters are told: at once while they change, again and again ever more seldom, and not at all in between."""
+"""When counters are published: at once while they change, then ever more seldom, and not at all in between."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from actors.forwarding.reporting.counter_publisher import REPEATED_AFTER, REPEAT
 from tests.supervision.standins import counters
 
 
-class Told:
-    """A teller on a loop whose time is the test's, and what it told at which second."""
+class Bench:
+    """A publisher on a loop whose time is the test's, and at which seconds it published."""
 
     def __init__(self) -> None:
         self.time = 0.0
         self.loop = Loop(lambda: self.time)
         self.counters: Counters | None = counters("one", 1, 0)
         self.seconds: list[float] = []
-        self.teller = CounterPublisher(
+        self.publisher = CounterPublisher(
             self.loop, lambda: self.counters, lambda _counters: self.seconds.append(self.time)
         )
 
@@ -37,8 +37,8 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    made = Told()
+def bench() -> Iterator[Bench]:
+    made = Bench()
     yield made
     made.loop.close()
 
@@ -50,63 +50,63 @@ def stir(loop: Loop) -> None:
         call()
 
 
-def test_nobody_stirs_and_nothing_is_told_nor_timed(told: Told) -> None:
-    told.pass_seconds(60)
-    assert told.seconds == []
-    assert told.loop._timers == []
+def test_without_activity_nothing_is_published_nor_timed(bench: Bench) -> None:
+    bench.pass_seconds(60)
+    assert bench.seconds == []
+    assert bench.loop._timers == []
 
 
-def test_from_stirring_on_each_second_tells_what_has_changed_until_nothing_has(told: Told) -> None:
-    stir(told.loop)
-    told.pass_seconds(3, told.count)
-    told.pass_seconds(3)
-    assert told.seconds == [1.0, 2.0, 3.0]
-    told.count()
-    stir(told.loop)
-    told.pass_seconds(1)
-    assert told.seconds == [1.0, 2.0, 3.0, 7.0]
+def test_from_the_first_activity_on_changes_are_published_each_second(bench: Bench) -> None:
+    stir(bench.loop)
+    bench.pass_seconds(3, bench.count)
+    bench.pass_seconds(3)
+    assert bench.seconds == [1.0, 2.0, 3.0]
+    bench.count()
+    stir(bench.loop)
+    bench.pass_seconds(1)
+    assert bench.seconds == [1.0, 2.0, 3.0, 7.0]
 
 
-def test_stirring_without_news_tells_nothing(told: Told) -> None:
-    stir(told.loop)
-    told.pass_seconds(5)
-    assert told.seconds == [1.0]
-    stir(told.loop)
-    told.pass_seconds(1)
-    assert told.seconds == [1.0, 6.0]
-    told.pass_seconds(3, lambda: stir(told.loop))
-    assert told.seconds == [1.0, 6.0]
+def test_activity_without_changes_publishes_nothing(bench: Bench) -> None:
+    stir(bench.loop)
+    bench.pass_seconds(5)
+    assert bench.seconds == [1.0]
+    stir(bench.loop)
+    bench.pass_seconds(1)
+    assert bench.seconds == [1.0, 6.0]
+    bench.pass_seconds(3, lambda: stir(bench.loop))
+    assert bench.seconds == [1.0, 6.0]
 
 
-def test_without_clients_it_is_repeated_ever_more_seldom(told: Told) -> None:
-    stir(told.loop)
-    told.pass_seconds(300)
-    assert gaps(told)[:4] == [REPEATED_AFTER, 2 * REPEATED_AFTER, 4 * REPEATED_AFTER, 8 * REPEATED_AFTER]
-    assert set(gaps(told)[4:]) == {REPEATED_MAX}
+def test_without_clients_it_is_repeated_ever_more_seldom(bench: Bench) -> None:
+    stir(bench.loop)
+    bench.pass_seconds(300)
+    assert gaps(bench)[:4] == [REPEATED_AFTER, 2 * REPEATED_AFTER, 4 * REPEATED_AFTER, 8 * REPEATED_AFTER]
+    assert set(gaps(bench)[4:]) == {REPEATED_MAX}
 
 
-def test_with_clients_it_is_repeated_steadily(told: Told) -> None:
-    told.count(active=3)
-    stir(told.loop)
-    told.pass_seconds(40)
-    assert set(gaps(told)) == {REPEATED_AFTER}
+def test_with_clients_it_is_repeated_steadily(bench: Bench) -> None:
+    bench.count(active=3)
+    stir(bench.loop)
+    bench.pass_seconds(40)
+    assert set(gaps(bench)) == {REPEATED_AFTER}
 
 
-def test_clients_that_end_by_time_alone_are_told_with_the_next_repetition(told: Told) -> None:
-    told.count(active=3)
-    stir(told.loop)
-    told.pass_seconds(3)
-    told.count(active=0)
-    told.pass_seconds(10)
-    assert told.seconds == [1.0, 6.0, 11.0]
+def test_clients_that_end_by_time_alone_are_published_with_the_next_repetition(bench: Bench) -> None:
+    bench.count(active=3)
+    stir(bench.loop)
+    bench.pass_seconds(3)
+    bench.count(active=0)
+    bench.pass_seconds(10)
+    assert bench.seconds == [1.0, 6.0, 11.0]
 
 
-def test_before_the_first_configuration_nothing_is_told(told: Told) -> None:
-    told.counters = None
-    stir(told.loop)
-    told.pass_seconds(10)
-    assert told.seconds == []
+def test_before_the_first_configuration_nothing_is_published(bench: Bench) -> None:
+    bench.counters = None
+    stir(bench.loop)
+    bench.pass_seconds(10)
+    assert bench.seconds == []
 
 
-def gaps(told: Told) -> list[float]:
-    return [later - before for before, later in zip(told.seconds, told.seconds[1:], strict=False)]
+def gaps(bench: Bench) -> list[float]:
+    return [later - before for before, later in zip(bench.seconds, bench.seconds[1:], strict=False)]

@@ -1,4 +1,4 @@
-"""The timer wheel: nothing expires early or is forgotten, and nothing is done while nothing is due."""
+"""The timer wheel: nothing expires early or never, and nothing is done while nothing is due."""
 
 from __future__ import annotations
 

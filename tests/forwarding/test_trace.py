@@ -14,8 +14,8 @@ from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding import forked
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import connect, get, read_answer
-from tests.kit.scripted_origins import Origin, answers, counted
+from tests.forwarding.http_client import connect, get, read_response
+from tests.kit.scripted_origins import Origin, counted, responds
 from tests.kit.settings import boot_settings
 from tests.kit.upstreams import of_rig, upstream_list
 
@@ -44,22 +44,22 @@ def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str
         return re.search(pattern, seen) is not None
 
     with Rig() as far, Rig(auth_username="alice", auth_hash=stored) as rig:
-        with Origin(answers(*[counted(b"one")] * 4)) as origin, connect(rig) as client:
+        with Origin(responds(*[counted(b"one")] * 4)) as origin, connect(rig) as client:
             client.sendall(get(origin, "/quiet", fields[0]))
-            read_answer(client)
+            read_response(client)
             assert rig.ask(ApplySettings({"logging": boot_settings(logging={"level": "debug"})["logging"]})) == Done()
             for path in (f"/{SECRET}", "/again"):
                 client.sendall(get(origin, path, fields[0]))
-                read_answer(client)
+                read_response(client)
             client.sendall(get(origin, "/wrong", fields[1]))
-            read_answer(client)
+            read_response(client)
             rig.configure(upstreams=upstream_list(of_rig(far)))
             client.sendall(get(origin, "/far", fields[0]))
-            read_answer(client)
+            read_response(client)
             rig.configure(upstreams=upstream_list(), access=AccessSpec(deny_destinations=("127.0.0.0/8",)))
             with connect(rig) as refused:
                 refused.sendall(get(origin, "/refused", fields[0]))
-                read_answer(refused)
+                read_response(refused)
         start = rf"p \({rig.port}\): connection [0-9a-f]+: "
         for wanted in (
             "accepted from 127.0.0.1",

@@ -8,7 +8,7 @@ import pytest
 
 from actors.forwarding.connections.udp_targets import Share
 from actors.forwarding.connections.udp_waiting import COST, OCTETS_MAX, Datagram, WaitingDatagrams
-from actors.forwarding.net.resolver import Answer, Resolved
+from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.protocols.http.targets import parse_authority
 from tests.forwarding.harness import until
 from tests.forwarding.inside import Inside
@@ -25,13 +25,13 @@ def named(name: str, port: int) -> bytes:
 def test_names_that_do_not_resolve_keep_no_other_target_waiting() -> None:
     released = threading.Event()
 
-    def look_up(name: str) -> Answer:
+    def look_up(name: str) -> Resolution:
         if name.endswith(".dead.example"):
             released.wait(60)
         return Resolved(("127.0.0.1",))
 
     with Inside(protocol="socks5") as rig, responder() as port, datagram_socket() as client:
-        rig.look(lambda shared: setattr(shared.dialer.resolver, "_lookup", look_up))
+        rig.inspect(lambda shared: setattr(shared.dialer.resolver, "_lookup", look_up))
         control, _code, relay = ask(rig, 3, address(bytes(4), 0))
         with control:
             for number in range(DEAD):
@@ -40,7 +40,7 @@ def test_names_that_do_not_resolve_keep_no_other_target_waiting() -> None:
                 client.sendto(b"\0\0\0" + target + b"hello", relay)
                 assert client.recv(65535).endswith(b"HELLO"), target
             released.set()
-            until(lambda: rig.look(lambda shared: not shared.dialer.resolver._pending), "all lookups are over")
+            until(lambda: rig.inspect(lambda shared: not shared.dialer.resolver._pending), "all lookups are over")
 
 
 def datagram(name: str, payload: bytes = b"x" * 488) -> Datagram:

@@ -1,4 +1,4 @@
-"""Upstreams that fail, lie or are slow; who is chosen then, what clients are told, and what operators hear of it."""
+"""Upstreams that fail, lie or are slow: which is chosen then, what clients receive, and what operators see of it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from actors.bus.messages.upstreams import QueryUpstreams, UpstreamSpec, Upstream
 from actors.forwarding.access.authenticator import prehash
 from actors.net.proxy_protocol import LOCAL_V2, build_v2, read_header
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.http_client import connect, get, read_answer, tunnel
+from tests.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.certificates import make_pair
-from tests.kit.scripted_origins import Origin, Script, answers, counted, echoes, read_all, read_head
+from tests.kit.scripted_origins import Origin, Script, counted, echoes, read_all, read_head, responds
 from tests.kit.upstreams import closed_port, of_rig, upstream_entry, upstream_list
 
 TARGET = "target.example:443"
@@ -101,10 +101,10 @@ def test_an_upstream_that_does_not_speak_its_protocol_is_502_marked_down_and_pas
     with Origin(says(reply)) as bad, Origin(echoes) as target:
         spec = scripted(bad, protocol)
         child.configure(upstreams=upstream_list(spec))
-        answer = ask_connect(child)
-        assert answer.startswith(b"HTTP/1.1 502 ")
-        assert str(bad.port).encode() not in answer, "clients are not told where the upstreams are"
-        assert b"theirs" not in answer
+        response = ask_connect(child)
+        assert response.startswith(b"HTTP/1.1 502 ")
+        assert str(bad.port).encode() not in response, "clients do not learn where the upstreams are"
+        assert b"theirs" not in response
         assert states(child)[spec.name].state == "down"
         child.configure(upstreams=upstream_list(spec, of_rig(good)))
         with tunnel(child, target) as client:
@@ -113,12 +113,12 @@ def test_an_upstream_that_does_not_speak_its_protocol_is_502_marked_down_and_pas
 
 
 def test_a_407_of_the_only_upstream_is_not_handed_to_the_client(child: Rig) -> None:
-    with Origin(answers(*[REFUSED_TO_US] * 9)) as bad, Origin(answers(counted(b"one"))) as origin:
+    with Origin(responds(*[REFUSED_TO_US] * 9)) as bad, Origin(responds(counted(b"one"))) as origin:
         spec = scripted(bad, username="u", password="wrong")
         child.configure(upstreams=upstream_list(spec))
         with connect(child) as client:
             client.sendall(get(origin))
-            head, _body = read_answer(client)
+            head, _body = read_response(client)
             assert head.startswith(b"HTTP/1.1 502 ")
             assert b"error=proxy_configuration_error" in head
             assert b"Proxy-Authenticate" not in head
@@ -126,36 +126,36 @@ def test_a_407_of_the_only_upstream_is_not_handed_to_the_client(child: Rig) -> N
 
 
 def test_a_trace_that_the_proxy_answers_itself_says_nothing_of_the_upstream(child: Rig) -> None:
-    with Origin(answers(*[REFUSED_TO_US] * 9)) as bad, Origin(answers(counted(b"one"))) as origin:
+    with Origin(responds(*[REFUSED_TO_US] * 9)) as bad, Origin(responds(counted(b"one"))) as origin:
         spec = scripted(bad, username="u", password="wrong")
         child.configure(upstreams=upstream_list(spec))
         for request, status in ((get(origin), b"502"), (get(origin).replace(b"GET", b"TRACE", 1), b"405")):
             with connect(child) as client:
                 client.sendall(request)
-                assert read_answer(client)[0].split()[1] == status
+                assert read_response(client)[0].split()[1] == status
             assert states(child)[spec.name].state == "down"
 
 
 def test_of_two_upstreams_the_one_that_takes_our_credentials_gets_a_request_without_a_body(
     child: Rig, good: Rig
 ) -> None:
-    with Origin(answers(REFUSED_TO_US)) as bad, Origin(answers(*[counted(b"one")] * 2)) as origin:
+    with Origin(responds(REFUSED_TO_US)) as bad, Origin(responds(*[counted(b"one")] * 2)) as origin:
         spec = scripted(bad, username="u", password="wrong")
         child.configure(upstreams=upstream_list(spec, of_rig(good)))
         with connect(child) as client:
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
             assert states(child)[spec.name].state == "down"
 
 
 def test_a_request_with_a_body_is_not_sent_to_a_second_upstream(child: Rig, good: Rig) -> None:
-    with Origin(answers(REFUSED_TO_US)) as bad, Origin(answers(counted(b"one"))) as origin:
+    with Origin(responds(REFUSED_TO_US)) as bad, Origin(responds(counted(b"one"))) as origin:
         spec = scripted(bad, username="u", password="wrong")
         child.configure(upstreams=upstream_list(spec, of_rig(good)))
         with connect(child) as client:
             url = f"http://{origin.authority}/"
             client.sendall(f"POST {url} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab".encode())
-            assert read_answer(client)[0].startswith(b"HTTP/1.1 502 ")
+            assert read_response(client)[0].startswith(b"HTTP/1.1 502 ")
 
 
 def test_what_a_request_carries_to_an_upstream(child: Rig) -> None:
@@ -173,9 +173,9 @@ def test_what_a_request_carries_to_an_upstream(child: Rig) -> None:
                 b"GET http://Target.example/a?b HTTP/1.1\r\nHost: other.example\r\n"
                 b"Proxy-Authorization: Basic Y2xpZW50OnRoZWlycw==\r\nX: y\r\n\r\n"
             )
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
             client.sendall(b"GET http://target.example:8080 HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
         assert above.connections == 1, "one connection to the upstream serves for both targets"
     ours = base64.b64encode(b"us:ours")
     assert heads[0].startswith(b"GET http://target.example/a?b HTTP/1.1\r\n")
@@ -189,11 +189,11 @@ def test_what_a_request_carries_to_an_upstream(child: Rig) -> None:
 
 def test_a_target_that_the_upstream_can_not_reach_says_nothing_against_the_upstream(child: Rig, good: Rig) -> None:
     child.configure(upstreams=upstream_list(of_rig(good), upstream_entry(closed_port())))
-    answer = ask_connect(child, f"127.0.0.1:{closed_port()}")
-    assert answer.startswith(b"HTTP/1.1 502 ")
-    assert b"error=connection_refused" in answer
-    told = states(child)
-    assert [state.state for state in told.values()] == ["up", "unknown"]
+    response = ask_connect(child, f"127.0.0.1:{closed_port()}")
+    assert response.startswith(b"HTTP/1.1 502 ")
+    assert b"error=connection_refused" in response
+    sent = states(child)
+    assert [state.state for state in sent.values()] == ["up", "unknown"]
 
 
 def test_with_all_upstreams_down_the_answer_comes_at_once_and_the_report_names_each_until_one_is_back() -> None:
@@ -281,11 +281,11 @@ def test_checks_know_an_http_upstream_that_does_not_accept_the_password_and_that
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 500 No\r\n\r\n", b"220 not HTTP\r\n\r\n", b""],
 )
-def test_checks_think_nothing_of_an_upstream_that_takes_no_options(child: Rig, said: bytes) -> None:
-    with Origin(says(said)) as above:
+def test_checks_think_nothing_of_an_upstream_that_takes_no_options(child: Rig, reply: bytes) -> None:
+    with Origin(says(reply)) as above:
         child.configure(upstreams=upstream_list(scripted(above, username="u", password="p"), check_enabled=True))
         until(lambda: [s.state for s in states(child).values()] == ["up"], "it is up")
         assert [s.failures for s in states(child).values()] == [0]
@@ -299,12 +299,12 @@ def test_an_upstream_that_is_silent_to_options_counts_as_reached(child: Rig) -> 
 
 
 def test_an_upstream_without_credentials_is_only_connected_to(child: Rig) -> None:
-    heard: list[bytes] = []
-    with Origin(lambda sock: heard.append(read_all(sock))) as above:
+    received: list[bytes] = []
+    with Origin(lambda sock: received.append(read_all(sock))) as above:
         child.configure(upstreams=upstream_list(scripted(above), check_enabled=True))
         until(lambda: [s.state for s in states(child).values()] == ["up"], "it is up")
-        until(lambda: heard, "the check is over")
-    assert heard == [b""]
+        until(lambda: received, "the check is over")
+    assert received == [b""]
 
 
 def test_an_upstream_that_hangs_in_its_handshake_is_left_for_the_next(child: Rig, good: Rig) -> None:
@@ -322,10 +322,10 @@ def test_round_robin_and_counters() -> None:
     with Rig(id="px-a") as one, Rig(id="px-b") as two, Rig() as rig, Origin(echoes) as target:
         rig.configure(upstreams=upstream_list(of_rig(one, weight=2), of_rig(two), policy="round_robin"))
         opened = [tunnel(rig, target) for _ in range(6)]
-        told = list(states(rig).values())
-        assert [(state.connections, state.active) for state in told] == [(4, 4), (2, 2)]
+        sent = list(states(rig).values())
+        assert [(state.connections, state.active) for state in sent] == [(4, 4), (2, 2)]
         page = rig.ask(QueryConnections(ConnectionFilter(), "age", 10, 0))
-        assert {each.parent for each in page.connections} == {state.name for state in told}
+        assert {each.parent for each in page.connections} == {state.name for state in sent}
         for client in opened:
             client.sendall(b"hello")
             assert client.recv(10) == b"hello"
@@ -354,8 +354,8 @@ def test_a_session_word_in_the_user_name_chooses_the_upstream_and_is_no_part_of_
         assert all(used(f"alice-session-{word}") == choice for word, choice in by_word.items())
         assert rig.record(user="alice")["status_code"] == 403
         for user, password in (("alice-session-1", "wrong"), ("bob-session-1", "secret"), ("-session-1", "secret")):
-            answer = ask_connect(rig, TARGET, authorization(user, password))
-            assert answer.startswith(b"HTTP/1.1 407 "), user
+            response = ask_connect(rig, TARGET, authorization(user, password))
+            assert response.startswith(b"HTTP/1.1 407 "), user
     for script in scripts:
         script.__exit__()
 
@@ -383,13 +383,13 @@ def test_without_accounts_a_user_name_may_still_bring_a_session_word() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_an_upstream_hears_of_the_client_and_its_connection_is_no_other_clients(child: Rig, version: str) -> None:
-    heard: list[object] = []
+    received: list[object] = []
 
     def announced(sock: socket.socket) -> None:
         data = read_head(sock)
         header = read_header(data)
         assert header is not None
-        heard.append(header.source)
+        received.append(header.source)
         sock.sendall(counted(b"one"))
         sock.recv(1)
 
@@ -400,22 +400,22 @@ def test_an_upstream_hears_of_the_client_and_its_connection_is_no_other_clients(
             with connect(child) as client:
                 ends.append(client.getsockname())
                 client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
-                assert read_answer(client)[1] == b"one"
+                assert read_response(client)[1] == b"one"
         assert above.connections == 2
-    assert heard == ends
+    assert received == ends
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-@pytest.mark.parametrize("told", [build_v2(*ENDS), LOCAL_V2], ids=["a client", "nobody"])
+@pytest.mark.parametrize("sent", [build_v2(*ENDS), LOCAL_V2], ids=["a client", "none"])
 def test_an_upstream_hears_both_addresses_of_a_client_that_a_balancer_has_announced(
-    child: Rig, version: str, told: bytes
+    child: Rig, version: str, sent: bytes
 ) -> None:
-    heard: list[object] = []
+    received: list[object] = []
 
     def announced(sock: socket.socket) -> None:
         header = read_header(read_head(sock))
         assert header is not None
-        heard.append(header.ends)
+        received.append(header.ends)
         sock.sendall(counted(b"one"))
 
     try:
@@ -425,11 +425,11 @@ def test_an_upstream_hears_both_addresses_of_a_client_that_a_balancer_has_announ
             )
             with connect(child) as client:
                 own = client.getsockname(), client.getpeername()
-                client.sendall(told + b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
-                assert read_answer(client)[1] == b"one"
+                client.sendall(sent + b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
+                assert read_response(client)[1] == b"one"
     finally:
         child.configure(accept_proxy_protocol=False)
-    assert heard == [ENDS if told != LOCAL_V2 else own]
+    assert received == [ENDS if sent != LOCAL_V2 else own]
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:80", "[::1]:80", "localhost:80", "x.LOCALHOST.:80", "10.1.2.3:80"])
@@ -463,11 +463,11 @@ def test_an_upstream_that_the_guard_refuses_is_never_connected_to_by_clients_or_
 
 def test_an_upstream_may_be_a_proxy_of_this_service_and_nothing_else_of_it(good: Rig) -> None:
     own, loopback = (("127.0.0.1", good.port),), ("127.0.0.0/8",)
-    with Origin(answers(counted(b"yes"))) as origin, Rig(EgressSpec("public_only", loopback, own, (), ())) as rig:
+    with Origin(responds(counted(b"yes"))) as origin, Rig(EgressSpec("public_only", loopback, own, (), ())) as rig:
         rig.configure(upstreams=upstream_list(of_rig(good)))
         with connect(rig) as client:
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"yes"
+            assert read_response(client)[1] == b"yes"
         rig.egress = EgressSpec("public_only", loopback, own, own)
         rig.configure()
         assert ask_connect(rig, origin.authority).startswith(b"HTTP/1.1 503 ")
@@ -496,12 +496,12 @@ def test_a_chain_in_a_circle_is_found_by_via() -> None:
     with Rig(id="px-one") as one, Rig(id="px-two") as two:
         one.configure(upstreams=upstream_list(of_rig(two)))
         two.configure(upstreams=upstream_list(of_rig(one)))
-        answer = ask_connect(one)
-        assert answer.startswith(b"HTTP/1.1 502 ")
-        assert b"error=proxy_loop_detected" in answer
+        response = ask_connect(one)
+        assert response.startswith(b"HTTP/1.1 502 ")
+        assert b"error=proxy_loop_detected" in response
         with connect(one) as client:
             client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
-            assert b"proxy_loop_detected" in read_answer(client)[0]
+            assert b"proxy_loop_detected" in read_response(client)[0]
 
 
 def test_a_change_of_upstreams_drops_no_tunnel_and_holds_for_the_next(child: Rig, good: Rig) -> None:
@@ -540,23 +540,23 @@ def test_a_client_that_goes_away_says_nothing_against_the_upstream(child: Rig) -
         for _ in range(4):
             with connect(child) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-                asked = hung.connections + 1
+                connected = hung.connections + 1
                 client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
-                until(partial(_has_connections, hung, asked), "the upstream is asked")
+                until(partial(_has_connections, hung, connected), "the upstream is connected to")
         assert states(child)[spec.name].failures == 0
 
 
 def test_an_upstream_that_takes_requests_and_answers_none_is_down_after_three_of_these(child: Rig, good: Rig) -> None:
-    with Origin(says(b"")) as bad, Origin(answers(counted(b"one"))) as origin:
+    with Origin(says(b"")) as bad, Origin(responds(counted(b"one"))) as origin:
         spec = scripted(bad)
         child.configure(upstreams=upstream_list(spec, of_rig(good)))
         with connect(child) as client:
             for _ in range(3):
                 client.sendall(get(origin))
-                assert read_answer(client)[0].startswith(b"HTTP/1.1 502 ")
+                assert read_response(client)[0].startswith(b"HTTP/1.1 502 ")
             assert states(child)[spec.name].state == "down"
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
 
 
 def test_clients_that_break_off_their_requests_say_nothing_against_the_upstream(child: Rig) -> None:
@@ -567,7 +567,7 @@ def test_clients_that_break_off_their_requests_say_nothing_against_the_upstream(
             with connect(child) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
                 client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
-                until(partial(_has_connections, slow, count), "the upstream is asked")
+                until(partial(_has_connections, slow, count), "the upstream is connected to")
         until(lambda: states(child)[spec.name].active == 0, "all uses are over")
         assert states(child)[spec.name].failures == 0
 

@@ -58,17 +58,17 @@ def run(handshake: Handshake, pieces: list[bytes]) -> tuple[bytes, bytes | None]
     return sent, None
 
 
-def failure(handshake: Handshake, answer: bytes) -> UpstreamFailed:
+def failure(handshake: Handshake, response: bytes) -> UpstreamFailed:
     with pytest.raises(UpstreamFailed) as failed:
-        run(handshake, [answer])
+        run(handshake, [response])
     return failed.value
 
 
-@pytest.mark.parametrize(("make", "answer"), GOOD)
+@pytest.mark.parametrize(("make", "response"), GOOD)
 def test_the_bytes_behind_a_good_answer_are_the_tunnels_however_they_come(
-    make: Callable[[], Handshake], answer: bytes
+    make: Callable[[], Handshake], response: bytes
 ) -> None:
-    whole = answer + b"220 hello"
+    whole = response + b"220 hello"
     sent, rest = run(make(), [whole])
     assert rest == b"220 hello"
     assert run(make(), [bytes((octet,)) for octet in whole]) == (sent, rest)
@@ -76,16 +76,16 @@ def test_the_bytes_behind_a_good_answer_are_the_tunnels_however_they_come(
         assert run(make(), [whole[:cut], whole[cut:]]) == (sent, rest)
 
 
-@pytest.mark.parametrize(("make", "answer"), GOOD)
-def test_a_part_of_a_good_answer_is_not_enough(make: Callable[[], Handshake], answer: bytes) -> None:
-    for cut in range(len(answer)):
-        assert run(make(), [answer[:cut]])[1] is None
+@pytest.mark.parametrize(("make", "response"), GOOD)
+def test_a_part_of_a_good_answer_is_not_enough(make: Callable[[], Handshake], response: bytes) -> None:
+    for cut in range(len(response)):
+        assert run(make(), [response[:cut]])[1] is None
 
 
 @given(st.sampled_from([connect, socks4, socks5]), st.binary(min_size=1, max_size=400))
-def test_whatever_comes_is_a_step_or_a_failure(make: Callable[[], Handshake], answer: bytes) -> None:
+def test_whatever_comes_is_a_step_or_a_failure(make: Callable[[], Handshake], response: bytes) -> None:
     with contextlib.suppress(UpstreamFailed):
-        run(make(), [answer])
+        run(make(), [response])
 
 
 def test_what_connect_sends() -> None:
@@ -129,7 +129,7 @@ def test_socks4_has_no_ipv6() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "answer", "blame", "status", "kind"),
+    ("make", "response", "blame", "status", "kind"),
     [
         (connect, b"HTTP/1.1 407 No\r\nContent-Length: 900\r\n\r\n", Blame.UPSTREAM, 502, "proxy_configuration_error"),
         (connect, b"HTTP/1.1 403 No\r\n\r\n", Blame.TARGET, 403, "http_request_denied"),
@@ -172,7 +172,7 @@ def test_socks4_has_no_ipv6() -> None:
     ],
 )
 def test_a_no_has_one_meaning(
-    make: Callable[[], Handshake], answer: bytes, blame: Blame, status: int, kind: str
+    make: Callable[[], Handshake], response: bytes, blame: Blame, status: int, kind: str
 ) -> None:
-    failed = failure(make(), answer)
+    failed = failure(make(), response)
     assert (failed.blame, failed.failure.status, failed.failure.kind) == (blame, status, kind)

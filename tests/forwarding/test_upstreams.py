@@ -12,9 +12,9 @@ import pytest
 from actors.bus.messages.upstreams import QueryUpstreams, UpstreamState
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig
-from tests.forwarding.http_client import connect, get, read_answer, tunnel
+from tests.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.certificates import make_pair
-from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head
+from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, responds
 from tests.kit.upstreams import closed_port, of_rig, upstream_entry, upstream_list
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
@@ -65,10 +65,10 @@ def through(request: pytest.FixtureRequest, own: dict[str, Rig], child: Rig, pai
 
 
 def test_requests_reach_their_origin_through_the_upstream(child: Rig, through: Rig) -> None:
-    with Origin(answers(*[counted(b"one")] * 3)) as origin, connect(child) as client:
+    with Origin(responds(*[counted(b"one")] * 3)) as origin, connect(child) as client:
         for _ in range(3):
             client.sendall(get(origin))
-            assert read_answer(client)[1] == b"one"
+            assert read_response(client)[1] == b"one"
         assert origin.connections == 1
     target = origin.authority if through.spec.protocol.startswith("socks") else f"http://{origin.authority}/"
     assert through.record(target_url=target)["user"] == "up"
@@ -107,11 +107,11 @@ def test_names_are_resolved_by_the_upstream(child: Rig, through: Rig) -> None:
 
 def test_the_next_upstream_takes_over_from_one_that_refuses_and_the_dead_one_is_known(own: dict[str, Rig]) -> None:
     dead, good = upstream_entry(closed_port()), of_rig(own["http"], username="up", password=PASSWORD)
-    with Rig(upstreams=upstream_list(dead, good)) as rig, Origin(answers(*[counted(b"one")] * 2)) as origin:
+    with Rig(upstreams=upstream_list(dead, good)) as rig, Origin(responds(*[counted(b"one")] * 2)) as origin:
         for _ in range(2):
             with connect(rig) as client:
                 client.sendall(get(origin))
-                assert read_answer(client)[1] == b"one"
-        told = states(rig)
-        assert (told[dead.name].state, told[dead.name].failures) == ("down", 1)
-        assert (told[good.name].state, told[good.name].connections) == ("up", 2)
+                assert read_response(client)[1] == b"one"
+        found = states(rig)
+        assert (found[dead.name].state, found[dead.name].failures) == ("down", 1)
+        assert (found[good.name].state, found[good.name].connections) == ("up", 2)

@@ -1,4 +1,4 @@
-"""What an actor tells the collector of its accounts, and what it makes of the answers; by a clock set by hand."""
+"""What an actor reports to the collector of its accounts, and how it applies the replies; by a clock set by hand."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Hand:
 
 
 class Collector:
-    """A collector at the other end of a mailbox; `down` as long as nobody is there."""
+    """A collector at the other end of a mailbox; `down` while it cannot be reached."""
 
     def __init__(self, loop: Loop, folder: Path) -> None:
         self._loop = loop
         self.book = UsageLedger(folder)
         self.down = False
-        self.told: list[ReportUsage] = []
+        self.reports: list[ReportUsage] = []
 
     def ask(self, to: str, message: Any, on_reply: Callable[[Any], None], timeout: float = 5.0) -> None:
         assert to == METRICS
-        self.told.append(message)
+        self.reports.append(message)
         reply = Unreachable(to, "it is not on the bus") if self.down else Usage(self.book.update(message))
         self._loop.call_soon(lambda: on_reply(reply))
 
@@ -48,12 +48,12 @@ class Process:
 
     def __init__(self, world: World, instance: int) -> None:
         self.limits = Limits(world.loop)
-        self.teller = UsageReporter(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
+        self.reporter = UsageReporter(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
 
     def configure(self, *accounts: AccountSpec) -> None:
-        wish: ProxySpec = spec(1, accounts=accounts, auth_required=True)
-        self.limits.configure(wish, ())
-        self.teller.configured(wish.id)
+        config: ProxySpec = spec(1, accounts=accounts, auth_required=True)
+        self.limits.configure(config, ())
+        self.reporter.configured(config.id)
 
     def uses(self, count: int) -> None:
         self.limits.accounts["ada"].count(True, count)
@@ -93,14 +93,14 @@ def test_what_is_used_is_told_within_a_second_or_so_and_nothing_is_said_of_nothi
     one = Process(world, 1)
     one.configure(ADA)
     world.pass_time(20)
-    said = len(world.collector.told)
+    reported = len(world.collector.reports)
     world.pass_time(60)
-    assert len(world.collector.told) == said
+    assert len(world.collector.reports) == reported
     one.uses(300)
     world.pass_time(1.2)
     assert world.kept() == 300
     world.pass_time(60)
-    assert len(world.collector.told) == said + 1
+    assert len(world.collector.reports) == reported + 1
 
 
 def test_a_new_process_begins_with_what_the_one_before_it_has_used(world: World) -> None:
@@ -112,7 +112,7 @@ def test_a_new_process_begins_with_what_the_one_before_it_has_used(world: World)
     world.pass_time(1.2)
     assert new.knows() == 300
     old.uses(100)
-    old.teller.settle(lambda _heard: None, final=True)
+    old.reporter.settle(lambda _acknowledged: None, final=True)
     new.uses(5)
     world.pass_time(2)
     assert (new.knows(), world.kept()) == (405, 405)
@@ -148,7 +148,7 @@ def test_a_reset_is_heard_with_the_next_answer_and_what_comes_after_it_counts(wo
     world.pass_time(1.5)
     assert one.limits.accounts["ada"].exhausted
     world.collector.book.reset("px1", "acc_1")
-    one.teller.settle(lambda _heard: None)
+    one.reporter.settle(lambda _acknowledged: None)
     world.pass_time(0.1)
     assert (one.knows(), one.limits.accounts["ada"].exhausted) == (0, False)
     one.uses(7)
@@ -160,7 +160,7 @@ def test_bytes_that_move_while_the_answer_is_under_way_are_not_lost(world: World
     one = Process(world, 1)
     one.configure(ADA)
     one.uses(100)
-    one.teller.settle(lambda _heard: one.uses(11))
+    one.reporter.settle(lambda _acknowledged: one.uses(11))
     one.uses(22)
     world.pass_time(3)
     assert (one.knows(), world.kept()) == (133, 133)
@@ -171,9 +171,9 @@ def test_an_account_of_a_quota_is_awaited_until_the_collector_has_answered(world
     world.collector.down = True
     one.configure(ADA)
     world.pass_time(3)
-    assert not one.teller.has_totals
+    assert not one.reporter.has_totals
     world.collector.down = False
     world.pass_time(1.5)
-    assert one.teller.has_totals
+    assert one.reporter.has_totals
     one.configure(ADA, AccountSpec("acc_2", "bob", None))
-    assert one.teller.has_totals
+    assert one.reporter.has_totals

@@ -10,7 +10,7 @@ from actors.forwarding.protocols.http.via import extended_via, passed_here
 from actors.forwarding.proxy_policy import via_entry
 from tests.forwarding.conversation import GET, OK, Talk, exchange
 from tests.forwarding.harness import Rig, spec
-from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_response
 from tests.kit.scripted_origins import Origin, Script, counted, read_head
 from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 
@@ -18,8 +18,8 @@ OTHERS = b"Via: 1.0 before, 1.1 other (c)\r\n"
 BEYOND = b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n"
 
 
-def tells_heads(seen: list[bytes]) -> Script:
-    """Answers requests and notes their heads."""
+def notes_heads(seen: list[bytes]) -> Script:
+    """Responds to requests and notes their heads."""
 
     def script(sock: socket.socket) -> None:
         while head := read_head(sock):
@@ -91,8 +91,8 @@ def test_without_an_entry_of_its_own_there_is_no_field_in_either_direction() -> 
 
 
 def test_without_an_entry_of_its_own_those_of_others_pass_unchanged() -> None:
-    answer = OK.replace(b"\r\n\r\n", b"\r\n" + OTHERS + b"\r\n")
-    talk = exchange(GET.replace(b"Accept", OTHERS + b"Accept"), answer, via=b"")
+    response = OK.replace(b"\r\n\r\n", b"\r\n" + OTHERS + b"\r\n")
+    talk = exchange(GET.replace(b"Accept", OTHERS + b"Accept"), response, via=b"")
     assert (via_of(talk.to_origin), via_of(talk.to_client)) == ([OTHERS.strip()], [OTHERS.strip()])
 
 
@@ -104,22 +104,22 @@ def test_without_an_entry_of_its_own_a_mark_that_is_there_is_a_loop_all_the_same
 def test_a_change_holds_for_the_next_request_of_an_open_connection() -> None:
     seen: list[bytes] = []
     machine = socket.gethostname().encode()
-    with Origin(tells_heads(seen)) as origin, Rig() as rig, connect(rig) as client:
-        told = []
+    with Origin(notes_heads(seen)) as origin, Rig() as rig, connect(rig) as client:
+        received = []
         for via in ("pseudonym", "off", "on", "pseudonym"):
             rig.configure(via=via)
             client.sendall(get(origin))
-            told.append(via_of(read_answer(client)[0]))
+            received.append(via_of(read_response(client)[0]))
         ours = b"Via: 1.1 proxyfleet-px1"
         named = b"Via: 1.1 %b:%d (proxyfleet-px1)" % (machine, rig.port)
-        assert told == [[ours], [], [named], [ours]]
-        assert [via_of(head) for head in seen] == told
+        assert received == [[ours], [], [named], [ours]]
+        assert [via_of(head) for head in seen] == received
 
 
 @pytest.mark.parametrize(("via", "sent"), [("pseudonym", [b"Via: 1.1 proxyfleet-px1"]), ("off", [])])
 def test_a_connect_to_an_upstream_has_the_entry_or_none(via: str, sent: list[bytes]) -> None:
     seen: list[bytes] = []
-    with Origin(tells_heads(seen)) as upstream, Rig(via=via) as rig, connect(rig) as client:
+    with Origin(notes_heads(seen)) as upstream, Rig(via=via) as rig, connect(rig) as client:
         rig.configure(upstreams=upstream_list(upstream_entry(upstream.port)))
         client.sendall(b"CONNECT target.example:443 HTTP/1.1\r\nHost: target.example:443\r\n\r\n")
         assert read_head(client).startswith(b"HTTP/1.1 200 ")
@@ -133,7 +133,7 @@ def test_a_circle_with_a_silent_proxy_is_found_by_the_other(other: str) -> None:
         two.configure(upstreams=upstream_list(of_rig(one)))
         with connect(one) as client:
             client.sendall(BEYOND)
-            assert b"error=proxy_loop_detected" in read_answer(client)[0]
+            assert b"error=proxy_loop_detected" in read_response(client)[0]
 
 
 def test_a_circle_of_silent_proxies_ends_with_the_limit_of_connections() -> None:
@@ -142,6 +142,6 @@ def test_a_circle_of_silent_proxies_ends_with_the_limit_of_connections() -> None
         two.configure(upstreams=upstream_list(of_rig(one)))
         with connect(one) as client:
             client.sendall(BEYOND)
-            head = read_answer(client)[0]
+            head = read_response(client)[0]
     assert head.startswith(b"HTTP/1.1 503 ")
     assert b"error=connection_limit_reached" in head

@@ -1,4 +1,4 @@
-"""Three HTTP parsers that nobody here wrote, each asked the same question: what is the first message of these bytes?
+"""Three reference parsers of HTTP by others, behind one interface: the first message of some bytes.
 
 llhttp (by httptools), h11 and CPython's own (`http.server`, `http.client`, `email`). Where any two of them differ, a
 sender can make a proxy and what is behind it see different messages; so that is where ours has to refuse.
@@ -22,7 +22,7 @@ Field = tuple[bytes, bytes]
 
 @dataclass
 class Message:
-    """One message as somebody reads it. `start` is `(method, target, minor)` or `(status, minor)`.
+    """One message as a parser reads it. `start` is `(method, target, minor)` or `(status, minor)`.
 
     `rest` is what is behind it; `whole` says whether its end is there.
     """
@@ -79,37 +79,37 @@ class _Callbacks:
 
 
 def _llhttp(data: bytes, parser_of: Callable[[Any], Any]) -> tuple[_Callbacks, Any, bytes]:
-    """Byte by byte, since that tells where the message ends."""
-    said = _Callbacks()
-    parser = parser_of(said)
+    """Byte by byte, since that shows where the message ends."""
+    seen = _Callbacks()
+    parser = parser_of(seen)
     for at in range(len(data)):
         try:
             parser.feed_data(data[at : at + 1])
         except httptools.HttpParserUpgrade:
-            said.complete = True
+            seen.complete = True
         except httptools.HttpParserError as error:
             raise NotRead(str(error)) from error
-        if said.complete:
-            return said, parser, data[at + 1 :]
-    if not said.headed:
+        if seen.complete:
+            return seen, parser, data[at + 1 :]
+    if not seen.headed:
         raise NotRead("no whole head")
-    return said, parser, b""
+    return seen, parser, b""
 
 
 def llhttp_request(data: bytes, _method: str = "") -> Message:
     """llhttp as a server has it."""
-    said, parser, rest = _llhttp(data, httptools.HttpRequestParser)
-    start = (parser.get_method(), said.target, _minor(parser.get_http_version().encode()))
-    return Message(start, _plain(said.fields), said.body, said.complete, rest)
+    seen, parser, rest = _llhttp(data, httptools.HttpRequestParser)
+    start = (parser.get_method(), seen.target, _minor(parser.get_http_version().encode()))
+    return Message(start, _plain(seen.fields), seen.body, seen.complete, rest)
 
 
-def llhttp_answer(data: bytes, _method: str) -> Message:
-    """llhttp as a client has it; the end of the bytes is that of the connection. It can't be told of HEAD."""
-    said, parser, rest = _llhttp(data, httptools.HttpResponseParser)
+def llhttp_response(data: bytes, _method: str) -> Message:
+    """llhttp as a client has it; the end of the bytes is that of the connection. It has no notion of HEAD."""
+    seen, parser, rest = _llhttp(data, httptools.HttpResponseParser)
     start = (parser.get_status_code(), _minor(parser.get_http_version().encode()))
-    names = [name.lower() for name, _ in said.fields]
+    names = [name.lower() for name, _ in seen.fields]
     until_close = b"content-length" not in names and b"transfer-encoding" not in names
-    return Message(start, _plain(said.fields), said.body, said.complete or until_close, rest)
+    return Message(start, _plain(seen.fields), seen.body, seen.complete or until_close, rest)
 
 
 def _minor(version: bytes) -> int:
@@ -129,7 +129,7 @@ def h11_request(data: bytes, _method: str = "") -> Message:
 
 
 def h11_answer(data: bytes, method: str) -> Message:
-    """h11 as a client has it; interim answers come one at a time."""
+    """h11 as a client has it; interim responses come one at a time."""
     connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
     connection.send(h11.Request(method=method, target="/", headers=[("Host", "a")]))
     connection.send(h11.EndOfMessage())
@@ -172,7 +172,7 @@ def _h11(connection: h11.Connection) -> Message:
 
 
 class _Bytes(io.BytesIO):
-    """A connection whose end within a line is told from that behind one, as a socket would wait there."""
+    """A connection whose end within a line is distinguished from that behind one, as a socket would wait there."""
 
     def readline(self, limit: int | None = -1, /) -> bytes:
         line = super().readline(limit)
@@ -235,7 +235,7 @@ def _int(text: str | None) -> int:
         return 0
 
 
-def cpython_answer(data: bytes, method: str) -> Message:
+def cpython_response(data: bytes, method: str) -> Message:
     """`http.client`; it skips 100 and takes any other interim answer for the final one."""
     source = _Bytes(data)
     reader = HTTPResponse(_Socket(source), method=method)  # type: ignore[arg-type]
@@ -273,7 +273,7 @@ REQUEST_WITNESSES: dict[str, Witness] = {
     "cpython": cpython_request,
 }
 ANSWER_WITNESSES: dict[str, Witness] = {
-    "llhttp": llhttp_answer,
+    "llhttp": llhttp_response,
     "h11": h11_answer,
-    "cpython": cpython_answer,
+    "cpython": cpython_response,
 }

@@ -10,7 +10,7 @@ FOUND = "found-"
 
 NAMES = (
     "http_requests",
-    "http_answers",
+    "http_responses",
     "chunked_bodies",
     "targets",
     "socks4",

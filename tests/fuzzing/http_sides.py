@@ -21,7 +21,7 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.http.framing import Chunked
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.session_config import SessionConfig
-from tests.forwarding.one_reading import check_answer, check_requests
+from tests.forwarding.one_reading import check_requests, check_response
 from tests.fuzzing.input import read_input
 from tests.fuzzing.invariants import check, check_held, check_work
 
@@ -33,9 +33,9 @@ SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgra
 
 @dataclass
 class Turn:
-    """One exchange as it went: what was asked of the driver, and what both sides were sent."""
+    """One exchange as it went: what the driver was to find out, and what both sides were sent."""
 
-    asked: list[Any] = field(default_factory=list)
+    queries: list[Any] = field(default_factory=list)
     to_origin: bytes = b""
     to_client: bytes = b""
 
@@ -43,15 +43,15 @@ class Turn:
         """The same however the bytes were cut. How much of a refused one was passed on depends on that."""
         if end.reason:
             return ("refused",)
-        return (self.asked, _uncut(self.to_origin), _uncut(self.to_client), end)
+        return (self.queries, _uncut(self.to_origin), _uncut(self.to_client), end)
 
 
 class ClientSide:
-    """A session that is told what a client sends; the origin answers as soon as it has a whole request."""
+    """A session that receives what a client sends; the origin responds as soon as it has a whole request."""
 
     def __init__(self, policy: SessionConfig, switches: bool) -> None:
         self.session = HttpSession(policy, 0.0)
-        self.said: list[Command] = []
+        self.commands: list[Command] = []
         self.outcome: list[tuple[Any, ...]] = []
         self.over = False
         self._switches = switches
@@ -96,16 +96,16 @@ class ClientSide:
             commands = []
             exchange = session._exchange
             if session.reads_origin and exchange is not None and exchange.request_body is None:
-                answer = SWITCHED if self._switches and exchange._wants_upgrade else OK
-                commands = session.receive_from_origin(answer, 0.0)
+                response = SWITCHED if self._switches and exchange._wants_upgrade else OK
+                commands = session.receive_from_origin(response, 0.0)
 
     def _do(self, command: Command) -> list[Command]:
         turn, session = self._turn, self.session
         if isinstance(command, Authorize):
-            turn.asked.append(command)
-            return session.authorized(command.user or "nobody", 0.0)
+            turn.queries.append(command)
+            return session.authorized(command.user or "anonymous", 0.0)
         if isinstance(command, Open):
-            turn.asked.append(command)
+            turn.queries.append(command)
             return session.opened(False, 0.0)
         if isinstance(command, ToOrigin):
             turn.to_origin += command.data
@@ -152,22 +152,22 @@ def http_requests(octets: bytes) -> None:
 
 
 class OriginSide:
-    """A session with a request under way that is told what the origin says."""
+    """A session with a request under way that receives what the origin sends."""
 
     def __init__(self, method: bytes, minor: int, upgrade: bool) -> None:
         self.session = HttpSession(POLICY, 0.0)
-        self.said: list[Command] = []
+        self.commands: list[Command] = []
         self.over = False
         self.to_client = b""
         self._to_relay: float = 0
-        wish = b"Connection: upgrade\r\nUpgrade: x\r\n" if upgrade else b""
-        request = b"%b http://a.example/ HTTP/1.%d\r\nHost: a.example\r\n%b\r\n" % (method, minor, wish)
+        options = b"Connection: upgrade\r\nUpgrade: x\r\n" if upgrade else b""
+        request = b"%b http://a.example/ HTTP/1.%d\r\nHost: a.example\r\n%b\r\n" % (method, minor, options)
         self._take(self.session.receive_from_client(request, 0.0))
 
     def run(self, pieces: list[bytes]) -> OriginSide:
         """Give it the pieces, and then the end."""
         for piece in filter(None, pieces):
-            if self.over and isinstance(self.said[-1], Tunnel):
+            if self.over and isinstance(self.commands[-1], Tunnel):
                 self.to_client += piece
             elif not self.over and self.session.reads_origin:
                 self._relay(piece)
@@ -191,7 +191,7 @@ class OriginSide:
     def _take(self, commands: list[Command]) -> None:
         for command in commands:
             assert not self.over, f"{command} behind the last word"
-            self.said.append(command)
+            self.commands.append(command)
             self.over = isinstance(command, CloseClient | Tunnel)
             if isinstance(command, Open):
                 commands += self.session.opened(False, 0.0)
@@ -203,10 +203,12 @@ class OriginSide:
 
     def outcome(self) -> tuple[Any, ...]:
         """What came of it, however it was cut."""
-        kinds = [type(command).__name__ for command in self.said if isinstance(command, LeaveOrigin | Tunnel | Report)]
-        tunnelled = b"".join(command.data for command in self.said if isinstance(command, ToOrigin))
-        reports = [command for command in self.said if isinstance(command, Report)]
-        aborted = any(isinstance(command, CloseClient) and command.abort for command in self.said)
+        kinds = [
+            type(command).__name__ for command in self.commands if isinstance(command, LeaveOrigin | Tunnel | Report)
+        ]
+        tunnelled = b"".join(command.data for command in self.commands if isinstance(command, ToOrigin))
+        reports = [command for command in self.commands if isinstance(command, Report)]
+        aborted = any(isinstance(command, CloseClient) and command.abort for command in self.commands)
         if aborted:
             return ("cut off",)
         if reports and reports[0].reason:
@@ -218,8 +220,8 @@ def _timeless(report: Report) -> Report:
     return report._replace(bytes_out=0)  # chunks are counted as they were cut
 
 
-def http_answers(octets: bytes) -> None:
-    """An origin that says anything: HTTP answers."""
+def http_responses(octets: bytes) -> None:
+    """An origin that sends anything: HTTP responses."""
     given = read_input(octets)
     if given is None:
         return
@@ -230,4 +232,4 @@ def http_answers(octets: bytes) -> None:
     if given.flag(6):
         much = given.much()
         check_work(lambda: OriginSide(method, 1, given.flag(2)).run(much), sum(map(len, much)))
-    check_answer(given.data, method.decode())
+    check_response(given.data, method.decode())

@@ -59,10 +59,10 @@ def check_work(run: Callable[[], object], size: int) -> None:
 
 
 def check(session: Session, over: bool, now: float, longest_wait: float) -> None:
-    """After every step: `over` says that the session's last word has come out."""
+    """After every step: `over` says that the session's last command has come out."""
     if over:
         return
-    assert not session.closed, f"{session!r} is closed and has not said so"
+    assert not session.closed, f"{session!r} is closed without `CloseClient`"
     assert math.isfinite(session.deadline), f"{session!r} waits for ever"
     assert session.deadline <= now + longest_wait, f"{session!r} waits too long"
 

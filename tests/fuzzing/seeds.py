@@ -27,7 +27,7 @@ _PLAIN, _WITH_PASSWORD = b"\x05\x01\0", b"\x05\x02\0\x02" + _ALICE
 SEEDS: dict[str, list[bytes]] = {
     "http_requests": [write_input(data, flags) for data in REQUESTS.values() for flags in (0, 3)]
     + [write_input(data, 64) for data in list(REQUESTS.values())[::10]],
-    "http_answers": [write_input(data, flags) for data in ANSWERS.values() for flags in (0, 1, 2, 4)]
+    "http_responses": [write_input(data, flags) for data in ANSWERS.values() for flags in (0, 1, 2, 4)]
     + [write_input(data, 64) for data in list(ANSWERS.values())[::10]],
     "chunked_bodies": [write_input(data, flags) for data in CHUNKED_BODIES.values() for flags in (0, 64)],
     "targets": [target.encode() for line in _TARGETS for target in line.split()],

@@ -1,4 +1,4 @@
-"""SOCKS sessions under the fuzzer: a client that sends anything, and a network that gives what is asked for."""
+"""SOCKS sessions under the fuzzer: a client that sends anything, and a network in which everything succeeds."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ class SocksSide:
         self.over = False
         self.outcome: list[Any] = []
         self._given = given
-        self._asked: list[Command] = []
+        self._pending: list[Command] = []
 
     def run(self, pieces: list[bytes]) -> SocksSide:
-        """Give it the pieces, answer what it asked, and then the end."""
+        """Feed the pieces, reply to its commands, and then the end."""
         session = self.session
         for piece in filter(None, pieces):
             if not self.over and session.reads_client:
                 self._take(session.receive_from_client(piece, 0.0))
             if not self._given.flag(3):
-                self._answer()
-        self._answer()
+                self._reply()
+        self._reply()
         if not self.over:
             self._take(session.receive_from_client(b"", 0.0))
         check_held(self.session)
         return self
 
-    def _answer(self) -> None:
-        """What was asked, and what is asked next."""
-        while self._asked and not self.over:
-            question, session = self._asked.pop(0), self.session
+    def _reply(self) -> None:
+        """Reply to its commands, and to those that follow."""
+        while self._pending and not self.over:
+            question, session = self._pending.pop(0), self.session
             if self._given.flag(2):
                 self._take(session.failed(prohibited("no"), 0.0))
                 continue
@@ -78,7 +78,7 @@ class SocksSide:
 
     def _do(self, command: Command) -> None:
         if isinstance(command, Open | Listen | Associate):
-            self._asked.append(command)
+            self._pending.append(command)
         if isinstance(command, ToClient | ToOrigin) and self.outcome and type(self.outcome[-1]) is type(command):
             self.outcome[-1] = type(command)(self.outcome[-1].data + command.data)
         elif isinstance(command, Report):

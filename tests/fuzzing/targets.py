@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.fuzzing.http_sides import http_answers, http_requests
+from tests.fuzzing.http_sides import http_requests, http_responses
 from tests.fuzzing.parts import bus, chunked_bodies, datagrams, proxy_protocol, targets
 from tests.fuzzing.socks_sides import socks4, socks5
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "http_requests": http_requests,
-    "http_answers": http_answers,
+    "http_responses": http_responses,
     "chunked_bodies": chunked_bodies,
     "targets": targets,
     "socks4": socks4,

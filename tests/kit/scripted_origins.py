@@ -76,7 +76,7 @@ def read_all(sock: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def answers(*replies: bytes, then_close: bool = False) -> Script:
+def responds(*replies: bytes, then_close: bool = False) -> Script:
     """Read a head, send a reply, as often as there are replies."""
 
     def script(sock: socket.socket) -> None:

@@ -37,7 +37,7 @@ class ProxyHeaderReader:
 
     meter: Meter | None = None  # a header is billed to no account
 
-    __slots__ = ("_on_header", "_context", "client_ip", "deadline", "number", "scheduled_for", "sock")
+    __slots__ = ("_context", "_on_header", "client_ip", "deadline", "number", "scheduled_for", "sock")
 
     def __init__(
         self,
