@@ -38,7 +38,7 @@ def give(rig: Rig, *accounts: AccountSpec, **fields: Any) -> None:
 
 
 def ask(client: socket.socket, origin: Origin, user: str = "ada", word: str = WORD) -> tuple[int, bytes]:
-    """Status and head of an answer."""
+    """Status and head of a response."""
     client.sendall(get(origin, "/", credentials(user, word)))
     head, _body = read_response(client)
     return int(head.split()[1]), head

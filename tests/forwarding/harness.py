@@ -123,7 +123,7 @@ class Rig:
         assert done.wait(10)
 
     def ask(self, message: Any) -> Any:
-        """Ask the actor something; its answer."""
+        """Send the actor a message, and return its reply."""
         replies: list[Any] = []
         self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, replies.append))
         return until(lambda: replies, f"a reply to {message}")[0]

@@ -22,7 +22,7 @@ def get(origin: Origin, path: str = "/", *fields: str) -> bytes:
 
 
 def read_response(sock: socket.socket) -> tuple[bytes, bytes]:
-    """Head and counted body of one answer."""
+    """Head and counted body of one response."""
     data = read_head(sock)
     head, _, body = data.partition(b"\r\n\r\n")
     length = int(
@@ -30,7 +30,7 @@ def read_response(sock: socket.socket) -> tuple[bytes, bytes]:
     )
     while len(body) < length:
         part = sock.recv(1 << 20)
-        assert part, f"the answer ended after {len(body)} of {length} bytes"
+        assert part, f"the response ended after {len(body)} of {length} bytes"
         body += part
     return head, body
 

@@ -1,14 +1,14 @@
-"""What ours takes, the witnesses take too, and all of them in the same way; and so they do with what ours passes on.
+"""What ours takes, the parsers take too, and all of them in the same way; and so they do with what ours passes on.
 
-The two `check_` functions raise `AssertionError` for bytes that ours takes though two of the witnesses differ on them,
+The two `check_` functions raise `AssertionError` for bytes that ours takes though two of the parsers differ on them,
 and for bytes that ours passes on and that are not one clear message. What ours refuses is always right here.
 
 Where a parser is left out, it is because it refuses or misreads what RFC 9110 or 9112 plainly allows, so that no
 second reading of another kind can come of it:
 
 - llhttp knows a fixed list of methods; any token is one (RFC 9110 9.1).
-- llhttp can't be passed that an answer is for HEAD, and frames it as any other.
-- `http.client` takes an interim answer other than 100 for the final one; they are to be read over (RFC 9110 15.2).
+- llhttp has no notion of a response to HEAD, and frames it as any other.
+- `http.client` takes an interim response other than 100 for the final one; they are to be read over (RFC 9110 15.2).
 - `http.client` waits for the body of a 304 that names a coding; there is none (RFC 9112 6.3).
 - httptools ends a request that asks for an upgrade with its head, though it has a body (RFC 9110 7.8).
 - h11 and `http.server` refuse empty lines before the request line, which are to be ignored (RFC 9112 2.2).
@@ -31,7 +31,7 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.session_config import SessionConfig
-from tests.forwarding.witnesses import ANSWER_WITNESSES, REQUEST_WITNESSES, Field, Message, NotRead, Witness
+from tests.forwarding.parsers import ANSWER_PARSERS, REQUEST_PARSERS, Field, Message, NotRead, Witness
 
 _END = b"\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -89,7 +89,7 @@ def check_requests(data: bytes) -> None:
         without = set() if head.method in _KNOWN_METHODS and not upgrades else {"llhttp"}
         # Of what isn't whole the head counts: a body that can't end well is refused sooner by some than by others.
         seen = rest if passed.whole else rest[: rest.index(_END) + len(_END)]
-        readings = _readings(seen, REQUEST_WITNESSES, "", without)
+        readings = _readings(seen, REQUEST_PARSERS, "", without)
         for name, message in readings.items():
             assert message.start == (head.method, head.target, head.minor), (name, message)
             assert message.whole == passed.whole, (name, message)
@@ -109,7 +109,7 @@ def _check_passed_request(passed: Passed, body: bytes) -> None:
     without = set() if head.method in _KNOWN_METHODS else {"llhttp"}
     if path.startswith(b"//"):
         without.add("cpython")  # it makes one slash of them for its own redirects
-    for name, message in _readings(passed.to_origin, REQUEST_WITNESSES, "", without).items():
+    for name, message in _readings(passed.to_origin, REQUEST_PARSERS, "", without).items():
         assert message.start == (head.method, path, 1), (name, message)
         assert (message.body, message.whole, message.rest) == (body, True, b""), (name, message)
         assert [value for field, value in message.fields if field == b"host"] == [passed.exchange.target.text]
@@ -143,7 +143,7 @@ def response_passed(data: bytes, method: str = "GET") -> PassedResponse:
 
 
 def check_response(data: bytes, method: str = "GET") -> None:
-    """If ours passes the answer in `data` on as a whole one, everybody reads it alike, before and behind."""
+    """If ours passes the response in `data` on as a whole one, all parsers read it alike, before and behind."""
     ours = response_passed(data, method)
     if not ours.whole:
         return
@@ -162,21 +162,21 @@ def check_response(data: bytes, method: str = "GET") -> None:
 
 
 def _final(data: bytes, method: str, without: set[str]) -> dict[str, Message]:
-    """How the witnesses read the final answer, behind the interim ones."""
+    """How the parsers read the final response, behind the interim ones."""
     for _ in range(100):
-        first = _readings(data, {"h11": ANSWER_WITNESSES["h11"]}, method, set())["h11"]
+        first = _readings(data, {"h11": ANSWER_PARSERS["h11"]}, method, set())["h11"]
         if first.start[0] >= 200:
             break
         # http.client skips 100 by itself, so it is only used once the interim responses are gone
-        interim = _readings(data, ANSWER_WITNESSES, method, without | {"cpython"})
+        interim = _readings(data, ANSWER_PARSERS, method, without | {"cpython"})
         assert len({(message.start, message.rest) for message in interim.values()}) == 1, interim
         data = first.rest
-    return _readings(data, ANSWER_WITNESSES, method, without)
+    return _readings(data, ANSWER_PARSERS, method, without)
 
 
-def _readings(data: bytes, witnesses: dict[str, Witness], method: str, without: set[str]) -> dict[str, Message]:
+def _readings(data: bytes, parsers: dict[str, Witness], method: str, without: set[str]) -> dict[str, Message]:
     readings: dict[str, Message] = {}
-    for name, read in witnesses.items():
+    for name, read in parsers.items():
         if name in without:
             continue
         try:

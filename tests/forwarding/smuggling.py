@@ -1,4 +1,4 @@
-"""What request and answer smugglers do: named messages, and ways of spoiling good ones.
+"""What request and response smugglers do: named messages, and ways of spoiling good ones.
 
 The named ones are checked by the differential test and are the seeds of the fuzz corpus; the strategies spoil good
 messages in places and ways drawn at random.
@@ -316,7 +316,7 @@ _RESPONSE_STARTS = {
     "HTTP/1.0 with a coding": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked",
 }
 
-ANSWERS: dict[str, bytes] = {
+RESPONSES: dict[str, bytes] = {
     **{f"length: {name}": _response(b"Content-Length: " + value, body=b"hello") for name, value in LENGTHS.items()},
     **{f"coding: {name}": _response(b"Transfer-Encoding: " + value) for name, value in CODINGS.items()},
     **{f"chunks: {n}": _response(b"Transfer-Encoding: chunked", body=body) for n, body in CHUNKED_BODIES.items()},
@@ -435,5 +435,5 @@ def _good_response(draw: st.DrawFn) -> bytes:
 
 SPOILED_REQUESTS = spoiled(st.lists(_good_request(), min_size=1, max_size=2).map(b"".join))
 """One or two requests behind each other, perhaps spoiled."""
-SPOILED_ANSWERS = spoiled(_good_response())
-"""An answer, perhaps with an interim one before it, perhaps spoiled."""
+SPOILED_RESPONSES = spoiled(_good_response())
+"""A response, perhaps with an interim one before it, perhaps spoiled."""

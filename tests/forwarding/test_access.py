@@ -78,7 +78,7 @@ def test_an_exchange_under_way_while_a_rule_comes_leaves_nothing_in_the_pool(rig
     released: list[bool] = []
     with Origin(slow) as origin, connect(rig) as client:
         client.sendall(get(origin))
-        until(lambda: begun, "the answer has begun")
+        until(lambda: begun, "the response has begun")
         rig.configure(access=AccessSpec(deny_destinations=("127.0.0.1",)))
         released.append(True)
         assert read_response(client)[1] == b"abcd"

@@ -26,7 +26,7 @@ CPU_MAX = 5.0
 """Seconds; a tenth of one is usual. This is for what the count of calls does not see: the work within one."""
 GET = b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
 HEAD = GET[:-2]
-ANSWER = b"HTTP/1.1 200 OK\r\n"
+RESPONSE = b"HTTP/1.1 200 OK\r\n"
 
 Feed = Callable[[bytes, int], object]
 """Gives the bytes in pieces of so many."""
@@ -99,12 +99,12 @@ CASES: dict[str, tuple[Feed, Callable[[int], bytes]]] = {
     "pipelined requests with empty lines": (responded, repeated(b"\r\n" + GET)),
     "fields that connection names": (from_client, repeated(b"Connection: a,b,c,d,e,f,g,h\r\n", HEAD)),
     "one long connection field": (from_client, repeated(b"a,", HEAD + b"Connection: ")),
-    "an answer of the shortest lines": (from_origin, repeated(b"A:\r\n", ANSWER)),
-    "an answer of long lines": (from_origin, repeated(b"A: " + b"b" * 2_000 + b"\r\n", ANSWER)),
+    "a response of the shortest lines": (from_origin, repeated(b"A:\r\n", RESPONSE)),
+    "a response of long lines": (from_origin, repeated(b"A: " + b"b" * 2_000 + b"\r\n", RESPONSE)),
     "interim responses": (from_origin, repeated(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")),
-    "an answer of one-byte chunks": (
+    "a response of one-byte chunks": (
         from_origin,
-        repeated(b"1\r\nx\r\n", ANSWER + b"Transfer-Encoding: chunked\r\n\r\n"),
+        repeated(b"1\r\nx\r\n", RESPONSE + b"Transfer-Encoding: chunked\r\n\r\n"),
     ),
     "one-byte chunks": (chunked, repeated(b"1\r\nx\r\n")),
     "chunks with long extensions": (chunked, repeated(b"1;" + b"e" * 240 + b"\r\nx\r\n")),
@@ -164,7 +164,7 @@ def test_a_large_head_and_its_answer_and_requests_behind_it_are_held_within_256_
     session = from_client(large_head(HEAD_MAX) + GET * 1000, 65536)
     assert not session.reads_client  # one piece is behind the request: the rest waits in the kernel
     session.opened(False, 0.0)
-    for piece in pieces((ANSWER + b"A: " + b"b" * 9_000 + b"\r\n" + b"A: b\r\n" * 9_000)[: HEAD_MAX - 1], 4096):
+    for piece in pieces((RESPONSE + b"A: " + b"b" * 9_000 + b"\r\n" + b"A: b\r\n" * 9_000)[: HEAD_MAX - 1], 4096):
         session.receive_from_origin(piece, 0.0)
     assert session.reads_origin
     assert held(session) <= HELD_MAX

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.forwarding.one_reading import check_requests, check_response
-from tests.forwarding.smuggling import ANSWERS, REQUESTS, SPOILED_ANSWERS, SPOILED_REQUESTS
+from tests.forwarding.smuggling import REQUESTS, RESPONSES, SPOILED_REQUESTS, SPOILED_RESPONSES
 
 METHODS = ["GET", "HEAD"]
 
@@ -18,9 +18,9 @@ def test_a_request_that_is_taken_is_one_message_to_everybody(name: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", RESPONSES)
 def test_an_answer_that_is_passed_on_is_one_message_to_everybody(name: str, method: str) -> None:
-    check_response(ANSWERS[name], method)
+    check_response(RESPONSES[name], method)
 
 
 @settings(max_examples=300)
@@ -30,6 +30,6 @@ def test_spoiled_requests_are_taken_in_one_reading_or_not_at_all(data: bytes) ->
 
 
 @settings(max_examples=300)
-@given(SPOILED_ANSWERS, st.sampled_from(METHODS))
+@given(SPOILED_RESPONSES, st.sampled_from(METHODS))
 def test_spoiled_answers_are_passed_on_in_one_reading_or_not_at_all(data: bytes, method: str) -> None:
     check_response(data, method)

@@ -23,7 +23,7 @@ from actors.forwarding.protocols.http.head_rewriting import request_to_origin, r
 from actors.forwarding.protocols.http.targets import parse_absolute
 
 REQUEST = b"GET http://example.com/%b HTTP/1.1\r\nHost: example.com\r\n%b\r\n"
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n%b\r\n"
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n%b\r\n"
 FIELDS = st.lists(
     st.sampled_from(
         (
@@ -60,7 +60,7 @@ def test_a_request_that_comes_again_reads_and_passes_on_as_one_that_is_new(
 def test_an_answer_that_comes_again_reads_and_passes_on_as_one_that_is_new(
     fields: bytes, chunked: bool, connection: bytes | None, via: bytes
 ) -> None:
-    written = ANSWER % fields
+    written = RESPONSE % fields
     fresh = parse_response(written)
     expected = response_to_client(fresh, via, chunked=chunked, connection=connection)
     for _time in range(3):

@@ -25,7 +25,7 @@ def tlv(kind: int, value: bytes) -> bytes:
     return bytes((kind,)) + len(value).to_bytes(2, "big") + value
 
 
-TOLD = {
+WITH_ADDRESSES = {
     "the example of section 2.1": (
         b"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n",
         ("192.168.0.1", 56324),
@@ -61,7 +61,7 @@ TOLD = {
     "version 2 as long as it may be": (v2(0x21, 0x11, INET + tlv(4, bytes(4096 - 12 - 3))), CLIENT4, PROXY4),
 }
 
-UNTOLD = {
+WITHOUT_ADDRESSES = {
     "UNKNOWN": b"PROXY UNKNOWN\r\n",
     "UNKNOWN with anything behind it": b"PROXY UNKNOWN ffff::1 \0nonsense 9\r\n",
     "UNKNOWN of 107 octets": b"PROXY UNKNOWN ".ljust(105, b"x") + b"\r\n",
@@ -123,19 +123,19 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", TOLD)
+@pytest.mark.parametrize("case", WITH_ADDRESSES)
 def test_a_header_tells_the_client_and_where_it_connected_to(case: str) -> None:
-    header, source, destination = TOLD[case]
+    header, source, destination = WITH_ADDRESSES[case]
     assert read_header(header + b"GET") == Header(len(header), source, destination)
 
 
-@pytest.mark.parametrize("case", UNTOLD)
+@pytest.mark.parametrize("case", WITHOUT_ADDRESSES)
 def test_a_header_without_a_tcp_client_leaves_the_addresses_of_the_connection(case: str) -> None:
-    header = UNTOLD[case]
+    header = WITHOUT_ADDRESSES[case]
     assert read_header(header + b"\x05\x01\x00") == Header(len(header))
 
 
-@pytest.mark.parametrize("header", [*(row[0] for row in TOLD.values()), *UNTOLD.values()])
+@pytest.mark.parametrize("header", [*(row[0] for row in WITH_ADDRESSES.values()), *WITHOUT_ADDRESSES.values()])
 def test_a_header_is_awaited_octet_by_octet_to_its_end(header: bytes) -> None:
     assert len(header) <= HEADER_MAX
     assert {read_header(header[:count]) for count in range(len(header))} == {None}

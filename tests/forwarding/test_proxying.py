@@ -363,7 +363,7 @@ def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> N
         connect(rig) as slow,
     ):
         slow.sendall(get(origin))
-        until(lambda: rig.counters and rig.counters.values["requests"] == 1, "the answer is on its way")
+        until(lambda: rig.counters and rig.counters.values["requests"] == 1, "the response is on its way")
         assert rig.ask(Stop(30)) == Done()  # it has received that before the request comes
         fresh.sendall(get(origin))
         head, content = read_response(fresh)

@@ -45,7 +45,7 @@ def test_v5_replies_with_the_address_that_the_origin_sees_and_half_close_passes(
     def script(sock: socket.socket) -> None:
         seen.append(sock.getpeername())
         assert read_all(sock) == b"question"
-        sock.sendall(b"answer after your end")
+        sock.sendall(b"response after your end")
         sock.shutdown(socket.SHUT_WR)
 
     with Origin(script) as origin:
@@ -54,12 +54,12 @@ def test_v5_replies_with_the_address_that_the_origin_sees_and_half_close_passes(
             assert code == 0
             sock.sendall(b"question")
             sock.shutdown(socket.SHUT_WR)
-            assert read_all(sock) == b"answer after your end"
+            assert read_all(sock) == b"response after your end"
         assert [bound] == seen
         record = five.record(target_url=origin.authority)
         assert (record["method"], record["status_code"], record["reason"]) == ("CONNECT", 200, "")
         assert record["bytes_in"] == 3 + 10 + len("question")
-        assert record["bytes_out"] == 2 + 10 + len("answer after your end")
+        assert record["bytes_out"] == 2 + 10 + len("response after your end")
 
 
 def test_v4_and_v4a_reach_the_origin(four: Rig) -> None:
@@ -306,8 +306,8 @@ def test_udp_passes_only_answers_of_those_who_were_sent_to(five: Rig) -> None:
             client.sendto(b"\0\0\0" + address(LOOPBACK, origin.getsockname()[1]) + b"hello", relay)
             _data, outside = origin.recvfrom(65535)
             other.sendto(b"stranger", ("127.0.0.1", outside[1]))
-            origin.sendto(b"answer", ("127.0.0.1", outside[1]))
-            assert client.recv(65535).endswith(b"answer")
+            origin.sendto(b"response", ("127.0.0.1", outside[1]))
+            assert client.recv(65535).endswith(b"response")
             client.setblocking(False)
             with pytest.raises(BlockingIOError):
                 client.recv(65535)

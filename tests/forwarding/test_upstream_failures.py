@@ -50,7 +50,7 @@ def states(rig: Rig) -> dict[str, UpstreamState]:
 
 
 def ask_connect(rig: Rig, target: str = TARGET, *fields: str) -> bytes:
-    """The answer to CONNECT."""
+    """The response to CONNECT."""
     with connect(rig) as client:
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *fields]
         client.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")

@@ -39,7 +39,7 @@ class NotRead(Exception):
 
 
 Witness = Callable[[bytes, str], Message]
-"""The first message of some bytes. The second argument is the method of the request that an answer is for.
+"""The first message of some bytes. The second argument is the method of the request that a response is for.
 
 Raises `NotRead`.
 """
@@ -236,7 +236,7 @@ def _int(text: str | None) -> int:
 
 
 def cpython_response(data: bytes, method: str) -> Message:
-    """`http.client`; it skips 100 and takes any other interim answer for the final one."""
+    """`http.client`; it skips 100 and takes any other interim response for the final one."""
     source = _Bytes(data)
     reader = HTTPResponse(_Socket(source), method=method)  # type: ignore[arg-type]
     try:
@@ -267,12 +267,12 @@ def _read_body(reader: HTTPResponse, source: _Bytes, message: Message) -> None:
     message.rest = source.getvalue()[source.tell() :]
 
 
-REQUEST_WITNESSES: dict[str, Witness] = {
+REQUEST_PARSERS: dict[str, Witness] = {
     "llhttp": llhttp_request,
     "h11": h11_request,
     "cpython": cpython_request,
 }
-ANSWER_WITNESSES: dict[str, Witness] = {
+ANSWER_PARSERS: dict[str, Witness] = {
     "llhttp": llhttp_response,
     "h11": h11_answer,
     "cpython": cpython_response,

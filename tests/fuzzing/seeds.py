@@ -7,7 +7,7 @@ from actors.bus.messages.common import Done, Stop
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
 from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
-from tests.forwarding.smuggling import ANSWERS, CHUNKED_BODIES, REQUESTS
+from tests.forwarding.smuggling import CHUNKED_BODIES, REQUESTS, RESPONSES
 from tests.fuzzing.input import write_input
 
 _V4 = b"\x04\x01\x01\xbb\x5d\xb8\xd8\x22"
@@ -27,8 +27,8 @@ _PLAIN, _WITH_PASSWORD = b"\x05\x01\0", b"\x05\x02\0\x02" + _ALICE
 SEEDS: dict[str, list[bytes]] = {
     "http_requests": [write_input(data, flags) for data in REQUESTS.values() for flags in (0, 3)]
     + [write_input(data, 64) for data in list(REQUESTS.values())[::10]],
-    "http_responses": [write_input(data, flags) for data in ANSWERS.values() for flags in (0, 1, 2, 4)]
-    + [write_input(data, 64) for data in list(ANSWERS.values())[::10]],
+    "http_responses": [write_input(data, flags) for data in RESPONSES.values() for flags in (0, 1, 2, 4)]
+    + [write_input(data, 64) for data in list(RESPONSES.values())[::10]],
     "chunked_bodies": [write_input(data, flags) for data in CHUNKED_BODIES.values() for flags in (0, 64)],
     "targets": [target.encode() for line in _TARGETS for target in line.split()],
     "socks4": [

@@ -91,7 +91,7 @@ class SocksSide:
 
 
 def _uncounted(report: Report) -> Report:
-    """Without the octets behind a refusal or an answer, which came in time or didn't."""
+    """Without the octets behind a refusal or a reply, which came in time or didn't."""
     return report._replace(bytes_in=0)
 
 
@@ -99,7 +99,7 @@ def _socks(kind: type[Socks4Session | Socks5Session], octets: bytes) -> None:
     given = read_input(octets)
     if given is None:
         return
-    late = given.flag(3)  # then everything behind the request is held until the answer; else it depends on the cuts
+    late = given.flag(3)  # then everything behind the request is held until the reply; else it depends on the cuts
     outcomes = [_told(SocksSide(kind, given).run(way).outcome, late) for way in given.ways()]
     assert outcomes[0] == outcomes[1] == outcomes[2], outcomes
     if given.flag(6):
