@@ -67,16 +67,16 @@ class TlsStream:
             try:
                 data = self._tls.read(size)
             except ssl.SSLWantReadError:
-                self._flush()
+                self.flush()
                 self._receive()
                 continue
             except ssl.SSLZeroReturnError:
                 return b""  # the peer's close_notify, behind our own
             except ssl.SSLError:
-                self._flush()  # the alert that says why
+                self.flush()  # the alert that says why
                 raise
             if self._to_client.pending:
-                self._flush()
+                self.flush()
             return data
 
     def send(self, data: bytes | memoryview, /) -> int:
@@ -89,7 +89,7 @@ class TlsStream:
         while taken < len(whole):
             if not self._sealed:
                 self._sealed = self._tls.write(whole[taken : taken + SEAL_SIZE])
-            if not self._flush():
+            if not self.flush():
                 if not taken:
                     raise BlockingIOError
                 break
@@ -107,16 +107,12 @@ class TlsStream:
             self._tls.unwrap()
         except ssl.SSLWantReadError:
             log.debug("close_notify sent, awaiting the client's")
-        self._flush()
+        self.flush()
 
     @property
     def unsent(self) -> bool:
         """Whether encrypted bytes wait for the socket: of a handshake, of data or of a close_notify."""
         return bool(self._unsent) or self._to_client.pending > 0
-
-    def flush(self) -> None:
-        """Send what waits, as much as the socket takes. Raises `OSError` when the connection is broken."""
-        self._flush()
 
     def fileno(self) -> int:
         """The socket's descriptor."""
@@ -147,8 +143,9 @@ class TlsStream:
         else:
             self._from_client.write_eof()
 
-    def _flush(self) -> bool:
-        """Encrypted bytes to the socket; False when some are left over."""
+    def flush(self) -> bool:
+        """Send the encrypted bytes that wait; False when some are left. Raises `OSError` when the connection is
+        broken."""
         waiting = self._unsent + self._to_client.read() if self._to_client.pending else self._unsent
         if waiting:
             try:

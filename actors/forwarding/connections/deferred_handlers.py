@@ -78,14 +78,13 @@ class Check:
 
 def authorize(client: ClientConnection, command: Authorize) -> list[Command] | None:
     """Have the credentials checked; `authorized` may be called at once or later."""
-    credentials = client.context.authenticator
-    assert credentials is not None
+    authenticator = client.context.authenticator
     check = client.pending_auth = Check(client)
     tester = client.request.tester = client.context.testers.redeem(command.user, command.password)
     if tester is not None:
         check(tester.user)
     elif client.context.policy.session.wants_credentials:
-        credentials.check(_strip_session_word(client, command.user), command.password, check, check, check.gone)
+        authenticator.check(_strip_session_word(client, command.user), command.password, check, check, check.gone)
     else:
         _strip_session_word(client, command.user)
         check("")
@@ -105,7 +104,7 @@ def _checked(client: ClientConnection, user: str | None) -> list[Command]:
         )
     request = client.request
     request.user = user or ""
-    request.verified_hash = None if context.authenticator is None else context.authenticator.stored(request.user)
+    request.verified_hash = context.authenticator.stored(request.user)
     return client.session.authorized(user, client.loop.now)
 
 
@@ -209,10 +208,10 @@ def _credentials_unchanged(client: ClientConnection, request: RequestContext) ->
     Between the greeting of SOCKS and its request the proxy may have come to want credentials, and the user may have
     been removed or got another password.
     """
-    credentials = client.context.authenticator
-    if credentials is None or not client.context.policy.session.wants_credentials or request.tester is not None:
+    if not client.context.policy.session.wants_credentials or request.tester is not None:
         return True
-    return request.verified_hash is not None and credentials.stored(request.user) == request.verified_hash
+    stored = client.context.authenticator.stored(request.user)
+    return request.verified_hash is not None and stored == request.verified_hash
 
 
 @isolated

@@ -109,9 +109,7 @@ class ProxyHeaderReader:
         """Close it, once. There was no exchange to report."""
         if self.deadline == NEVER:
             return
-        self.deadline = NEVER
-        self._context.loop.unwatch(self.sock.fileno())
-        self.sock.close()
+        self.drop()
         self._context.remove(self)
 
     def crashed(self, error: Exception) -> None:

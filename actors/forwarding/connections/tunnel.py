@@ -91,21 +91,15 @@ class Tunnel:
 
     def end(self, reason: str) -> None:
         """Close both sides, once."""
-        up, down = self._up, self._down
         if self.deadline == NEVER:
             return
         self.deadline = NEVER
-        moved_up = moved_down = 0
-        if up is not None:
-            moved_up = up.moved
-            up.abort()
-        if down is not None:
-            moved_down = down.moved
-            down.abort()
+        moved_up, moved_down = (0 if flow is None else flow.moved for flow in (self._up, self._down))
+        for flow in (self._up, self._down):
+            if flow is not None:
+                flow.abort()
         self._up = self._down = None
-        for sock in (self._client, self._origin):
-            self._context.loop.forget(sock.fileno())
-            sock.close()
+        self._close_sockets()
         if self._upstream is not None:
             self._upstream.release()
             self._upstream.count_bytes(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
@@ -127,6 +121,9 @@ class Tunnel:
         """See `Connection`."""
         self.deadline = NEVER
         self._up = self._down = None
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
         for sock in (self._client, self._origin):
             self._context.loop.forget(sock.fileno())
             sock.close()

@@ -333,10 +333,7 @@ class UdpAssociation:
         """Close everything, once. Refused targets are reported as refusals."""
         if self._over:
             return
-        self.deadline = NEVER
-        for sock in (self._control, self._relay, *self._senders.values()):
-            self._context.loop.unwatch(sock.fileno())
-            sock.close()
+        self.drop()
         before = self._report
         bytes_in, bytes_out = before.bytes_in + self._bytes_in, before.bytes_out + self._bytes_out
         whole = before._replace(reason=reason, bytes_in=bytes_in, bytes_out=bytes_out)

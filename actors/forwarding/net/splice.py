@@ -11,7 +11,9 @@ import contextlib
 import errno
 import fcntl
 import os
+from abc import ABC, abstractmethod
 from enum import Enum
+from typing import ClassVar
 
 from actors.forwarding.limits.throttle import Throttle
 from actors.net.transport import Transport
@@ -81,27 +83,21 @@ class Progress(Enum):
     ENDED = "the source has ended, and all of it is delivered"
 
 
-class Flow:
+class AnyFlow(ABC):
     """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end.
 
     `throttle` limits and counts what is taken from the source.
     """
 
-    __slots__ = ("_destination", "_held", "_pipe", "_pipes", "_source", "moved", "progress", "remaining", "throttle")
+    __slots__ = ("_held", "moved", "progress", "remaining", "throttle")
 
-    def __init__(
-        self,
-        pipes: PipePool,
-        source: int,
-        destination: int,
-        length: int | None = None,
-        throttle: Throttle | None = None,
-    ) -> None:
-        self._pipes = pipes
-        self._source = source
-        self._destination = destination
-        self._pipe: Pipe | None = None
-        self._held = 0
+    _size: ClassVar[int]
+    """Bytes that are taken from the source at once."""
+    _rounds: ClassVar[int]
+    """How often, before the others get their turn."""
+    _held: int | bytes | memoryview
+
+    def __init__(self, length: int | None, throttle: Throttle | None) -> None:
         self.throttle = throttle
         self.remaining = -1 if length is None else length
         self.moved = 0
@@ -113,8 +109,8 @@ class Flow:
         Raises `OSError` when a side is broken, and then `progress` says which: `EMPTY` the source, `FULL` the
         destination; and `PipesExhausted`, after which it may be called again.
         """
-        for _ in range(ROUNDS):
-            if self._held == 0:
+        for _ in range(self._rounds):
+            if not self._held:
                 self.progress = Progress.EMPTY
                 progress = self._fill()
                 if progress is not None:
@@ -125,16 +121,9 @@ class Flow:
         self.progress = Progress.YIELDED
         return Progress.YIELDED
 
-    def abort(self) -> None:
-        """Close the pipe with what is in it."""
-        if self._pipe is not None:
-            discard(self._pipe)
-            self._pipe = None
-            self._held = 0
-
     def _fill(self) -> Progress | None:
-        """Splice from the source into the pipe; a reason to stop, or None."""
-        wanted = PIPE_SIZE if self.remaining < 0 else min(PIPE_SIZE, self.remaining)
+        """Take bytes from the source; a reason to stop, or None."""
+        wanted = self._size if self.remaining < 0 else min(self._size, self.remaining)
         if wanted == 0:
             return Progress.COMPLETE
         throttle = self.throttle
@@ -142,22 +131,66 @@ class Flow:
             wanted = min(wanted, throttle.available())
             if wanted == 0:
                 return Progress.THROTTLED
-        if self._pipe is None:
-            self._pipe = self._pipes.acquire()
         try:
-            self._held = os.splice(self._source, self._pipe[1], wanted, flags=_FLAGS)
+            count = self._read(wanted)
         except BlockingIOError:
             return Progress.EMPTY
-        if self._held == 0:
+        if count == 0:
             return Progress.ENDED
         if self.remaining > 0:
-            self.remaining -= self._held
+            self.remaining -= count
         if throttle is not None:
-            throttle.consume(self._held)
+            throttle.consume(count)
         return None
 
+    @abstractmethod
+    def _read(self, wanted: int) -> int:
+        """Hold up to `wanted` bytes of the source, and return how many; 0 at its end. Raises as `recv`."""
+
+    @abstractmethod
     def _drain(self) -> bool:
-        """Splice from the pipe into the destination; False when something stays in the pipe."""
+        """Pass on what is held; False when the destination does not take all of it now."""
+
+    def _stop(self, progress: Progress) -> Progress:
+        """Stop with nothing held."""
+        self.progress = progress
+        return progress
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Discard what is held."""
+
+
+class Flow(AnyFlow):
+    """Through the kernel: from the source into a pipe, and from the pipe to the destination."""
+
+    __slots__ = ("_destination", "_pipe", "_pipes", "_source")
+
+    _size, _rounds = PIPE_SIZE, ROUNDS
+    _held: int
+
+    def __init__(
+        self,
+        pipes: PipePool,
+        source: int,
+        destination: int,
+        length: int | None = None,
+        throttle: Throttle | None = None,
+    ) -> None:
+        super().__init__(length, throttle)
+        self._pipes = pipes
+        self._source = source
+        self._destination = destination
+        self._pipe: Pipe | None = None
+        self._held = 0
+
+    def _read(self, wanted: int) -> int:
+        if self._pipe is None:
+            self._pipe = self._pipes.acquire()
+        self._held = os.splice(self._source, self._pipe[1], wanted, flags=_FLAGS)
+        return self._held
+
+    def _drain(self) -> bool:
         assert self._pipe is not None
         try:
             count = os.splice(self._pipe[0], self._destination, self._held, flags=_FLAGS)
@@ -168,72 +201,41 @@ class Flow:
         return self._held == 0
 
     def _stop(self, progress: Progress) -> Progress:
-        """Stop with an empty pipe, which others may use."""
+        """Stop, and leave the empty pipe to others."""
         if self._pipe is not None:
             self._pipes.release(self._pipe)
             self._pipe = None
-        self.progress = progress
-        return progress
+        return super()._stop(progress)
+
+    def abort(self) -> None:
+        if self._pipe is not None:
+            discard(self._pipe)
+            self._pipe = None
+            self._held = 0
 
     def __repr__(self) -> str:
         return f"<Flow {self._source} to {self._destination}, {self.moved} moved, {self.progress.name}>"
 
 
-class CopyFlow:
-    """A `Flow` through this process, for a side that the kernel can't splice: TLS. Buffers at most one read."""
+class CopyFlow(AnyFlow):
+    """Through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
 
-    __slots__ = ("_destination", "_held", "_source", "moved", "progress", "remaining", "throttle")
+    __slots__ = ("_destination", "_source")
+
+    _size, _rounds = COPY_SIZE, COPY_ROUNDS
+    _held: bytes | memoryview
 
     def __init__(
         self, source: Transport, destination: Transport, length: int | None = None, throttle: Throttle | None = None
     ) -> None:
-        self.throttle = throttle
+        super().__init__(length, throttle)
         self._source = source
         self._destination = destination
-        self._held: bytes | memoryview = b""
-        self.remaining = -1 if length is None else length
-        self.moved = 0
-        self.progress = Progress.EMPTY
-
-    def pump(self) -> Progress:
-        """Move what can be moved. Raises `OSError` as `Flow.pump`."""
-        for _ in range(COPY_ROUNDS):
-            if not self._held:
-                self.progress = Progress.EMPTY
-                progress = self._fill()
-                if progress is not None:
-                    self.progress = progress
-                    return progress
-            self.progress = Progress.FULL
-            if not self._drain():
-                return Progress.FULL
-        self.progress = Progress.YIELDED
-        return Progress.YIELDED
-
-    def abort(self) -> None:
-        """Discard what is buffered."""
         self._held = b""
 
-    def _fill(self) -> Progress | None:
-        wanted = COPY_SIZE if self.remaining < 0 else min(COPY_SIZE, self.remaining)
-        if wanted == 0:
-            return Progress.COMPLETE
-        throttle = self.throttle
-        if throttle is not None:
-            wanted = min(wanted, throttle.available())
-            if wanted == 0:
-                return Progress.THROTTLED
-        try:
-            self._held = self._source.recv(wanted)
-        except BlockingIOError:
-            return Progress.EMPTY
-        if not self._held:
-            return Progress.ENDED
-        if self.remaining > 0:
-            self.remaining -= len(self._held)
-        if throttle is not None:
-            throttle.consume(len(self._held))
-        return None
+    def _read(self, wanted: int) -> int:
+        self._held = self._source.recv(wanted)
+        return len(self._held)
 
     def _drain(self) -> bool:
         while self._held:
@@ -245,8 +247,8 @@ class CopyFlow:
             self._held = memoryview(self._held)[sent:]
         return True
 
+    def abort(self) -> None:
+        self._held = b""
+
     def __repr__(self) -> str:
         return f"<CopyFlow, {self.moved} moved, {len(self._held)} held, {self.progress.name}>"
-
-
-AnyFlow = Flow | CopyFlow

@@ -6,7 +6,6 @@ the host as it is configured; `verify: false` accepts any. TLS 1.2 and newer, AL
 
 from __future__ import annotations
 
-import socket
 import ssl
 
 from actors.bus.messages.upstreams import UpstreamSpec
@@ -19,22 +18,19 @@ class UpstreamStream(TlsStream):
 
     __slots__ = ()
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str) -> None:
-        super().__init__(sock, context, server_name)
-
     def handshake(self) -> None:
         """Continue the handshake. Raises `BlockingIOError` while it waits, `OSError` when it has failed."""
         while True:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                self._flush()
+                self.flush()
                 self._receive()
                 continue
             except ssl.SSLError:
-                self._flush()
+                self.flush()
                 raise
-            self._flush()
+            self.flush()
             return
 
     def unread(self, data: bytes) -> None:
