@@ -1,46 +1,48 @@
-"""A conversation with an HTTP session: bytes in, commands out."""
+"""A conversation with a session of any protocol: bytes in, commands out; no socket is open here."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, Self
 
-from actors.forwarding.protocols.commands import (
-    Report,
-)
-from actors.forwarding.protocols.http.session import HttpSession
-from actors.forwarding.protocols.session_config import SessionConfig
-from tests.forwarding.talk import Conversation
-
-POLICY = SessionConfig(timeout=30, handshake_timeout=10, keep_alive_timeout=60, pseudonym=b"us", via=b"us")
+from actors.forwarding.protocols.commands import Command, ToClient, ToOrigin
 
 
-GET = b"GET http://a.example/x HTTP/1.1\r\nHost: other.example\r\nAccept: */*\r\n\r\n"
-
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-
-
-class Talk(Conversation):
-    def __init__(self, **policy: Any) -> None:
-        self.session = HttpSession(replace(POLICY, **policy), 0.0)
-        super().__init__(self.session)
-
-    def origin(self, *pieces: bytes) -> Talk:
-        for piece in pieces:
-            self.out += self.session.receive_from_origin(piece, self.now)
-        return self
-
-    def opened(self, reused: bool = False) -> Talk:
-        self.out += self.session.opened(reused, self.now)
-        return self
+class Receiver(Protocol):
+    """What all sessions receive."""
 
     @property
-    def report(self) -> Report:
-        (only,) = self.all(Report)
-        assert isinstance(only, Report)
-        return only
+    def closed(self) -> bool: ...
+
+    def receive_from_client(self, data: bytes, now: float) -> list[Command]: ...
 
 
-def exchange(request: bytes = GET, response: bytes = OK, **policy: Any) -> Talk:
-    return Talk(**policy).client(request).opened().origin(response)
+class Conversation:
+    """A session and everything that has come out of it."""
+
+    def __init__(self, session: Receiver) -> None:
+        self._session = session
+        self.now = 0.0
+        self.out: list[Command] = []
+
+    def client(self, *pieces: bytes) -> Self:
+        """Bytes of the client, up to the end of the session: no driver reads for one that has closed."""
+        for piece in pieces:
+            if self._session.closed:
+                break
+            self.out += self._session.receive_from_client(piece, self.now)
+        return self
+
+    def all(self, kind: type[Any]) -> list[Any]:
+        return [command for command in self.out if isinstance(command, kind)]
+
+    @property
+    def to_client(self) -> bytes:
+        return b"".join(command.data for command in self.all(ToClient))
+
+    @property
+    def to_origin(self) -> bytes:
+        return b"".join(command.data for command in self.all(ToOrigin))
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(command).__name__ for command in self.out]

@@ -28,7 +28,7 @@ from actors.bus.records import Batch, RecordReceiver
 from actors.process import Boot
 from config.files.paths import open_run_dir
 from config.text.access_fields import ACCESS_FIELDS
-from tests.forwarding.forked import Forked, fork_actor
+from tests.forwarding.forked_actor import Forked, fork_actor
 from tests.kit.folders import FOLDERS
 from tests.kit.settings import boot_settings
 

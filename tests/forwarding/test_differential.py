@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.forwarding.one_reading import check_requests, check_response
+from tests.forwarding.differential import check_requests, check_response
 from tests.forwarding.smuggling import REQUESTS, RESPONSES, SPOILED_REQUESTS, SPOILED_RESPONSES
 
 METHODS = ["GET", "HEAD"]

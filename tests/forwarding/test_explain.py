@@ -148,7 +148,7 @@ class Bench:
         self.connected: list[str] = []
         self._others: list[socket.socket] = []
         resolver = Resolver(self.loop, new_threads(self.loop), ZONE.__getitem__)
-        self.shared.dialer = Dialer(self.loop, resolver, self._connect)
+        self.shared.dialer = Dialer(self.loop, resolver, self.shared.policy.access, self._connect)
 
     def _connect(self, address: str, _port: int) -> socket.socket:
         self.connected.append(address)

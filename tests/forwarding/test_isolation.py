@@ -19,7 +19,7 @@ from actors.forwarding.upstreams.http_connect import ConnectHandshake
 from tests.forwarding.connection_pages import is_cut
 from tests.forwarding.harness import until
 from tests.forwarding.http_client import connect, get, read_response, tunnel
-from tests.forwarding.inside import Inside
+from tests.forwarding.in_process_actor import Inside
 from tests.forwarding.socks_client import LOOPBACK, address, ask, exactly
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, responds
 from tests.kit.upstreams import upstream_entry, upstream_list

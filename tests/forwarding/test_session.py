@@ -23,7 +23,7 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.http.session_buffer import EMPTY_LINES_MAX
 from actors.forwarding.protocols.http.states import Phase
 from actors.forwarding.protocols.state_machine import IllegalEventError
-from tests.forwarding.conversation import GET, OK, Talk, exchange
+from tests.forwarding.http_conversation import GET, OK, Talk, exchange
 
 # --- forward requests ---
 

@@ -17,7 +17,7 @@ from actors.forwarding.protocols.socks import states as socks
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from actors.forwarding.protocols.state_machine import IllegalEventError, transitions
-from tests.forwarding.conversation import GET, POLICY
+from tests.forwarding.http_conversation import GET, POLICY
 
 POST = b"POST http://a.example/ HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n"
 HALF_A_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\nhello"

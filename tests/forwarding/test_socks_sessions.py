@@ -27,7 +27,7 @@ from actors.forwarding.protocols.socks.session import HELD_MAX, SocksSession
 from actors.forwarding.protocols.socks.states import Phase
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
-from tests.forwarding.talk import Conversation
+from tests.forwarding.conversation import Conversation
 
 POLICY = SessionConfig(timeout=30, handshake_timeout=10)
 LOCAL = ("192.0.2.7", 4660)

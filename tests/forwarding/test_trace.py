@@ -12,7 +12,7 @@ import pytest
 from actors.bus.messages.common import ApplySettings, Done
 from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.authenticator import prehash
-from tests.forwarding import forked
+from tests.forwarding import forked_actor
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import connect, get, read_response
 from tests.kit.scripted_origins import Origin, counted, responds
@@ -25,10 +25,10 @@ SECRET = "s3cret-word"
 @pytest.fixture
 def log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
     """What the actors of the test have logged since the last call: their zygote inherits this standard error."""
-    monkeypatch.setattr(forked, "_zygote", None)  # made by the test itself: a fixture has another standard error
+    monkeypatch.setattr(forked_actor, "_zygote", None)  # made by the test itself: a fixture has another standard error
     yield lambda: capfd.readouterr().err
-    if forked._zygote is not None:
-        forked._zygote.end()
+    if forked_actor._zygote is not None:
+        forked_actor._zygote.end()
 
 
 def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str]) -> None:

@@ -11,7 +11,7 @@ from actors.forwarding.connections.udp_waiting import COST, OCTETS_MAX, Datagram
 from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.protocols.http.targets import parse_authority
 from tests.forwarding.harness import until
-from tests.forwarding.inside import Inside
+from tests.forwarding.in_process_actor import Inside
 from tests.forwarding.socks_client import LOOPBACK, address, ask, datagram_socket, responder
 
 DEAD = 100

@@ -8,9 +8,9 @@ import pytest
 
 from actors.forwarding.protocols.http.via import extended_via, passed_here
 from actors.forwarding.proxy_policy import via_entry
-from tests.forwarding.conversation import GET, OK, Talk, exchange
 from tests.forwarding.harness import Rig, spec
 from tests.forwarding.http_client import connect, get, read_response
+from tests.forwarding.http_conversation import GET, OK, Talk, exchange
 from tests.kit.scripted_origins import Origin, Script, counted, read_head
 from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 

@@ -21,7 +21,7 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.http.framing import Chunked
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.session_config import SessionConfig
-from tests.forwarding.one_reading import check_requests, check_response
+from tests.forwarding.differential import check_requests, check_response
 from tests.fuzzing.input import read_input
 from tests.fuzzing.invariants import check, check_held, check_work
 
@@ -96,7 +96,7 @@ class ClientSide:
             commands = []
             exchange = session._exchange
             if session.reads_origin and exchange is not None and exchange.request_body is None:
-                response = SWITCHED if self._switches and exchange._wants_upgrade else OK
+                response = SWITCHED if self._switches and exchange.head.may_upgrade else OK
                 commands = session.receive_from_origin(response, 0.0)
 
     def _do(self, command: Command) -> list[Command]:

@@ -58,6 +58,7 @@ class HttpSession(SessionBuffer):
 
     _authorizing, _opening, _closed = AUTHORIZE, frozenset((OPEN,)), CLOSED
     phase: Phase
+    has_request: bool
 
     def __init__(self, config: SessionConfig, now: float) -> None:
         super().__init__(config, now, IDLE)

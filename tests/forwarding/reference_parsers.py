@@ -38,7 +38,7 @@ class NotRead(Exception):
     """The parser refuses the bytes, or there is no whole head among them."""
 
 
-Witness = Callable[[bytes, str], Message]
+ReferenceParser = Callable[[bytes, str], Message]
 """The first message of some bytes. The second argument is the method of the request that a response is for.
 
 Raises `NotRead`.
@@ -267,12 +267,12 @@ def _read_body(reader: HTTPResponse, source: _Bytes, message: Message) -> None:
     message.rest = source.getvalue()[source.tell() :]
 
 
-REQUEST_PARSERS: dict[str, Witness] = {
+REQUEST_PARSERS: dict[str, ReferenceParser] = {
     "llhttp": llhttp_request,
     "h11": h11_request,
     "cpython": cpython_request,
 }
-ANSWER_PARSERS: dict[str, Witness] = {
+RESPONSE_PARSERS: dict[str, ReferenceParser] = {
     "llhttp": llhttp_response,
     "h11": h11_answer,
     "cpython": cpython_response,

@@ -31,7 +31,14 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.session_config import SessionConfig
-from tests.forwarding.parsers import ANSWER_PARSERS, REQUEST_PARSERS, Field, Message, NotRead, Witness
+from tests.forwarding.reference_parsers import (
+    REQUEST_PARSERS,
+    RESPONSE_PARSERS,
+    Field,
+    Message,
+    NotRead,
+    ReferenceParser,
+)
 
 _END = b"\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -164,17 +171,17 @@ def check_response(data: bytes, method: str = "GET") -> None:
 def _final(data: bytes, method: str, without: set[str]) -> dict[str, Message]:
     """How the parsers read the final response, behind the interim ones."""
     for _ in range(100):
-        first = _readings(data, {"h11": ANSWER_PARSERS["h11"]}, method, set())["h11"]
+        first = _readings(data, {"h11": RESPONSE_PARSERS["h11"]}, method, set())["h11"]
         if first.start[0] >= 200:
             break
         # http.client skips 100 by itself, so it is only used once the interim responses are gone
-        interim = _readings(data, ANSWER_PARSERS, method, without | {"cpython"})
+        interim = _readings(data, RESPONSE_PARSERS, method, without | {"cpython"})
         assert len({(message.start, message.rest) for message in interim.values()}) == 1, interim
         data = first.rest
-    return _readings(data, ANSWER_PARSERS, method, without)
+    return _readings(data, RESPONSE_PARSERS, method, without)
 
 
-def _readings(data: bytes, parsers: dict[str, Witness], method: str, without: set[str]) -> dict[str, Message]:
+def _readings(data: bytes, parsers: dict[str, ReferenceParser], method: str, without: set[str]) -> dict[str, Message]:
     readings: dict[str, Message] = {}
     for name, read in parsers.items():
         if name in without:

@@ -15,7 +15,7 @@ from actors.bus.messages.common import forwarding_name
 from actors.forwarding.actor import ForwardingActor
 from actors.forwarding.context import ForwardingContext
 from actors.process import Boot
-from tests.forwarding.forked import Forked
+from tests.forwarding.forked_actor import Forked
 from tests.forwarding.harness import PROXY_ID, Rig, until
 from tests.kit.settings import boot_settings
 

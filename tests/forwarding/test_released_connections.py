@@ -25,7 +25,7 @@ from actors.net.proxy_protocol import build_v2
 from tests.forwarding.account_client import account, credentials
 from tests.forwarding.harness import until
 from tests.forwarding.http_client import connect, get, read_response, tunnel
-from tests.forwarding.inside import Inside
+from tests.forwarding.in_process_actor import Inside
 from tests.forwarding.socks_client import LOOPBACK, address, ask
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, responds
 from tests.kit.upstreams import upstream_entry, upstream_list
