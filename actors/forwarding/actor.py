@@ -74,6 +74,7 @@ class ForwardingActor(Actor):
             float(proxy["keep_alive_timeout"]),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
+        self.forwarding.dialer.resolver.kept = float(proxy["dns_cache_seconds"])
         self.forwarding.problems.report = self._report
         self._table = ConnectionTable(
             self.loop, self.forwarding.connections, self.forwarding.clock, self.forwarding.connection_id
@@ -122,9 +123,10 @@ class ForwardingActor(Actor):
             refuse(sender, message, answer)
 
     def settings_changed(self, _groups: Collection[str]) -> None:
-        """See `Actor`: the limits of the pool, which records are kept, and whether decisions are logged."""
+        """See `Actor`: the limits of the pool and of names, which records are kept, whether decisions are logged."""
         proxy = self.settings["proxy"]
         self.forwarding.set_pooling(proxy["max_idle_connections"], float(proxy["keep_alive_timeout"]))
+        self.forwarding.dialer.resolver.kept = float(proxy["dns_cache_seconds"])
         self._recorded = self.settings["logging"]["access"]
         self.forwarding.debug = trace.enabled()
 

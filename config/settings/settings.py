@@ -119,6 +119,7 @@ class Proxy(Group):
     default_timeout: Annotated[int, Field(ge=1, le=3600), Live()] = 30
     keep_alive_timeout: Annotated[int, Field(ge=1, le=3600), Live()] = 60
     max_idle_connections: Annotated[int, Field(ge=0, le=10_000), Live()] = 100
+    dns_cache_seconds: Annotated[int, Field(ge=0, le=3600), Live()] = 30
     egress_guard: Literal["public_only", "off"] = "public_only"
     egress_allow: tuple[EgressException, ...] = ()
     upstreams_allow: tuple[EgressException, ...] | None = None

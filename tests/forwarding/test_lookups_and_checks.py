@@ -15,6 +15,7 @@ import pytest
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
+from actors.bus.messages.common import ApplySettings, Done
 from actors.fair_thread_pool import DROPPED, ORDINARY_TURN, WAITING_MAX, FairThreadPool
 from actors.forwarding.access import authenticator as credentials_module
 from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenticator, prehash
@@ -24,6 +25,8 @@ from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Resol
 from actors.forwarding.protocols.failures import Failure
 from actors.thread_pool import ThreadPool
 from tests.forwarding.harness import spec
+from tests.forwarding.in_process_actor import Inside
+from tests.kit.settings import boot_settings
 
 DEADLINE = 30.0
 
@@ -225,6 +228,27 @@ def test_many_dead_zones_stall_no_name_of_another_client(loop: Loop, names: Name
     names.ask("live.test", Client("2001:db8:1::1"))
     run_until(loop, lambda: names.results["live.test"])
     assert len(names.looked_up) <= SHARE_OF_CLIENT + 1
+
+
+@pytest.mark.parametrize(("kept", "passed", "lookups"), [(60.0, 59.0, 1), (60.0, 61.0, 2), (0.0, 0.0, 2)])
+def test_addresses_are_kept_as_long_as_the_setting_says(
+    loop: Loop, clock: SettableClock, names: Names, kept: float, passed: float, lookups: int
+) -> None:
+    names.resolver.kept = kept
+    for count in (1, 2):
+        names.ask("live.test", Client("192.0.2.9"))
+        run_until(loop, lambda: len(names.results["live.test"]) == count)  # noqa: B023
+        clock.now += passed
+        loop.turn(0)
+    assert len(names.looked_up) == lookups
+
+
+def test_the_setting_applies_to_a_running_proxy() -> None:
+    with Inside() as rig:
+        assert rig.inspect(lambda shared: shared.dialer.resolver.kept) == 30.0
+        proxy = boot_settings(proxy={"dns_cache_seconds": 5})["proxy"]
+        assert rig.ask(ApplySettings({"proxy": proxy})) == Done()
+        assert rig.inspect(lambda shared: shared.dialer.resolver.kept) == 5.0
 
 
 def test_names_of_this_machine_need_no_thread(loop: Loop, names: Names) -> None:

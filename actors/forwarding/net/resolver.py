@@ -1,6 +1,6 @@
 """From a name to addresses, off the loop, with a small cache that also keeps failures for a while.
 
-`getaddrinfo` returns no time to live, so results are kept for a short fixed time. Lookups of one name at the same time
+`getaddrinfo` returns no time to live, so results are kept for a fixed time. Lookups of one name at the same time
 are one lookup. It may also block for half a minute, when the name servers of a zone are silent: so no client has more
 than a share of the threads, nor has a zone, and names of this machine's own (`hosts_file`) need no thread at all.
 """
@@ -21,8 +21,8 @@ from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.client_key import site_key
 from actors.net.egress_guard import is_localhost
 
-KEPT = 30.0
 FAILURE_KEPT = 3.0
+"""Seconds that a failure is kept at most."""
 CACHE_SIZE = 4096
 
 THREADS = 32
@@ -77,6 +77,8 @@ class Resolver:
     def __init__(
         self, loop: Loop, threads: FairThreadPool, lookup: Lookup = look_up, hosts: HostsFile | None = None
     ) -> None:
+        self.kept = 30.0
+        """Seconds that addresses are kept: `proxy.dns_cache_seconds`."""
         self._loop = loop
         self._threads = threads
         self._lookup = lookup
@@ -119,7 +121,7 @@ class Resolver:
             self._on_dropped(host, pending, key)
             return
         resolution = result if isinstance(result, (Resolved, Failure)) else dns_failed(f"{host} can't be resolved")
-        kept = KEPT if isinstance(resolution, Resolved) else FAILURE_KEPT
+        kept = self.kept if isinstance(resolution, Resolved) else min(self.kept, FAILURE_KEPT)
         keep(self._cache, host, (self._loop.now + kept, resolution), CACHE_SIZE)
         del self._pending[host]
         for _requester, done in pending.requests:
