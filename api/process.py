@@ -32,21 +32,26 @@ from config.files.paths import DataDir, PathError, private_directory
 
 log = logging.getLogger(__name__)
 
-IDLE_CHECK = 0.02
-"""Seconds between looks at whether the last request is finished, while the actor drains."""
+DRAIN_CHECK_PERIOD = 0.02
+"""Seconds between two checks whether the last request is finished, while the actor or the TLS terminator drains."""
+REPORT_RETRY = 0.5
+"""Seconds after which a rejected report of the desired state is sent again."""
 
 
 class ApiActor(Actor):
     """Serves the management API on `sockets[0]`, which the supervisor has bound.
 
     `boot.settings` is what `config.settings.settings.plain` gives. `boot.params`: `supervisor_pid`; `behind_tls`,
-    whether `sockets[0]` is where the TLS front connects to (`api.server.tls_terminator`).
+    whether `sockets[0]` is where the TLS terminator connects to (`api.server.tls_terminator`).
     """
 
     longest_wait = THREADED_WAIT
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
-        """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
+        """Open the store, report the desired state to the supervisor, and serve.
+
+        Ends the process when there is no usable store.
+        """
         pin_to_one_core()
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.settings)
@@ -60,56 +65,56 @@ class ApiActor(Actor):
         except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
-        behind = bool(boot.params.get("behind_tls"))
-        application, refusals = create_app(self._services), RejectedRequestLog(self._services)
-        self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind, refusals)
+        behind_tls = bool(boot.params.get("behind_tls"))
+        application, on_rejected = create_app(self._services), RejectedRequestLog(self._services)
+        self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         services = self._services
         self._password_resets = PasswordResetHandler(
             services.store, services.login_throttle, services.publish, services.data, self._bridge
         )
-        self._door = None if behind else ListenerReceiver(self.loop, self.run_dir.api_door, self._move)
-        self._services.on_moved = lambda: self._bridge.call(self._pass_through)
+        self._handover: ListenerReceiver | None = None
+        if not behind_tls:
+            handover = self._handover = ListenerReceiver(self.loop, self.run_dir.api_door, self._move)
+            self._services.on_moved = lambda: self._bridge.call(handover.activate)
         self._services.on_max_connections = self._server.limit
-        _warn_of_a_locked_door(settings)
-        self._tell_wish()
+        _warn_if_all_rejected(settings)
+        self._report_desired_state()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """The TLS front ends, or the webhook sender or the command line has something to ask."""
+        """Handle the end of the TLS terminator, and requests of the webhook sender and the command line."""
         if isinstance(message, DrainConnections):
-            self._last_requests()
+            self._drain_connections()
             answer(Done())
         elif not (self._webhooks.receive(message, answer) or self._password_resets.receive(message, answer)):
             refuse(sender, message, answer)
 
     def settings_changed(self, _groups: Collection[str]) -> None:
-        """See `Actor`: the configuration was read again. Changes through the API come as its own reply."""
+        """See `Actor`: the configuration was read again. Changes through the API are applied by their own request."""
         self._services.reread(ApiSettings.from_plain(dict(self.settings)))
 
     def drain(self, seconds: float) -> None:
         """Finish the requests under way, then end."""
         self._services.ending.set()
         self._server.stop_accepting()
-        deadline = time.monotonic() + seconds
+        self._finish_when_idle(time.monotonic() + seconds)
 
-        def look() -> None:
-            if self._server.idle() or time.monotonic() >= deadline:
-                self.finish()
-            else:
-                self.loop.call_later(IDLE_CHECK, look)
+    def _finish_when_idle(self, deadline: float) -> None:
+        if self._server.idle() or time.monotonic() >= deadline:
+            self.finish()
+        else:
+            self.loop.call_later(DRAIN_CHECK_PERIOD, lambda: self._finish_when_idle(deadline))
 
-        self.loop.call_later(IDLE_CHECK, look)
-
-    def _last_requests(self) -> None:
-        """The TLS front ends: its connections are ended, and what it still brings is served."""
-        self._server.last_requests()
+    def _drain_connections(self) -> None:
+        """The TLS terminator ends: its connections end, and what it still brings is served."""
+        self._server.drain()
         if not self._stopping:
-            self.loop.call_later(IDLE_CHECK, self._last_requests)
+            self.loop.call_later(DRAIN_CHECK_PERIOD, self._drain_connections)
 
     def close(self) -> None:
-        """End the threads, then give everything back."""
-        if self._door is not None:
-            self._door.close()
+        """End the threads, then close everything."""
+        if self._handover is not None:
+            self._handover.close()
         self._bridge.close()
         self._server.close()
         self._services.close()
@@ -118,30 +123,26 @@ class ApiActor(Actor):
 
     def _move(self, listener: socket.socket) -> None:
         self._server.move(listener)
-        self.loop.call_later(DRAIN_SECONDS, self._server.leave)
+        self.loop.call_later(DRAIN_SECONDS, self._server.close_previous_listener)
 
-    def _pass_through(self) -> None:
-        if self._door is not None:
-            self._door.pass_through()
+    def _report_desired_state(self) -> None:
+        """The supervisor may have missed a change when the API died; requests are served once it has all proxies."""
+        message = ReplaceProxies(self._services.proxies.specs())
+        self.mailbox.ask(SUPERVISOR, message, self._on_desired_state_reply, ASK_TIMEOUT)
 
-    def _tell_wish(self) -> None:
-        """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = ReplaceProxies(self._services.proxies.specs())
-        self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
-
-    def _wish_told(self, reply: Any) -> None:
+    def _on_desired_state_reply(self, reply: Any) -> None:
         if isinstance(reply, Done):
-            gc.freeze()  # what was read stays as a rule, and much of it makes a collection long
+            gc.freeze()  # what was read from the store lives long, and makes each collection slow
             self._server.start()
             self.ready()
             self._webhooks.tell()
         else:
             log.error("the supervisor rejected the proxy configuration: %s", reason_of(reply))
-            self.loop.call_later(ASK_TIMEOUT / 10, self._tell_wish)
+            self.loop.call_later(REPORT_RETRY, self._report_desired_state)
 
 
 def keep_temporary_files_in(data: DataDir) -> None:
-    """Large bodies never lie in /tmp. What an earlier process left is deleted. Raises `PathError`."""
+    """Keep large bodies out of /tmp, and delete what an earlier process left. Raises `PathError`."""
     folder = data.temporary
     try:
         shutil.rmtree(folder)
@@ -152,7 +153,7 @@ def keep_temporary_files_in(data: DataDir) -> None:
     tempfile.tempdir = str(private_directory(folder))
 
 
-def _warn_of_a_locked_door(settings: ApiSettings) -> None:
+def _warn_if_all_rejected(settings: ApiSettings) -> None:
     server = settings.server
     if settings.security.https_only and not server.tls.enabled and not server.trusted_proxies:
         log.warning("security.https_only without server.tls or server.trusted_proxies: all requests will be refused")

@@ -1,10 +1,29 @@
-"""One connection of the management API: deadlines, the order of its end, and the bodies of its requests."""
+"""One connection of the management API: its phases with their deadlines, and the bodies of its requests.
+
+| phase          | meaning                                                        | limit             | next        |
+|----------------|----------------------------------------------------------------|-------------------|-------------|
+| `PROXY_HEADER` | behind TLS: the header with the client's address is incomplete |                   | `FRESH`     |
+| `FRESH`        | no request has begun                                           |                   | `READING`   |
+| `READING`      | the head of a request is being read                            | `HEAD_TIMEOUT`    | `OPEN`      |
+|                | its body is being read                                         | `REQUEST_TIMEOUT` | `OPEN`      |
+| `OPEN`         | a request is being served, or the next one is awaited          |                   | `READING`   |
+|                | its response says that it is rejected, and is the last one     |                   | `REJECTED`  |
+| `REJECTED`     | that response is being written                                 |                   | `LINGERING` |
+| `LINGERING`    | our half is closed; what the client still sends is discarded   | `LINGER`          | closed      |
+
+Every phase may end with the connection: at its limit, after the server's `IDLE_TIMEOUT` without traffic, when the
+client takes less than `MIN_SEND_RATE` of a response, or when the client closes it. A rejected connection is closed in
+two steps (RFC 9112, section 9.6): closed at once with bytes unread, the kernel would send a reset, and the client might
+lose the response that says what is wrong.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import time
+from enum import Enum, auto
 from io import BytesIO
 from typing import Any
 
@@ -12,83 +31,133 @@ from waitress.channel import HTTPChannel
 
 from actors.net.proxy_protocol import BadHeader, read_header
 from api.server.parser import Parser
-from api.server.tasks import Answer, Refusal
+from api.server.tasks import ErrorResponse, Response
 
 log = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
-STALLED_AFTER = 60.0
-"""Seconds after which a client that takes less than `SLOWEST` of an answer counts as gone."""
-SLOWEST = 4096
-"""Bytes a second, on the average: who reads an export a byte at a time would hold its place for ever."""
+SEND_WINDOW = 60.0
+MIN_SEND_RATE = 4096
+"""Bytes a second that a client has to take of a response, as the mean of `SEND_WINDOW` seconds: a client that reads an
+export byte by byte would occupy its thread for ever."""
 LINGER = 2.0
-OUTDATED = 2.0
+DRAIN_IDLE = 2.0
+"""Seconds after which an idle connection to an address that the API has left is closed: at once could be in the middle
+of a client's next request."""
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
-"""Seconds that a connection may still send its first request, or another one, when the last requests have begun."""
+"""Seconds that a connection may still send its first request, or another one, when the server drains."""
 
 
-class Channel(HTTPChannel):  # type: ignore[misc]
-    """One connection. `began` is when the request that is being read began, None between requests.
+class ChannelPhase(Enum):
+    """See the table of this module."""
 
-    One that is outdated came by an address that the API has left: its next answer is its last, and it is closed when it
-    asks nothing for `OUTDATED`; at once would be under the hands of who is just asking.
+    PROXY_HEADER = auto()
+    FRESH = auto()
+    READING = auto()
+    OPEN = auto()
+    REJECTED = auto()
+    LINGERING = auto()
 
-    One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
-    heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
-    the client might lose the answer that says what was wrong.
+
+class Channel(HTTPChannel):
+    """One connection. All but `service` and `reject` belongs to the server's thread.
+
+    `outdated_since` is set when it came by an address that the API has left: its next response is its last.
     """
 
     parser_class = Parser
-    task_class = Answer
-    error_task_class = Refusal
-    served = False
-    began: float | None = None
-    lingers = False
-    outdated_since: float | None = None
-    lingering_until: float | None = None
-    known = False
-    header = b""
+    task_class = Response
+    error_task_class = ErrorResponse
     request: Parser | None = None
-    watched_since: float | None = None
-    taken = 0
+    """The request that is being read."""
+    outdated_since: float | None = None
+
+    def __init__(self, server: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(server, *arguments, **options)
+        self._enter(ChannelPhase.PROXY_HEADER if server.behind_tls else ChannelPhase.FRESH)
+        self._proxy_header = b""
+        self._window_began, self._window_sent = self._entered, 0
+
+    def _enter(self, phase: ChannelPhase) -> None:
+        self._entered = time.monotonic()  # first: the server's thread may read both in between
+        self.phase = phase
+
+    # --- requests ---
 
     def service(self) -> None:
         request = self.requests[0]
-        if request.asks and self.connected and self._body_is_wanted(request):
-            self._take_in_body(request)
+        if request.awaits_decision and self.connected and self._body_is_wanted(request):
+            self._read_body(request)
         else:
             super().service()
 
     def _body_is_wanted(self, request: Parser) -> bool:
-        """Ask the application, which has nothing but the head. A refusal is kept for the answer."""
-        said: list[Any] = []
-        environ = Answer(self, request).get_environment()
-        body = self.server.application({**environ, "wsgi.input": BytesIO()}, lambda *given: said.extend(given))
+        """Call the application with the head only. The response that rejects the request is kept for its task."""
+        started: list[Any] = []
+        environ = Response(self, request).get_environment()
+        body = self.server.application({**environ, "wsgi.input": BytesIO()}, lambda *start: started.extend(start))
         content = b"".join(body)
         if request.gate is not None and request.gate.opened:
             return True
-        request.refused = said[0], said[1], content
+        request.rejection = started[0], started[1], content
         return False
 
-    def _take_in_body(self, request: Parser) -> None:
-        """Read on where the parser has stopped."""
+    def _read_body(self, request: Parser) -> None:
+        """Resume reading where the parser has stopped."""
         with self.requests_lock:
             self.requests.pop(0)
-            self.request, self.began = request, time.monotonic()
-            request.go_on()
+            self.request = request
+            self._enter(ChannelPhase.READING)
+            request.resume()
             if request.waits_for_continue:
                 self.send_continue()
         if not self.connected:  # closed in the meantime, when the channel had no request
             request.reservation.release()
         self.server.pull_trigger()
 
+    def reject(self) -> None:
+        """The response that is written now is the last one, and the client may still be sending."""
+        with self.requests_lock:
+            self._enter(ChannelPhase.REJECTED)
+
+    def received(self, data: bytes) -> bool:
+        if self.phase is ChannelPhase.PROXY_HEADER:
+            data = self._behind_proxy_header(data)
+            if not data:
+                return False
+        if self.phase in (ChannelPhase.FRESH, ChannelPhase.OPEN):
+            self._enter(ChannelPhase.READING)
+        more = bool(super().received(data))
+        with self.requests_lock:  # a thread that asked for a body may bring the request back
+            if self.request is None and self.phase is ChannelPhase.READING:
+                self._enter(ChannelPhase.OPEN)
+        return more
+
+    def _behind_proxy_header(self, data: bytes) -> bytes:
+        """What follows the header of the TLS terminator, which names the client; nothing until it is complete."""
+        self._proxy_header += data
+        try:
+            header = read_header(self._proxy_header)
+        except BadHeader as error:
+            log.error("malformed PROXY header from the TLS terminator: %s", error)
+            self.handle_close()
+            return b""
+        if header is None:
+            return b""
+        if header.source is not None:
+            self.addr = header.source
+        self._enter(ChannelPhase.FRESH)
+        return self._proxy_header[header.size :]
+
+    # --- the end ---
+
     def handle_close(self) -> None:
-        if not self.lingers or self.lingering_until is not None:
+        if self.phase is not ChannelPhase.REJECTED:
             self._close()
             return
-        self.lingering_until = time.monotonic() + LINGER
+        self._enter(ChannelPhase.LINGERING)
         self.will_close = False
         try:
             self.socket.shutdown(socket.SHUT_WR)
@@ -101,87 +170,54 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             self.request.reservation.release()
 
     def readable(self) -> bool:
-        return self.lingering_until is not None or bool(super().readable())
+        return self.phase is ChannelPhase.LINGERING or bool(super().readable())
 
     def handle_read(self) -> None:
-        if self.lingering_until is None:
+        if self.phase is not ChannelPhase.LINGERING:
             super().handle_read()
             return
         try:
-            self.recv(65536)  # to be forgotten; at the end of the stream it closes this channel
+            self.recv(65536)  # discarded; at the end of the stream it closes this channel
         except OSError:
             self.handle_close()
 
-    def _announced(self, data: bytes) -> bytes:
-        """What is behind the header of the TLS front, whose client this is from then on; nothing before it is whole."""
-        if self.known:
-            return data
-        self.header += data
-        try:
-            header = read_header(self.header)
-        except BadHeader as error:
-            log.error("the TLS front sent no good header: %s", error)
-            self.handle_close()
-            return b""
-        if header is None:
-            return b""
-        if header.source is not None:
-            self.addr = header.source
-        self.known = True
-        return self.header[header.size :]
-
-    def received(self, data: bytes) -> bool:
-        if self.server.behind_tls:
-            data = self._announced(data)
-            if not data:
-                return False
-        if self.began is None:
-            self.began = time.monotonic()
-        more = bool(super().received(data))
-        with self.requests_lock:  # a thread that has asked for a body may bring the request back
-            if self.request is None:
-                self.began = None
-                self.served = True
-        return more
+    # --- deadlines: `now` is of the monotonic clock ---
 
     @property
-    def between_requests(self) -> bool:
-        """Nothing is being read, done or written."""
-        return self.began is None and not self.requests and not self.total_outbufs_len
+    def idle(self) -> bool:
+        """Nothing is being read, served or written."""
+        return self.phase is not ChannelPhase.READING and not self.requests and not self.total_outbufs_len
+
+    def overdue(self, now: float) -> bool:
+        """Whether its phase takes too long."""
+        return now - self._entered > self._limit()
+
+    def _limit(self) -> float:
+        if self.phase is ChannelPhase.LINGERING:
+            return LINGER
+        if self.phase is not ChannelPhase.READING:
+            return math.inf
+        return REQUEST_TIMEOUT if self.request is not None and self.request.headers_finished else HEAD_TIMEOUT
 
     def lapsed(self, now: float) -> bool:
-        """Whether it came by an address that was left, and nothing has come since then."""
-        return self.outdated_since is not None and now - self.outdated_since > OUTDATED and self.between_requests
+        """Whether it is idle and came by an address that the API has left `DRAIN_IDLE` seconds ago."""
+        return self.outdated_since is not None and now - self.outdated_since > DRAIN_IDLE and self.idle
 
-    def may_send_more(self, waited: float) -> bool:
-        """Whether a request may still come, so many seconds after the last requests have begun."""
-        return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
+    def may_send_request(self, drained: float) -> bool:
+        """Whether a request may still begin when the server has drained for so many seconds."""
+        is_new = self.phase in (ChannelPhase.PROXY_HEADER, ChannelPhase.FRESH)
+        return drained < (FIRST_REQUEST if is_new else KEPT_ALIVE)
 
     def send(self, data: bytes, do_close: bool = True) -> int:
         count = int(super().send(data, do_close))
-        self.taken += count
+        self._window_sent += count
         return count
 
     def stalled(self, now: float) -> bool:
-        """Whether the client takes next to nothing of an answer, which holds a thread when it is a long one."""
-        if self.total_outbufs_len == 0 or self.watched_since is None:
-            self.watched_since, self.taken = now, 0
-        if now - self.watched_since <= STALLED_AFTER:
+        """Whether the client takes next to nothing of a response, which occupies a thread when it is a long one."""
+        is_pending = self.total_outbufs_len > 0
+        if is_pending and now - self._window_began <= SEND_WINDOW:
             return False
-        slow = self.taken < SLOWEST * STALLED_AFTER
-        self.watched_since, self.taken = now, 0
-        return slow
-
-    @property
-    def loiters(self) -> bool:
-        """Is a request being read, rather than the rest of what a refused client sends?"""
-        return self.lingering_until is None and self.request is not None
-
-    def overdue(self, now: float) -> bool:
-        """Whether the request that is being read takes too long, or the client's half of a close."""
-        if self.lingering_until is not None:
-            return now > self.lingering_until
-        if self.began is None or self.request is None:
-            return False
-        limit = REQUEST_TIMEOUT if self.request.headers_finished else HEAD_TIMEOUT
-        return now - self.began > limit
+        is_slow = is_pending and self._window_sent < MIN_SEND_RATE * SEND_WINDOW
+        self._window_began, self._window_sent = now, 0
+        return is_slow

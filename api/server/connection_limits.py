@@ -1,11 +1,10 @@
-"""How many connections the management API takes of one client, of all that there may be."""
+"""The share of one client in the connections of the management API."""
 
 from __future__ import annotations
 
-FEWEST = 50
-"""Any address has at least so many."""
+MIN_PER_ADDRESS = 50
 
 
 def per_address(max_connections: int) -> int:
-    """Connections of one address at the same time: a quarter of all."""
-    return max(FEWEST, max_connections // 4)
+    """Connections that one address may have at the same time: a quarter of all."""
+    return max(MIN_PER_ADDRESS, max_connections // 4)

@@ -1,4 +1,4 @@
-"""An address that the API has left: who has begun to connect there is let in and answered before its socket closes."""
+"""An address that the API has left: connections that wait there are accepted and served before its socket closes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from waitress import wasyncore
 from actors.net.listener_drain import reject_new_syns
 
 
-class DrainingListener(wasyncore.dispatcher):  # type: ignore[misc]  # waitress has no types
-    """One more listening socket of a server of waitress, for the last ones to come there. Server thread only."""
+class DrainingListener(wasyncore.dispatcher):
+    """One more listening socket of a server of waitress. Server thread only."""
 
     def __init__(self, server: Any, listener: socket.socket) -> None:
-        """`server.let_in(self)` is called when somebody waits. To be closed after
+        """Calls `server.accept_from(self)` when a connection waits. To be closed after
         `actors.net.listener_drain.DRAIN_SECONDS`."""
         reject_new_syns(listener)
         super().__init__(listener, map=server._map)
@@ -22,15 +22,15 @@ class DrainingListener(wasyncore.dispatcher):  # type: ignore[misc]  # waitress 
         self._server = server
 
     def readable(self) -> bool:
-        return not self._server.breathes
+        return not self._server.pauses_accepting
 
     def writable(self) -> bool:
         return False
 
     def handle_accept(self) -> None:
-        self._server.let_in(self)
+        self._server.accept_from(self)
 
-    def let_in_all(self) -> None:
-        """Everybody who waits now."""
-        while self._server.let_in(self):
+    def accept_all(self) -> None:
+        """Accept every connection that waits now."""
+        while self._server.accept_from(self):
             continue

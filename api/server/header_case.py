@@ -1,7 +1,7 @@
 """How the names of header fields are spelled on the wire.
 
-They mean the same in any case (RFC 9110, section 5.1), but the server would capitalize each part of them, and people
-look for `ETag` and `X-RateLimit-Limit` in what they see.
+They mean the same in any case (RFC 9110, section 5.1), but waitress capitalizes each part of them, and people search
+for `ETag` and `X-RateLimit-Limit`.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ _NAME = re.compile(rb"(?<=\r\n)(?:" + b"|".join(_BY_LOWER) + rb")(?=: )", re.IGN
 
 
 def spelled(head: bytes) -> bytes:
-    """The head of an answer with the names of its fields as their specifications write them."""
+    """The head of a response with the names of its fields as their specifications write them."""
     return _NAME.sub(lambda found: _BY_LOWER[found[0].lower()], head)

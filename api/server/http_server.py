@@ -1,8 +1,8 @@
 """The HTTP server: waitress on a socket that is bound already, with a guard in front and JSON in its errors.
 
-Out of the box waitress serves 100 connections in all and lets each be silent for two minutes, so a hundred half-sent
-requests of one client stop it for everybody. Here a request has an absolute deadline, for its head and for all of it,
-and one address has only so many connections.
+By default waitress serves 100 connections in all and allows each two minutes of silence, so a hundred half-sent
+requests of one client stop it for all others. Here a request has absolute deadlines, for its head and for all of it,
+and the connections of one address are limited.
 """
 
 from __future__ import annotations
@@ -28,41 +28,40 @@ from api.concurrency_limit import EXPORTS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY
 from api.http.environ import AFTER_RESPONSE
 from api.security.password_checker import AT_ONCE
-from api.server.channel import Channel
+from api.server.channel import Channel, ChannelPhase
 from api.server.connection_limits import per_address
 from api.server.draining_listener import DrainingListener
 from api.server.parser import Bodies
-from api.server.rejected_requests import Refused
+from api.server.rejected_requests import RejectedRequest
 from api.server.tasks import MAX_HEAD
 
 log = logging.getLogger(__name__)
-logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
+logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of every queued request
 
 THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX
-"""Enough for all that may wait for a password to be hashed, for records or for a client that reads many, and for the
-others beside them."""
+"""Enough for all requests that may wait for the hash of a password, for records or for a client that reads many, and
+for others at the same time."""
 IDLE_TIMEOUT = 60
-NO_CONNECTIONS = 2
-"""What waitress counts as connections and aren't: the listener and the trigger of its loop."""
-OnRefused = Callable[[Refused], dict[str, str]]
+OWN_SOCKETS = 2
+"""That waitress counts as connections: the listener and the trigger of its loop."""
+OnRejected = Callable[[RejectedRequest], dict[str, str]]
 
 
-class _Server(TcpWSGIServer):  # type: ignore[misc]
-    """waitress with a cap for each address and deadlines for requests."""
+class _Server(TcpWSGIServer):
+    """waitress with a limit for each address and deadlines for requests. All but `__init__` in the server's thread."""
 
     channel_class = Channel
-    per_address = 0
-    behind_tls = False
-    on_refused: OnRefused
-    crowds: ThrottledLog
-    laggards: ThrottledLog
-    scarcity: ThrottledLog
-    accepts_from = 0.0
-    """When connections are accepted again, of the monotonic clock."""
-    last_requests_since: float | None = None
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.older_addresses: list[DrainingListener] = []
+    def __init__(self, *arguments: Any, behind_tls: bool, on_rejected: OnRejected, **options: Any) -> None:
+        self.behind_tls = behind_tls
+        self.on_rejected = on_rejected
+        self.per_address = 0
+        self.draining_since: float | None = None
+        self.draining_listeners: list[DrainingListener] = []
+        self._resume_accepting_at = 0.0
+        self._crowded_log = ThrottledLog(log, "connections are closed")
+        self._descriptors_log = ThrottledLog(log, "connections can't be accepted")
+        self._overdue_log = ThrottledLog(log, "connections are ended")
         super().__init__(*arguments, **options)
 
     def getsockname(self) -> tuple[str, Any]:
@@ -76,33 +75,33 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             super().set_socket_options(conn)
 
     def readable(self) -> bool:
-        return bool(super().readable()) and not self.breathes
+        return bool(super().readable()) and not self.pauses_accepting
 
     @property
-    def breathes(self) -> bool:
+    def pauses_accepting(self) -> bool:
         """Whether no connection is accepted for a moment, since there was no descriptor for the last one."""
-        return time.monotonic() < self.accepts_from
+        return time.monotonic() < self._resume_accepting_at
 
     def handle_accept(self) -> None:
-        self.let_in(self)
+        self.accept_from(self)
 
-    def let_in(self, door: Any) -> bool:
-        """Accept one connection at a listening socket of ours; whether somebody was there."""
+    def accept_from(self, listener: Any) -> bool:
+        """Accept one connection at a listening socket of this server. Returns whether there was one."""
         try:
-            accepted = door.accept()
+            accepted = listener.accept()
             if accepted is None:
                 return False
             self.set_socket_options(accepted[0])
         except OSError as error:  # the client is gone again, or there is no descriptor for it
             if error.errno in OUT_OF_DESCRIPTORS:
-                self.accepts_from = time.monotonic() + ACCEPT_PAUSE
-                self.scarcity.error(error)
+                self._resume_accepting_at = time.monotonic() + ACCEPT_PAUSE
+                self._descriptors_log.error(error)
             return False
         connection, address = accepted
         channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
-        channel.outdated_since = None if door is self else time.monotonic()
+        channel.outdated_since = None if listener is self else time.monotonic()
         if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
-            self.crowds.error(f"one client has more than {self.per_address}", logging.WARNING)
+            self._crowded_log.error(f"one client has more than {self.per_address}", logging.WARNING)
             channel.handle_close()
         return True
 
@@ -110,49 +109,48 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         super().maintenance(now)
         moment = time.monotonic()
         for channel in tuple(self.active_channels.values()):
-            if channel.stalled(moment):  # its socket never gets writable, so nobody would come to close it
+            if channel.stalled(moment):  # its socket never gets writable, so `will_close` would have no effect
                 channel.handle_close()
                 continue
             if channel.overdue(moment) or channel.lapsed(moment):
-                if channel.loiters and not channel.will_close:
-                    self.laggards.error("their requests did not come in time", logging.WARNING)
+                if channel.phase is ChannelPhase.READING and not channel.will_close:
+                    self._overdue_log.error("their requests did not come in time", logging.WARNING)
                 channel.will_close = True
 
     def limit(self, max_connections: int) -> None:
-        """How many connections there may be in all, and of one address."""
-        self.adj.connection_limit = max_connections + NO_CONNECTIONS
+        """Limit the connections in all, and those of one address."""
+        self.adj.connection_limit = max_connections + OWN_SOCKETS
         self.per_address = per_address(max_connections)
 
-    def end_idle(self) -> None:
-        """Answers end their connections from now on; those that are silent are closed. Server thread."""
+    def drain(self) -> None:
+        """Responses end their connections from now on; idle ones are closed."""
         now = time.monotonic()
-        if self.last_requests_since is None:
-            self.last_requests_since = now
+        if self.draining_since is None:
+            self.draining_since = now
         for channel in tuple(self.active_channels.values()):
-            if channel.between_requests and not channel.may_send_more(now - self.last_requests_since):
+            if channel.idle and not channel.may_send_request(now - self.draining_since):
                 channel.close_when_flushed = True
 
     def close(self) -> None:
-        """The listener alone: the trigger is for whoever may still pull it (see `ApiServer.close`). Server thread."""
+        """Close the listener only: another thread may still pull the trigger (see `ApiServer.close`)."""
         wasyncore.dispatcher.close(self)
 
     def move(self, listener: socket.socket) -> None:
-        """Accept at `listener` instead. Server thread."""
+        """Accept at `listener` instead."""
         for channel in tuple(self.active_channels.values()):
             channel.outdated_since = channel.outdated_since or time.monotonic()
         self.del_channel()
-        self.older_addresses.append(DrainingListener(self, self.socket))
+        self.draining_listeners.append(DrainingListener(self, self.socket))
         listener.setblocking(False)
         self.set_socket(listener)
         self.effective_host, self.effective_port = listener.getsockname()[:2]
         self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
 
-    def leave(self) -> None:
-        """The last ones have come to the address before. Server thread."""
-        for older in self.older_addresses[:1]:
-            older.let_in_all()
-            older.close()
-        del self.older_addresses[:1]
+    def close_previous_listener(self) -> None:
+        """Accept what waits at the address before, then close it."""
+        previous = self.draining_listeners.pop(0)
+        previous.accept_all()
+        previous.close()
 
     def _connections_of(self, address: str) -> int:
         client = client_key(address)
@@ -178,10 +176,6 @@ def _notifying(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes
     return body if after is None else _NotifyingBody(body, after)
 
 
-def _of_no_interest(_refused: Refused) -> dict[str, str]:
-    return {}
-
-
 class ApiServer:
     """waitress in threads of its own, so that the main thread is free for the bus."""
 
@@ -191,11 +185,12 @@ class ApiServer:
         listener: socket.socket,
         max_connections: int,
         behind_tls: bool = False,
-        on_refused: OnRefused = _of_no_interest,
+        on_rejected: OnRejected = lambda _rejected: {},
     ) -> None:
         """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client.
 
-        `on_refused` is told of each request that the application never sees, and gives headers for its answer.
+        `on_rejected` is called with each request that never reaches the application, and returns headers for its
+        response.
         """
         self._map: dict[int, Any] = {}
         adjustments = Adjustments(
@@ -225,12 +220,9 @@ class ApiServer:
             adj=adjustments,
             sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
             bind_socket=False,
+            behind_tls=behind_tls,
+            on_rejected=on_rejected,
         )
-        self._server.behind_tls = behind_tls
-        self._server.on_refused = on_refused
-        self._server.crowds = ThrottledLog(log, "connections are closed")
-        self._server.scarcity = ThrottledLog(log, "connections can't be accepted")
-        self._server.laggards = ThrottledLog(log, "connections are ended")
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 
@@ -239,41 +231,41 @@ class ApiServer:
         self._thread.start()
 
     def limit(self, max_connections: int) -> None:
-        """For the connections to come."""
+        """Limit the connections to come."""
         self._server.trigger.pull_trigger(lambda: self._server.limit(max_connections))
 
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` from now on. Older connections end between two requests.
 
-        Who has begun to connect to the old socket is still let in, until `leave` is called.
+        Connections to the old socket are still accepted until `close_previous_listener` is called.
         """
         self._server.trigger.pull_trigger(lambda: self._server.move(listener))
 
-    def leave(self) -> None:
+    def close_previous_listener(self) -> None:
         """Close the old socket: `DRAIN_SECONDS` seconds after each `move`."""
-        self._server.trigger.pull_trigger(self._server.leave)
+        self._server.trigger.pull_trigger(self._server.close_previous_listener)
 
-    def last_requests(self) -> None:
-        """Every connection ends with its next answer, or soon if it sends nothing. To be called again and again."""
-        self._server.trigger.pull_trigger(self._server.end_idle)
+    def drain(self) -> None:
+        """Every connection ends with its next response, or soon if it sends nothing. To be called periodically."""
+        self._server.trigger.pull_trigger(self._server.drain)
 
     def stop_accepting(self) -> None:
-        """No new connections; those that are there end as with `last_requests`. The socket itself stays open."""
+        """Accept no new connections and `drain` the others. The socket itself stays open."""
         self._server.trigger.pull_trigger(self._stop_in_thread)
 
     def idle(self) -> bool:
-        """Whether no request is under way, once `stop_accepting` was called."""
+        """Whether no connection is left, once `stop_accepting` was called."""
         if not self._thread.is_alive():
             return True
-        self.stop_accepting()  # again: connections whose request has ended meanwhile are to be closed
+        self.stop_accepting()  # again, for connections whose request has ended since
         return not self._server.accepting and not self._server.active_channels
 
     def close(self) -> None:
         """End the threads. To be called once.
 
-        The trigger outlives them all. waitress writes to its pipe after it has handed over what is to be done, so that
-        the server's thread may have done it already; were the pipe closed by then, the write would meet a closed
-        descriptor, or one that is somebody else's by now. A thread that doesn't end keeps the pipe.
+        The trigger is closed last. waitress writes to its pipe after it has handed over the function to call, so the
+        server's thread may have called it already; with the pipe closed by then, the write would fail, or go to
+        another file that has the same descriptor by now. A thread that doesn't end keeps the pipe.
         """
         self._server.trigger.pull_trigger(self._close_in_thread)
         self._dispatcher.shutdown(timeout=1)
@@ -284,7 +276,7 @@ class ApiServer:
 
     def _stop_in_thread(self) -> None:
         self._server.accepting = False
-        self._server.end_idle()
+        self._server.drain()
 
     def _close_in_thread(self) -> None:
         for each in tuple(self._map.values()):

@@ -1,8 +1,8 @@
-"""The API's end of a change of its address: a new listening socket comes in, and is taken when it is time.
+"""The API's end of a change of its address: it receives a new listening socket and activates it later.
 
-The supervisor sends it as a datagram with a descriptor (`actors.supervision.listeners.api`) before it answers. It is
-time when the answer to the request that asked for the change is written; should nobody ever say so, after
-`LONGEST_WAIT`.
+The supervisor sends the socket as a datagram with a descriptor (`actors.supervision.listeners.api`) before it replies.
+It is activated when the response to the request for the change is written; without that signal, after
+`ACTIVATION_TIMEOUT`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from actors.bus.loop import Loop
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 5.0
+ACTIVATION_TIMEOUT = 5.0
 
 
 class ListenerReceiver:
-    """Loop thread only. `take` is called with each socket that comes in, once it is time."""
+    """Loop thread only. `on_listener` is called with each socket, once it is activated."""
 
     def __init__(
-        self, loop: Loop, path: Path, take: Callable[[socket.socket], None], longest_wait: float = LONGEST_WAIT
+        self, loop: Loop, path: Path, on_listener: Callable[[socket.socket], None], timeout: float = ACTIVATION_TIMEOUT
     ) -> None:
-        """Listen at `path`, in place of an API process before this one. Raises `OSError`."""
-        self._longest_wait = longest_wait
+        """Listen at `path`, in place of an earlier API process. Raises `OSError`."""
+        self._timeout = timeout
         self._loop = loop
-        self._take = take
-        self._waiting: socket.socket | None = None
+        self._on_listener = on_listener
+        self._pending: socket.socket | None = None
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
@@ -38,20 +38,20 @@ class ListenerReceiver:
         self._socket.setblocking(False)
         loop.watch(self._socket.fileno(), select.EPOLLIN, lambda _mask: self._receive())
 
-    def pass_through(self) -> None:
-        """The answer is written: take what has come in."""
+    def activate(self) -> None:
+        """Use the socket that has come in, if there is one: the response is written."""
         self._receive()
-        if self._waiting is not None:
-            taken, self._waiting = self._waiting, None
-            log.info("the management API listens at %s from now on", taken.getsockname())
-            self._take(taken)
+        if self._pending is not None:
+            listener, self._pending = self._pending, None
+            log.info("the management API listens at %s from now on", listener.getsockname())
+            self._on_listener(listener)
 
     def close(self) -> None:
-        """Nothing comes in any more."""
+        """Receive no more."""
         self._loop.unwatch(self._socket.fileno())
         self._socket.close()
-        if self._waiting is not None:
-            self._waiting.close()
+        if self._pending is not None:
+            self._pending.close()
 
     def _receive(self) -> None:
         try:
@@ -61,7 +61,7 @@ class ListenerReceiver:
         if not descriptors:
             log.error("listener handover arrived without a descriptor: out of file descriptors")
             return
-        if self._waiting is not None:
-            self._waiting.close()  # a still newer address
-        fresh = self._waiting = socket.socket(fileno=descriptors[0])
-        self._loop.call_later(self._longest_wait, lambda: self.pass_through() if self._waiting is fresh else None)
+        if self._pending is not None:
+            self._pending.close()  # a still newer address
+        received = self._pending = socket.socket(fileno=descriptors[0])
+        self._loop.call_later(self._timeout, lambda: self.activate() if self._pending is received else None)

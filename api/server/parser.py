@@ -1,4 +1,4 @@
-"""waitress' parser, which refuses what a balancer in front might read differently, and stops before large bodies."""
+"""waitress' parser; it rejects what a balancer in front might read differently, and stops before large bodies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from waitress.utilities import Error
 
 from api.http.body_limits import LARGE_EACH, LARGE_TOTAL, SMALL, SMALL_TOTAL, BodyGate, Budget, Reservation
 
-LONGEST_NUMBER = 18
-"""Digits of a length; nobody sends exabytes, and Python refuses to read thousands of digits."""
+LENGTH_DIGITS_MAX = 18
+"""Of a Content-Length: below an exabyte. Python refuses to read thousands of digits."""
 
 
-class Crowded(Error):  # type: ignore[misc]  # waitress has no types
+class TooManyBodies(Error):
     """No room for one more body."""
 
     code = 503
@@ -22,18 +22,18 @@ class Crowded(Error):  # type: ignore[misc]  # waitress has no types
 
 
 class Bodies:
-    """The room that all requests of a server share for their bodies."""
+    """The memory that all requests of a server share for their bodies."""
 
     def __init__(self) -> None:
         self.small = Budget(SMALL_TOTAL, SMALL_TOTAL)
         self.large = Budget(LARGE_TOTAL, LARGE_EACH)
 
 
-class Parser(HTTPRequestParser):  # type: ignore[misc]
+class Parser(HTTPRequestParser):
     """One request. `adj.bodies` are the `Bodies` of the server.
 
     With a body that is larger than `SMALL` it is `completed` at first without it, so that it gets its turn among the
-    connection's requests; `gate` says what came of that, and `go_on` takes in the rest.
+    connection's requests; `gate` holds the application's decision, and `resume` reads the rest.
     """
 
     adj: Any
@@ -41,8 +41,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
     completed: bool
     expect_continue: bool
     gate: BodyGate | None = None
-    refused: tuple[str, list[tuple[str, str]], bytes] | None = None
-    """What the application answered in place of opening the gate: status, headers, body."""
+    rejection: tuple[str, list[tuple[str, str]], bytes] | None = None
+    """The application's response in place of opening the gate: status, headers, body."""
     waits_for_continue = False
     _rest = b""
 
@@ -58,18 +58,18 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
             self._stop_before_body(data[consumed:])
             return len(data)
         if not self.body_bytes_received and not self._reserve():
-            self.error, self.completed = Crowded("too many bodies are being received at once"), True
+            self.error, self.completed = TooManyBodies("too many bodies are being received at once"), True
         return consumed
 
     @property
-    def asks(self) -> bool:
-        """Whether the application has to say if the body is wanted."""
+    def awaits_decision(self) -> bool:
+        """Whether the application has yet to decide if the body is read."""
         return self.gate is not None and not self.gate.body_is_here and self.error is None
 
-    def go_on(self) -> None:
-        """Take in the body, since the gate is open."""
+    def resume(self) -> None:
+        """Read the body, since the gate is open."""
         if self.gate is None or self.gate.most is None:
-            raise ValueError("the gate is shut")
+            raise ValueError("the gate is closed")
         self.adj = copy(self.adj)
         self.adj.max_request_body_size = 2 * self.gate.most + SMALL
         self.gate.body_is_here = True  # when the application is called again
@@ -84,8 +84,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
 
     def parse_header(self, header_plus: bytes) -> None:
         lines = header_plus.split(b"\r\n")
-        self.version = "1.0" if lines[0].endswith(b" HTTP/1.0") else "1.1"  # of the answer to what is refused below
-        if any(_is_absurd_length(line) for line in lines):
+        self.version = "1.0" if lines[0].endswith(b" HTTP/1.0") else "1.1"  # of the response to what is rejected below
+        if any(_is_excessive_length(line) for line in lines):
             raise ParsingError("Content-Length is too large")
         super().parse_header(header_plus)
         ambiguous = _ambiguous(lines[1:], self.version)
@@ -100,27 +100,27 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
         self.completed = True
 
     def _reserve(self) -> bool:
-        return self.reservation.take(self.adj.bodies.small, "", SMALL if self.chunked else self.content_length)
+        return self.reservation.reserve(self.adj.bodies.small, "", SMALL if self.chunked else self.content_length)
 
 
-def _is_absurd_length(line: bytes) -> bool:
+def _is_excessive_length(line: bytes) -> bool:
     name, _, value = line.partition(b":")
-    return name.lower() == b"content-length" and len(value.strip(b" \t0")) > LONGEST_NUMBER
+    return name.lower() == b"content-length" and len(value.strip(b" \t0")) > LENGTH_DIGITS_MAX
 
 
 def _ambiguous(fields: list[bytes], version: str) -> str | None:
     """Why a balancer in front might see another request, or another end of it; None if it can't.
 
-    waitress takes these, and goes on with the connection; what one of two takes for a body may then be the other one's
-    next request (RFC 9112, sections 3.2, 5.2, 6.1 and 11.2).
+    waitress accepts these and keeps the connection; what one of the two reads as a body may then be the next request of
+    the other (RFC 9112, sections 3.2, 5.2, 6.1 and 11.2).
     """
     if any(field.startswith((b" ", b"\t")) for field in fields):
         return "A field must not go on in the next line"
-    given = [
+    pairs = [
         (name.lower(), value.strip(b" \t").lower()) for name, _, value in (each.partition(b":") for each in fields)
     ]
-    names = [name for name, _ in given]
-    codings = [value for name, value in given if name == b"transfer-encoding"]
+    names = [name for name, _ in pairs]
+    codings = [value for name, value in pairs if name == b"transfer-encoding"]
     if codings and (b"content-length" in names or version != "1.1" or codings != [b"chunked"]):
         return "Transfer-Encoding must be chunked alone, once, without Content-Length, and in HTTP/1.1"
     if names.count(b"host") > 1 or (version == "1.1" and b"host" not in names):

@@ -1,4 +1,4 @@
-"""What waitress writes to the API's clients: the application's answers, and its own refusals as JSON."""
+"""The responses that waitress writes to the API's clients: the application's, and its own errors as JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from api.http.client import request_id
 from api.http.environ import AFTER_RESPONSE, BODY_GATE
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 from api.server.header_case import spelled
-from api.server.rejected_requests import Refused
+from api.server.rejected_requests import RejectedRequest
 
 MAX_HEAD = 64 * 1024
-"""Bytes of a request's head."""
+"""Bytes of the head of a request."""
 HEAD_TOO_LARGE = 431
 NOSNIFF = ("X-Content-Type-Options", "nosniff")
 
@@ -32,8 +32,8 @@ _REASONS = {
 }
 
 
-class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no types
-    """The answer to what never reached the application."""
+class ErrorResponse(ErrorTask):
+    """The response to a request that never reaches the application."""
 
     def execute(self) -> None:
         error = self.request.error
@@ -52,39 +52,35 @@ class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no types
         self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
         if status == 503:
             self.response_headers.append(("Retry-After", str(RETRY_AFTER)))
-        self.response_headers += self._told(error.code, str(error.body), identifier).items()
+        self.response_headers += self._report(error.code, str(error.body), identifier).items()
         self.set_close_on_finish()
         self.content_length = len(body)
-        self.channel.lingers = True
+        self.channel.reject()
         self.write(body)
 
     def build_response_header(self) -> bytes:
         return spelled(super().build_response_header())
 
-    def _told(self, status: int, why: str, identifier: str) -> dict[str, str]:
-        """Have it logged and counted. Headers for the answer."""
-        made_up = status == HEAD_TOO_LARGE  # waitress parses something else instead of a head that is too large
-        first_line = b"" if made_up else getattr(self.request, "first_line", b"")
+    def _report(self, status: int, why: str, identifier: str) -> dict[str, str]:
+        """Have it logged and counted. Returns headers for the response."""
+        is_substitute = status == HEAD_TOO_LARGE  # waitress parses a line of its own in place of a head too large
+        first_line = b"" if is_substitute else getattr(self.request, "first_line", b"")
         peer = str(self.channel.addr[0])
-        refused = Refused(status, why, identifier, peer, first_line, self.request.headers)
-        return dict(self.channel.server.on_refused(refused))
+        rejected = RejectedRequest(status, why, identifier, peer, first_line, self.request.headers)
+        return dict(self.channel.server.on_rejected(rejected))
 
 
-class Answer(WSGITask):  # type: ignore[misc]
-    """A request that the application answers.
-
-    What it `refused` before the body was read is refused so, and the connection ends.
-    """
+class Response(WSGITask):
+    """The application's response; its `rejection` of a request whose body was not read ends the connection."""
 
     def execute(self) -> None:
-        refused = self.request.refused
-        if refused is None:
+        if self.request.rejection is None:
             super().execute()
             return
         self.complete = True
-        self.status, self.response_headers, body = refused
+        self.status, self.response_headers, body = self.request.rejection
         self.request.headers["CONNECTION"] = "close"
-        self.channel.lingers = True
+        self.channel.reject()
         self.content_length = len(body)
         self.write(body)
 
@@ -95,8 +91,7 @@ class Answer(WSGITask):  # type: ignore[misc]
         return environ
 
     def build_response_header(self) -> bytes:
-        # With this very response the API moves to another address.
-        leaves = self.environ is not None and AFTER_RESPONSE in self.environ
-        if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
+        moves = self.environ is not None and AFTER_RESPONSE in self.environ  # after it, the API has another address
+        if moves or self.channel.server.draining_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
         return spelled(super().build_response_header())

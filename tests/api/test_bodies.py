@@ -45,7 +45,7 @@ class Site:
         listener.setblocking(False)
         self.port = int(listener.getsockname()[1])
         self.server = ApiServer(
-            create_app(self.api.services), listener, 1000, on_refused=RejectedRequestLog(self.api.services)
+            create_app(self.api.services), listener, 1000, on_rejected=RejectedRequestLog(self.api.services)
         )
         self.server.start()
 
@@ -184,13 +184,13 @@ def test_one_user_has_a_share_of_the_room_for_large_bodies(site: Site) -> None:
         clients = [stack.enter_context(site.connect()) for _ in range(body_limits.LARGE_EACH // MAX_IMPORT)]
         for client in clients:
             client.sendall(begun)
-        wait_until(lambda: large.taken == body_limits.LARGE_EACH, "all of them are let in", LONG)
+        wait_until(lambda: large.reserved == body_limits.LARGE_EACH, "all of them are let in", LONG)
         assert status_of(site, begun) == 429
         site.api.add_user("eva", role="administrator")
         other = stack.enter_context(site.connect())
         other.sendall(head(IMPORT_PATH, site.api.token("eva"), Content_Length=MAX_IMPORT))
-        wait_until(lambda: large.taken == body_limits.LARGE_EACH + MAX_IMPORT, "another user is let in", LONG)
-    wait_until(lambda: large.taken == 0, "those who have gone hold nothing", LONG)
+        wait_until(lambda: large.reserved == body_limits.LARGE_EACH + MAX_IMPORT, "another user is let in", LONG)
+    wait_until(lambda: large.reserved == 0, "those who have gone hold nothing", LONG)
 
 
 def test_without_room_for_small_bodies_a_request_is_503_and_the_next_one_is_served(
@@ -200,18 +200,18 @@ def test_without_room_for_small_bodies_a_request_is_503_and_the_next_one_is_serv
     monkeypatch.setattr(small, "_total", 1000)
     with site.connect() as client:
         client.sendall(head(LOGIN, {}, Content_Length=900) + b"{")
-        wait_until(lambda: small.taken == 900, "the room is taken", LONG)
+        wait_until(lambda: small.reserved == 900, "the room is taken", LONG)
         with site.connect() as second:
             second.sendall(head(LOGIN, {}, Content_Length=200))
             status, envelope = answer(second)
         assert (status, envelope["error"]["code"]) == (503, "UNAVAILABLE")
-    wait_until(lambda: small.taken == 0, "it is free again", LONG)
+    wait_until(lambda: small.reserved == 0, "it is free again", LONG)
     assert status_of(site, head(LOGIN, {}, Content_Length=2) + b"{}") == 400
 
 
 def test_a_length_of_thousands_of_digits_is_400(site: Site) -> None:
     assert status_of(site, head(LOGIN, {}, Content_Length="9" * 5000)) == 400
-    assert len("9" * parser.LONGEST_NUMBER) < len(str(2**64))
+    assert len("9" * parser.LENGTH_DIGITS_MAX) < len(str(2**64))
 
 
 def test_temporary_files_lie_private_in_the_data_directory_and_old_ones_are_gone(

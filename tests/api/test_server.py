@@ -14,6 +14,7 @@ import pytest
 
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE
 from api.http.environ import AFTER_RESPONSE
+from api.server.channel import ChannelPhase
 from api.server.http_server import ApiServer
 from tests.api.poverty import Poor
 from tests.kit.wait import wait_until
@@ -67,6 +68,11 @@ def port_of(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
 
 
+def phases(serving: Serving) -> list[ChannelPhase]:
+    """Of all connections."""
+    return [channel.phase for channel in tuple(serving.server._server.active_channels.values())]
+
+
 def get(connection: http.client.HTTPConnection) -> str:
     connection.request("GET", "/")
     return connection.getresponse().read().decode()
@@ -96,7 +102,7 @@ def test_it_moves_when_the_answer_was_written_and_ends_older_connections_between
     serving.application.after = None
     assert get(newer) == str(port_of(other))
     wait_until(lambda: older.sock is None or older.sock.recv(1) == b"", "the older connection ends", LONG)
-    serving.server.leave()
+    serving.server.close_previous_listener()
     wait_until(lambda: serving.listener.fileno() < 0, "the old socket is closed")
     with pytest.raises(ConnectionRefusedError):
         get(client(serving.port))
@@ -110,7 +116,7 @@ def test_who_waits_at_the_old_address_when_it_moves_is_still_answered(serving: S
     wait_until(lambda: serving.server._server.in_connection_overflow, "there is no room")
     waiting.request("GET", "/")
     serving.server.move(listening())
-    serving.server.leave()
+    serving.server.close_previous_listener()
     assert waiting.getresponse().status == 200
     first.close()
     waiting.close()
@@ -122,7 +128,7 @@ def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_tha
     kept = client(serving.port)
     get(kept)
     serving.server.move(listening())
-    wait_until(lambda: serving.server._server.older_addresses, "it has moved")
+    wait_until(lambda: serving.server._server.draining_listeners, "it has moved")
     serving.server._server.maintenance(0.0)
     kept.request("GET", "/")
     answer = kept.getresponse()
@@ -131,7 +137,7 @@ def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_tha
 
 
 def test_a_silent_connection_to_the_old_address_is_closed(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.server.channel.OUTDATED", 0.0)
+    monkeypatch.setattr("api.server.channel.DRAIN_IDLE", 0.0)
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
         wait_until(lambda: serving.server._server.active_channels, "it is accepted")
         serving.server.move(listening())
@@ -174,9 +180,7 @@ def test_at_its_end_a_kept_connection_is_told_so_with_its_next_answer(serving: S
 def test_at_its_end_a_request_that_is_half_sent_is_waited_for(serving: Serving) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n")
-        wait_until(
-            lambda: any(channel.began for channel in serving.server._server.active_channels.values()), "it has begun"
-        )
+        wait_until(lambda: ChannelPhase.READING in phases(serving), "it has begun")
         serving.server.stop_accepting()
         assert not serving.server.idle()
         slow.sendall(b"Host: here\r\n\r\n")
@@ -226,8 +230,8 @@ def test_what_is_refused_unread_is_answered_in_the_version_of_the_request(
 def test_a_client_that_takes_nothing_or_little_of_a_long_answer_holds_no_thread(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, takes: bool
 ) -> None:
-    monkeypatch.setattr("api.server.channel.SLOWEST", 1024 * MIB)
-    monkeypatch.setattr("api.server.channel.STALLED_AFTER", 0.5)
+    monkeypatch.setattr("api.server.channel.MIN_SEND_RATE", 1024 * MIB)
+    monkeypatch.setattr("api.server.channel.SEND_WINDOW", 0.5)
     ended = threading.Event()
 
     def endless(_environ: Any) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ import pytest
 
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE
 from actors.process import Boot
+from api.server.tls_connection import Half
 from api.server.tls_terminator import TlsTerminator
 from config.files.paths import open_data_dir, open_run_dir
 from tests.api.poverty import Poor
@@ -40,7 +41,7 @@ class Front:
         boot = Boot("tls", 1, str(run.path), str(open_data_dir(folder / "d").path), {"server": server})
         self.front = TlsTerminator(boot, [self.listener])
         self.api = socket.socket(socket.AF_UNIX)
-        self.api.bind(self.front.inner)
+        self.api.bind(str(run.api_inner))
         self.api.listen()
         self._threads = ThreadPoolExecutor(4)
 
@@ -154,7 +155,7 @@ def test_a_client_that_ends_its_side_early_gets_all_of_the_response(front: Front
 
     answering, asking = front.meanwhile(answers), front.meanwhile(asks)
     front.result(answering)
-    front.wait(lambda: all(link._api_ended for link in front.front._links))
+    front.wait(lambda: all(each._response.half is Half.ENDED for each in front.front._connections))
     written.set()
     assert front.result(asking) == len(response)
 
@@ -190,7 +191,7 @@ def test_the_end_of_a_request_is_passed_on_when_the_api_has_taken_all_that_came_
         return client
 
     uploading = front.meanwhile(uploads)
-    front.wait(lambda: front.front._links)
+    front.wait(lambda: front.front._connections)
 
     def takes() -> int:
         with front.accepted() as connection:

@@ -37,7 +37,7 @@ def serve() -> Iterator[Serve]:
     def start(settings: ApiSettings) -> int:
         api = Api(settings)
         listener = socket.create_server(("127.0.0.1", 0))
-        server = ApiServer(lambda _environ, _start: [], listener, 100, on_refused=RejectedRequestLog(api.services))
+        server = ApiServer(lambda _environ, _start: [], listener, 100, on_rejected=RejectedRequestLog(api.services))
         made.append((server, api))
         server.start()
         return int(listener.getsockname()[1])
