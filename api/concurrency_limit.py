@@ -1,7 +1,7 @@
-"""How many requests may do at once what holds a thread for long: the API has few threads, and others want in, too.
+"""Limits of concurrent requests that occupy a thread for long: the API has few threads.
 
-Nobody gets all of the places: each user (or client, before it is known who asks) has a share, whatever number of keys,
-tokens and connections they come with.
+No user can take all slots: each (or each client, before it is authenticated) has a share, regardless of the number of
+keys, tokens and connections.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from api.errors import TooBusy
 
 RETRY_AFTER = 1
-"""Seconds after which it may be tried again."""
+"""Seconds after which the request may be repeated."""
 
 
 TAILS_MAX, TAILS_EACH = 9, 3
@@ -22,55 +22,55 @@ EXPORTS_MAX, EXPORTS_EACH = 6, 2
 
 
 class ConcurrencyLimit:
-    """`limit` places, of which one holder has at most `share`. Thread-safe."""
+    """`limit` slots, of which one holder has at most `share`. Thread-safe."""
 
     def __init__(self, limit: int, share: int, what: str, holder: str = "user") -> None:
-        """`what` names those who take them, as in `exports`; `holder` is what has a share."""
+        """`what` names the requests, as in `exports`; `holder` names who has a share."""
         self._limit, self._share, self._what, self._holder = limit, share, what, holder
         self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
+        self._acquired: Counter[str] = Counter()
 
     @property
-    def taken(self) -> int:
-        """Places of all holders."""
+    def acquired(self) -> int:
+        """Slots of all holders."""
         with self._lock:
-            return self._taken.total()
+            return self._acquired.total()
 
-    def take(self, holder: str) -> Slot:
-        """Take a place for this user. Raises `TooBusy` when there is none, or none left of their share."""
+    def acquire(self, holder: str) -> Slot:
+        """Acquire a slot. Raises `TooBusy` when none is free, or none of the share of `holder`."""
         with self._lock:
-            if self._taken[holder] >= self._share:
-                raise self._refused(self._share, f" for one {self._holder}")
-            if self._taken.total() >= self._limit:
-                raise self._refused(self._limit, "")
-            self._taken[holder] += 1
+            if self._acquired[holder] >= self._share:
+                raise self._error(self._share, f" for one {self._holder}")
+            if self._acquired.total() >= self._limit:
+                raise self._error(self._limit, "")
+            self._acquired[holder] += 1
         return Slot(self, holder)
 
-    def give_back(self, holder: str) -> None:
-        """A place that `holder` had is free again."""
+    def release(self, holder: str) -> None:
+        """Release a slot of `holder`."""
         with self._lock:
-            self._taken[holder] -= 1
-            self._taken += Counter()  # forgets those who hold none
+            self._acquired[holder] -= 1
+            self._acquired += Counter()  # drops holders of none
 
-    def _refused(self, limit: int, whom: str) -> Exception:
-        return TooBusy(RETRY_AFTER, f"No more than {limit} {self._what} are possible at once{whom}")
+    def _error(self, limit: int, of: str) -> Exception:
+        return TooBusy(RETRY_AFTER, f"No more than {limit} {self._what} are possible at once{of}")
 
 
 class Slot:
-    """A place that was taken; as a context manager it is given back at the end, else by `release`."""
+    """An acquired slot. As a context manager it is released at the end, else by `release`."""
 
     def __init__(self, slots: ConcurrencyLimit, holder: str) -> None:
         self._slots: ConcurrencyLimit | None = slots
         self._holder = holder
 
     def release(self) -> None:
-        """Give it back; once is enough."""
+        """Release it. May be called again."""
         slots, self._slots = self._slots, None
         if slots is not None:
-            slots.give_back(self._holder)
+            slots.release(self._holder)
 
     def __enter__(self) -> None:
-        """It is taken already."""
+        """Acquired already."""
 
     def __exit__(self, *_error: object) -> None:
         self.release()

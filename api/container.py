@@ -1,4 +1,4 @@
-"""Everything that the handlers need, put together in one place."""
+"""The services of the API, composed in one place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -20,7 +19,6 @@ from api.audit import AuditedStore, Trail, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import RefusedActions
 from api.bus_bridge import Bridge
-from api.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.security.api_keys import LastUsed
@@ -32,6 +30,8 @@ from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
 from api.services.accounts import Accounts
+from api.services.health import HealthService
+from api.services.log_search import LogSearch
 from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import RuntimeView
@@ -62,7 +62,7 @@ class ApiSettings:
     prometheus_token_hash: str | None = None
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)
     whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """All settings, those of other actors too, as they came; with a secret in them."""
+    """All settings as received, those of other actors too; with a secret in them."""
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
@@ -79,11 +79,11 @@ class ApiSettings:
         )
 
     def plain(self) -> dict[str, Any]:
-        """The opposite of `from_plain`."""
+        """The inverse of `from_plain`."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name != "whole"}
 
     def is_prometheus_token(self, given: str) -> bool:
-        """Is this `metrics.prometheus_token`?"""
+        """Whether `given` is `metrics.prometheus_token`."""
         digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
         return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
@@ -91,7 +91,7 @@ class ApiSettings:
 _AUTHORED = ("proxy.", "user.", "api_key.", "settings.")
 """Groups of events whose data name who caused them."""
 _CHANGES = {"proxy.updated": "proxy_id", "user.updated": "user_id"}
-"""Events whose data name the changed fields, with the field that has the id of what was changed."""
+"""Events whose data name the changed fields, with the field that has the id of the changed resource."""
 
 Publish = Callable[[str, dict[str, Any]], None]
 """Called as `(event type, data)`."""
@@ -110,16 +110,12 @@ class Services:
         supervisor_pid: int | None = None,
     ) -> None:
         self.ending = threading.Event()
-        """The API is about to end: who waits for something should wait no longer."""
-        self.tails = ConcurrencyLimit(TAILS_MAX, TAILS_EACH, "tails of the log")
-        self.exports = ConcurrencyLimit(EXPORTS_MAX, EXPORTS_EACH, "exports of the log")
+        """Set when the API ends: requests that wait for something return."""
         self.audit = Trail(data)
         self.refused_actions = RefusedActions(self._append)
         self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge
         self.data = data
-        self.supervisor_pid = supervisor_pid
-        self.started_at = time.time()
         self.tokens = Tokens(store, keys)
         self.login_throttle = LoginThrottle()
         self.password_checker = PasswordChecker()
@@ -132,10 +128,12 @@ class Services:
         self.proxies = Proxies(store, bridge, self.publish, self.seal, self.runtime.changed)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
+        self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
+        self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
-        self.on_moved: Callable[[], None] = _nothing
-        """Called when the answer to a change of the API's own address was written."""
-        self.on_max_connections: Callable[[int], None] = _of_no_interest
+        self.on_moved: Callable[[], None] = lambda: None
+        """Called when the response to a change of the API's own address was written."""
+        self.on_max_connections: Callable[[int], None] = lambda _max: None
         self.tester = ProxyTester(bridge)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
@@ -167,24 +165,24 @@ class Services:
             self.publish("settings.updated", {"changed": field_names(new), "source": "file"})
 
     def _outgoing(self) -> OutgoingGuard:
-        """What judges where requests to identity providers go, which may be in an intranet."""
+        """The guard of requests to identity providers, which may be in an intranet."""
         proxies = ((each.record.host, each.record.port) for each in self.proxies.all())
         return OutgoingGuard((*_upstream_policy(self.settings).services, *proxies))
 
     def close(self) -> None:
-        """Give back what the services opened themselves."""
+        """Close what the services opened themselves."""
         self.proxies.close()
         self.password_checker.close()
         self.audit.close()
         self.idempotency.close()
 
     def sign_in_refused(self, reason: str, address: str) -> None:
-        """Somebody whom an identity provider sent is not let in."""
+        """Record that the sign-in of a user of an identity provider was refused."""
         self.publish("auth.login_failed", {"username": "", "client_ip": address})
         self._record("auth.login_failed", None, "", reason)
 
     def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
-        """A sign-in that failed, which stays one even if this can't be written."""
+        """Record a failed sign-in; one that can't be written is logged."""
         resource = {"type": "user", "id": user.id if user else None, "name": username[:64]}
         self._append(action, resource, outcome="failed", details={"reason": reason})
 
@@ -192,7 +190,7 @@ class Services:
         try:
             self.audit.append(action, resource, **more)
         except StoreError as error:
-            log.error("not in the audit trail: %s of %s: %s", action, (resource or {}).get("id"), error)
+            log.error("cannot write to the audit trail: %s of %s: %s", action, (resource or {}).get("id"), error)
 
     def _apply_plain(self, plain: Mapping[str, Any]) -> None:
         settings = ApiSettings.from_plain(plain)
@@ -201,7 +199,7 @@ class Services:
         self.apply(settings)
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
-        """Publish on the events plane that something happened: who caused it, by which request, what it has changed."""
+        """Publish an event on the events plane, with its author, its request and the changed fields."""
         current = origin()
         if kind.startswith(_AUTHORED):
             data = {**data, "by": current.author(with_name=tells_of_people([kind]))}
@@ -219,11 +217,3 @@ def _plain(value: Any) -> Any:
 
 def _upstream_policy(settings: ApiSettings) -> UpstreamPolicy:
     return UpstreamPolicy.of(settings.server, settings.proxy, settings.whole.get("metrics", {}))
-
-
-def _nothing() -> None:
-    """Nobody listens, so nobody moves."""
-
-
-def _of_no_interest(_number: int) -> None:
-    """There is no server."""

@@ -1,6 +1,6 @@
-"""Why something can't be done, as exceptions made of data that know nothing of HTTP.
+"""Errors of the domain: exceptions made of data, without HTTP.
 
-Services raise them, `api.http.errors` has the one table that makes responses of them.
+Services raise them; `api.http.errors` has the one table that translates them to responses.
 
 ===================  ===============================================================================================
 `Invalid`            a field of what was asked for is wrong; `InvalidMany`: several are
@@ -9,8 +9,9 @@ Services raise them, `api.http.errors` has the one table that makes responses of
 `Denied`             a rule forbids it: scope, address, kind of credential; `MissingPermission` names a permission
 `Unauthenticated`    the credentials are missing, wrong or expired
 `TooBusy`            a limit is reached; it may be tried again after some seconds
-`NotReady`           what it takes is starting; it may be tried again in a moment
-`PeerUnavailable`    another process or service does not reply, or not as it should
+`NotReady`           a process that it depends on is starting; it may be tried again in a moment
+`OperationFailed`    it was tried and failed for a reason inside of the product
+`PeerUnavailable`    another process or service does not reply as expected
 ===================  ===============================================================================================
 
 Errors of the configuration store are in `api.store.interface`.
@@ -22,11 +23,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 IDENTITY_PROVIDER = "identity_provider"
-"""The peer at which people sign in; the other peers are named as on the bus (`actors.bus.messages.common`)."""
+"""The peer for signing in with an external account; the others are named as on the bus
+(`actors.bus.messages.common`)."""
 
 
 class DomainError(Exception):
-    """A request that is not carried out; the text says why."""
+    """A request that is not carried out; the text states the reason."""
 
 
 class InvalidMany(DomainError):
@@ -62,7 +64,7 @@ class StaleRevision(DomainError):
 
 
 class Denied(DomainError):
-    """A rule forbids it, whatever the caller may do otherwise."""
+    """A rule forbids it, regardless of the permissions of the caller."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -79,7 +81,7 @@ class MissingPermission(DomainError):
 
 
 class Unauthenticated(DomainError):
-    """Nobody is authenticated. `code` tells programs why, `details` has data for them."""
+    """The caller is not authenticated. `code` is the reason for programs, `details` has data for them."""
 
     def __init__(
         self,
@@ -101,11 +103,15 @@ class TooBusy(DomainError):
 
 
 class NotReady(DomainError):
-    """What it takes is starting; the caller may try again in a moment."""
+    """A process that it depends on is starting; the caller may try again in a moment."""
+
+
+class OperationFailed(DomainError):
+    """It was tried and failed; the text is for the client."""
 
 
 class PeerUnavailable(DomainError):
-    """`peer` (its name on the bus, or `IDENTITY_PROVIDER`) does not reply as it should; `detail` is for the log."""
+    """`peer` (its name on the bus, or `IDENTITY_PROVIDER`) does not reply as expected; `detail` is for the log."""
 
     def __init__(self, peer: str, detail: object) -> None:
         super().__init__(f"{peer}: {detail}")

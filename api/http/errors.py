@@ -1,7 +1,7 @@
 """The error table of the API: what each error is in HTTP, and the envelope of a failure.
 
-Everything that is refused is raised: as an error of the domain (`api.errors`, `api.store`), which `TABLE` translates,
-or as an `ApiError` where HTTP itself is at fault. One handler (`api.app`) makes responses of all of them.
+Every failure is raised: as an error of the domain (`api.errors`, `api.store`), which `TABLE` translates, or as an
+`ApiError` for errors of HTTP itself. One handler (`api.app`) makes responses of all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from api.errors import (
     MissingPermission,
     NotFound,
     NotReady,
+    OperationFailed,
     PeerUnavailable,
     StaleRevision,
     TooBusy,
@@ -51,7 +52,7 @@ class ApiError(Exception):
 
 
 def envelope_bytes(code: str, message: str, details: Any) -> bytes:
-    """A failure envelope for those who answer outside of the application."""
+    """A failure envelope for responses from outside of the application."""
     return json.dumps(ApiError(0, code, message, details).envelope()).encode()
 
 
@@ -61,12 +62,12 @@ def invalid(field: str | None, error: str, status: int) -> ApiError:
 
 
 def internal(request_id: str, message: str = "The server could not do this") -> ApiError:
-    """500; nothing of the inside but the id of the request, by which the log is found."""
+    """500, without internals but for the id of the request, by which the log entry is found."""
     return ApiError(500, "INTERNAL_ERROR", message, {"request_id": request_id})
 
 
 def translated(error: Exception, request_id: str) -> ApiError | None:
-    """The response to `error`; None for what has no row in `TABLE`."""
+    """The response to `error`; None without a row in `TABLE`."""
     if isinstance(error, ApiError):
         return error
     row = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), None)
@@ -134,6 +135,7 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     StoreError: lambda _, request_id: internal(
         request_id, "The configuration could not be written; nothing was changed"
     ),
+    OperationFailed: lambda error, request_id: internal(request_id, str(error)),
     PeerUnavailable: _peer_unavailable,
     NotReady: lambda error, _: _unavailable(str(error)),
 }

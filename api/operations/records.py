@@ -5,17 +5,17 @@ from __future__ import annotations
 from api.openapi.schemas.proxies import Logs, LogTail
 from api.openapi.schemas.system import AuditTrail
 from api.operations.operation import V1, get, resource
-from api.resources import audit, logs
+from api.resources import audit, log_queries, logs
 from api.security.permissions import ADMIN, AUDITOR
 
 TABLE = resource(V1, read="metrics.read")(
-    get("/logs", "queryLogs", logs.query_logs, Logs, query=logs.SearchLogs, scoped=True),
-    get("/logs/tail", "tailLogs", logs.tail_logs, LogTail, query=logs.FollowLogs, scoped=True),
+    get("/logs", "queryLogs", logs.query_logs, Logs, query=log_queries.SearchLogs, scoped=True),
+    get("/logs/tail", "tailLogs", logs.tail_logs, LogTail, query=log_queries.FollowLogs, scoped=True),
     get(
         "/logs/export",
         "exportLogs",
         logs.export_logs,
-        query=logs.ExportLogs,
+        query=log_queries.ExportLogs,
         produces=logs.NDJSON,
         scoped=True,
     ),

@@ -48,8 +48,8 @@ class PasswordChecker:
         Raises `TooBusy` when too many wait already, in all or of this client
         (`actors.net.client_key.client_key`).
         """
-        with self._places.take(client):
-            alone = self._places.taken == 1
+        with self._places.acquire(client):
+            alone = self._places.acquired == 1
             prehash, hashed = prehashed(password), stored.encode("ascii")
             if alone and self._hasher is None:
                 return check_prehashed(prehash, hashed)

@@ -15,6 +15,7 @@ from api.errors import (
     MissingPermission,
     NotFound,
     NotReady,
+    OperationFailed,
     PeerUnavailable,
     StaleRevision,
     TooBusy,
@@ -63,6 +64,7 @@ CASES = [
         {"field": "If-Match", "error": "the resource was changed at this moment; it is at 2 now"},
         {},
     ),
+    (OperationFailed("The log can't be read"), 500, "INTERNAL_ERROR", {"request_id": "req_1"}, {}),
     (NotStored("proxies", "prx_1"), 500, "INTERNAL_ERROR", {"request_id": "req_1"}, {}),
 ]
 

@@ -32,7 +32,7 @@ def hashing() -> Iterator[PasswordChecker]:
 @pytest.fixture
 def crowded(hashing: PasswordChecker) -> Iterator[PasswordChecker]:
     """Somebody else's password is being checked all the time."""
-    with hashing._places.take("somebody else"):
+    with hashing._places.acquire("somebody else"):
         yield hashing
 
 
@@ -111,7 +111,7 @@ def test_beyond_as_many_as_may_wait_one_is_told_to_come_again(monkeypatch: pytes
 
 def test_one_client_that_has_all_of_its_places_keeps_no_other_client_out() -> None:
     hashing = PasswordChecker(at_once=3, each=2)
-    with hashing._places.take("192.0.2.1"), hashing._places.take("192.0.2.1"):
+    with hashing._places.acquire("192.0.2.1"), hashing._places.acquire("192.0.2.1"):
         with pytest.raises(TooBusy) as refused:
             hashing.check_password("correct horse", HASHED, "192.0.2.1")
         assert hashing.check_password("correct horse", HASHED, "192.0.2.2")

@@ -213,8 +213,8 @@ def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
     operator = api.add_user("op", role="operator")
-    held = [api.services.tails.take(operator.id) for _ in range(TAILS_EACH)]
-    held += [api.services.exports.take(operator.id) for _ in range(EXPORTS_EACH)]
+    held = [api.services.log_search.tails.acquire(operator.id) for _ in range(TAILS_EACH)]
+    held += [api.services.log_search.exports.acquire(operator.id) for _ in range(EXPORTS_EACH)]
     indexer.answers = [LogTail((), 1)]
     assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert api.client.simulate_get("/api/v1/logs/export", headers=headers).status_code == 200
@@ -230,14 +230,14 @@ def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
 
 def test_when_all_places_are_taken_a_user_who_has_none_is_refused_too_until_one_is_given_back() -> None:
     slots = ConcurrencyLimit(3, 2, "exports")
-    first, _second, _third = slots.take("a"), slots.take("a"), slots.take("b")
+    first, _second, _third = slots.acquire("a"), slots.acquire("a"), slots.acquire("b")
     with pytest.raises(TooBusy, match=r"No more than 3 exports are possible at once$"):
-        slots.take("c")
+        slots.acquire("c")
     first.release()
     first.release()
-    slots.take("c")
+    slots.acquire("c")
     with pytest.raises(TooBusy, match="No more than 3"):
-        slots.take("b")
+        slots.acquire("b")
 
 
 def test_those_who_share_places_can_not_take_the_threads_of_all_others() -> None:
@@ -249,7 +249,7 @@ def test_more_exports_than_there_are_places_are_429_and_those_that_nobody_reads_
 ) -> None:
     for _ in range(EXPORTS_MAX + 1):
         assert api.client.simulate_head("/api/v1/logs/export", headers=headers).status_code == 200
-    taken = [api.services.exports.take(api.admin.id) for _ in range(EXPORTS_EACH)]
+    taken = [api.services.log_search.exports.acquire(api.admin.id) for _ in range(EXPORTS_EACH)]
     assert error_of(api.get("/logs/export", headers))[:2] == (429, "RATE_LIMITED")
     for slot in taken:
         slot.release()

@@ -1,0 +1,137 @@
+"""The query parameters of access records, as searches for the log indexer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from actors.bus.messages.records import LogPage, QueryLogs
+from api.errors import Invalid
+from api.http.query import Query, address, choice, cursor, integer, moment, text
+from api.services.log_cursors import PageCursor, checksum, tail_of
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+HOUR = 3600.0
+SEARCH_MAX = 500
+WORDS_MAX = 20
+OFFSET_MAX = 100_000
+TAIL_MAX = 30
+"""Seconds that a tail waits at most."""
+_CURSOR = "^[A-Za-z0-9_-]{1,200}$"
+
+ProxyIds = tuple[str, ...] | None
+
+
+def _read_words(value: str) -> str | None:
+    if len(value.split()) > WORDS_MAX:
+        raise ValueError(f"must have at most {SEARCH_MAX} characters and {WORDS_MAX} words")
+    return value or None
+
+
+class LogTimes(Query):
+    """From when to when; an hour by default."""
+
+    start_time: float | None = moment("Not before; an hour ago by default")
+    end_time: float | None = moment("Not after; now by default")
+
+    def times(self) -> tuple[float, float]:
+        """Start and end, Unix seconds."""
+        now = time.time()
+        start, end = self.start_time, self.end_time
+        return now - HOUR if start is None else start, now if end is None else end
+
+
+class LogFilters(Query):
+    """Which records."""
+
+    level: str | None = choice("Exactly this level", LEVELS)
+    min_level: str | None = choice("At least this level", LEVELS)
+    client_ip: str | None = address("Only of this client")
+    status_code: int | None = integer("Only with this status", 100, 599)
+    status_class: str | None = choice("Only with a status of this hundred", STATUS_CLASSES)
+    user: str | None = text("Only of this user of the proxy", "alice", 255, 1)
+    method: str | None = text("Only with this method; `CONNECT` of tunnels", "GET", 64, 1)
+    target: str | None = text("Only with this in the target, whatever the case of A to Z", "example.com", SEARCH_MAX, 1)
+    reason: str | None = text("Only with this reason", "dns_error", 128, 1)
+    search: str | None = text(
+        "Words that must all occur, each as a part of a text", "example.com", SEARCH_MAX, read=_read_words
+    )
+    proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
+
+    def filtered(self, proxy_ids: ProxyIds, start: float = 0.0, end: float = 0.0, limit: int = 0) -> QueryLogs:
+        """The search with these filters."""
+        return QueryLogs(
+            start=start,
+            end=end,
+            limit=limit,
+            offset=0,
+            level=self.level,
+            min_level=self.min_level,
+            client_ip=self.client_ip,
+            status_code=self.status_code,
+            status_class=None if self.status_class is None else int(self.status_class[0]),
+            user=self.user,
+            method=self.method,
+            reason=self.reason,
+            target=self.target,
+            search=self.search,
+            proxy_ids=proxy_ids,
+        )
+
+
+class SearchLogs(LogTimes, LogFilters):
+    """Which records, and which page of them."""
+
+    limit: int = integer("At most so many", 1, 1000, 100)
+    offset: int = integer("After so many", 0, OFFSET_MAX, 0)
+    cursor: PageCursor | None = cursor(
+        "The `next_cursor` of the page before, with the same filters",
+        "lwHLQdrSdIAAAADLQdrSeAQAAADPAAZlFyiYgAAFCc4AvGFO",
+        _CURSOR,
+        PageCursor.of,
+    )
+
+    def page(self, proxy_ids: ProxyIds) -> QueryLogs:
+        """The search for the page. Raises `Invalid` for a cursor of another search."""
+        page = self.cursor
+        if page is None:
+            return replace(self.filtered(proxy_ids, *self.times(), self.limit), offset=self.offset)
+        for name, given, value in (("start_time", self.start_time, page.start), ("end_time", self.end_time, page.end)):
+            if given not in (None, value):
+                raise Invalid(name, "must be that of the first page, or be left out")
+        if self.offset:
+            raise Invalid("offset", "must be left out where a cursor is given")
+        search = self.filtered(proxy_ids, page.start, page.end, self.limit)
+        if _checksum(search) != page.filters:
+            raise Invalid("cursor", "is of a search with other filters")
+        return replace(search, before=page.position, upto=page.upto)
+
+
+class FollowLogs(LogFilters):
+    """Which records, after which one, and how long to wait for them."""
+
+    limit: int = integer("At most so many", 1, 1000, 100)
+    timeout: int = integer("Seconds to wait when there is nothing yet", 0, TAIL_MAX, 20)
+    cursor: int | None = cursor(
+        "The `next_cursor` of the answer before, or a page's `tail_cursor`; else from now on",
+        "kgIC",
+        _CURSOR,
+        tail_of,
+    )
+
+
+class ExportLogs(LogTimes, LogFilters):
+    """Which records."""
+
+
+def next_cursor(search: QueryLogs, page: LogPage) -> str | None:
+    """Of the page that follows; None after the last one."""
+    if page.next is None:
+        return None
+    return PageCursor(search.start, search.end, page.next, page.upto, _checksum(search)).text()
+
+
+def _checksum(search: QueryLogs) -> int:
+    first = [search.level, search.min_level, search.client_ip, search.status_code, search.search, search.proxy_ids]
+    return checksum([*first, search.status_class, search.user, search.method, search.reason, search.target])
