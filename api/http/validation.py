@@ -1,7 +1,7 @@
-"""A body as a model, and all that is wrong with it at once.
+"""A body as a model, and everything that is wrong with it at once.
 
-A null is refused before the rest is looked at (`config.model.fields.refuse_nulls`). So that the rest is told too, what
-is null is taken out and the others are judged without it.
+A null is refused before other fields are validated (`config.model.fields.Body`). To report the others as well, the
+nulls are removed and the rest is validated without them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pydantic import BaseModel, ValidationError
 
 from api.errors import InvalidMany
 from config.model.fields import field_path
+from config.text.validation_messages import worded
 
 ROUNDS = 20
-"""Each looks through all of a body; nobody sends more nulls in earnest."""
+"""Validations of one body at most: each may find more nulls."""
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -56,12 +57,12 @@ def _problems(model: type[BaseModel], given: dict[str, Any]) -> list[Any]:
 
 
 def _path(null: Any) -> Path:
-    """Where a null stands: what names it is below where the model that refused it stands."""
+    """The path of a null: that of the model that refused it, and the name of the field below it."""
     return (*null["loc"], *str(null["ctx"]["field"]).split("."))
 
 
 def _without(given: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any] | None:
-    """A copy without these members; None when one of them is not to be found (a name may hold a dot)."""
+    """A copy without these members; None when one of them is not found (a name may contain a dot)."""
     copy = deepcopy(given)
     for path in paths:
         holder: Any = copy
@@ -82,16 +83,4 @@ def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
         return field_path((*error["loc"], str(error["ctx"]["field"]))), "must not be null"
     if error["type"] == "bad_entry":
         return f"{field}[{error['ctx']['index']}]", str(error["msg"])
-    if error["type"] == "missing":
-        return field, "is required"
-    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        return field, "must be an object"
-    if error["type"] == "literal_error":
-        return field, f"must be one of {_choices(str(error['ctx']['expected']))}"
-    text = str(error["msg"]).removeprefix("Value error, ")
-    return field, text[:1].lower() + text[1:]
-
-
-def _choices(expected: str) -> str:
-    """pydantic's `'a', 'b' or 'c'`, as the other messages write it."""
-    return expected.replace(" or ", ", ").replace("'", "")
+    return field, worded(error)

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from config.model.fields import field_path
 from config.model.upstream_list_parser import DEFAULT_PROTOCOL, BadLine, read_line, read_text
+from config.text.validation_messages import worded
 
 
 def no_nulls(given: Any) -> Any:
@@ -63,8 +64,7 @@ def read_upstream(given: Any, read: Callable[[Any], Any], info: ValidationInfo) 
 
 def _of_line(number: int, error: ValidationError) -> PydanticCustomError:
     first = error.errors(include_url=False, include_input=False)[0]
-    field = field_path(first["loc"])
-    text = f"line {number}: {field}: {first['msg'].removeprefix('Value error, ')}"
+    text = f"line {number}: {field_path(first['loc'])}: {worded(first)}"
     return PydanticCustomError("bad_line", "{error}", {"error": text})
 
 

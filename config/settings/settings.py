@@ -46,7 +46,7 @@ from config.settings.types import (
     Seconds,
     WebUrl,
 )
-from config.settings.validation_messages import worded
+from config.text.validation_messages import TOML, worded
 
 LONGEST_SESSION = 366 * 24 * 3600
 """Seconds of `auth.session_timeout` that the API sets at the most."""
@@ -371,7 +371,7 @@ def _sentence(error: Any, places: Places) -> str:
             meant = "; it is made through the API, from a file by `proxyfleet apply -f FILE`"
         return f"{told}: unknown key; allowed here: {', '.join(allowed)}{meant}"
     shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
-    return f"{told}: {worded(error)}{shown}"
+    return f"{told}: {worded(error, TOML)}{shown}"
 
 
 def _may_hold_secret(key: str, given: Any) -> bool:

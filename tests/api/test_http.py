@@ -391,7 +391,7 @@ READ_ONLY, UNKNOWN, NULL = "is read-only", "is not a known field", "must not be 
     ("body", "errors"),
     [
         ({"name": None}, {"name": NULL}),
-        ({"name": None, "tags": "x"}, {"name": NULL, "tags": "input should be a valid list"}),
+        ({"name": None, "tags": "x"}, {"name": NULL, "tags": "must be a list"}),
         ({"name": None, "tags": None}, {"name": NULL, "tags": NULL}),
         ({"runtime": {"error": None, "pid": None}}, {"runtime": READ_ONLY}),
         ({"settings": {"timeout": None}, "foo": {"a.b": None}}, {"settings.timeout": NULL, "foo": UNKNOWN}),

@@ -185,7 +185,7 @@ def test_lines_and_objects_may_stand_side_by_side_and_bare_ones_are_of_the_proto
         (["a.example:0"], "0.port", "greater than or equal to 1"),
         ([f"a.example:1:u:{SECRET}\x01"], "0.auth.password", "control characters"),
         ([f"a.example:1:u:{SECRET}", None], "1", "should be"),
-        (f"# list\na.example:1:u:{SECRET}\nb.example:70000", "1", "line 3: port: Input should be less than"),
+        (f"# list\na.example:1:u:{SECRET}\nb.example:70000", "1", "line 3: port: must be at most 65535"),
         (f"127.1:1:u:{SECRET}", "0", "line 1: host: must be a host name or an IP address"),
         ("\n", "", "there is no upstream in it"),
     ],
