@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
-from pydantic_core import PydanticCustomError
 
 from api.security.users import Email, NewPassword, Permissions, Role, Status, Username
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
 from config.model.accounts import ACCOUNTS_MAX, AccountInput
-from config.model.fields import Input, example, example_of, refuse_nulls
+from config.model.fields import NULLABLE, Input, Password, example, example_of, nullable_fields, refuse_nulls
 from config.model.proxies import AuthInput, Name, ProxyCreate, ProxyUpdate
 from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, UpstreamAuth, UpstreamInput
+from config.model.upstreams import Password as UpstreamPassword
 from config.model.webhooks import Events, Secret, SparseHeaders, Url
 from config.model.webhooks import Name as WebhookName
 from config.settings.runtime import SettingsUpdate
@@ -30,39 +30,33 @@ MOST_USERS = 10_000
 _Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
 
 
-def _refuse(given: Any, *may_be_null: str) -> Any:
-    if isinstance(given, dict):
-        for name, value in given.items():
-            if value is None and name not in may_be_null:
-                raise PydanticCustomError("null_field", "{field} must not be null", {"field": name})
-    return given
+class _Entry(Input):
+    """A part of the document, which judges the nulls among its own members only: parts of it are entries, too."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_nulls(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            refuse_nulls(dict.fromkeys((name for name, value in given.items() if value is None)), nullable_fields(cls))
+        return given
 
 
-class EntryAuth(AuthInput):
+class EntryAuth(_Entry, AuthInput):
     """`auth` of an entry."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nulls(cls, given: Any) -> Any:
-        return _refuse(given, "password")
+    password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
 
 
-class EntryAccount(AccountInput):
+class EntryAccount(_Entry, AccountInput):
     """An account of an entry."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _only_the_end_may_be_null(cls, given: Any) -> Any:
-        return _refuse(given, "password", "expires_at")
+    password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
 
 
-class EntryUpstreamAuth(UpstreamAuth):
+class EntryUpstreamAuth(_Entry, UpstreamAuth):
     """`auth` of an upstream of an entry."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nulls(cls, given: Any) -> Any:
-        return _refuse(given, "password")
+    password: Annotated[UpstreamPassword | None, NULLABLE] = Field(None, repr=False)
 
 
 class EntryUpstream(UpstreamInput):
@@ -90,7 +84,7 @@ class ProxyEntry(ProxyUpdate):
 
     @model_validator(mode="before")
     @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
+    def _refuse_nulls(cls, given: Any) -> Any:
         if isinstance(given, dict):
             inner = {name: value for name, value in given.items() if name != "auth" or value is None}
             refuse_nulls(inner)
@@ -127,28 +121,23 @@ SparseLink = Annotated[
 ]
 
 
-class UserEntry(Input):
+class UserEntry(_Entry):
     """A user, known by `username`. `permissions` null are those of the role; `email` and `oauth` null are none.
 
     Formats that have no null say `"role"` and an empty text.
     """
 
     username: Username
-    email: SparseEmail = None
+    email: Annotated[SparseEmail, NULLABLE] = None
     role: Role | None = None
-    permissions: SparsePermissions = None
+    permissions: Annotated[SparsePermissions, NULLABLE] = None
     status: Status | None = None
-    password: NewPassword | None = Field(None, repr=False)
+    password: Annotated[NewPassword | None, NULLABLE] = Field(None, repr=False)
     email_claimed: StrictBool | None = None
-    oauth: SparseLink = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nulls(cls, given: Any) -> Any:
-        return _refuse(given, "email", "permissions", "password", "oauth")
+    oauth: Annotated[SparseLink, NULLABLE] = None
 
 
-class WebhookEntry(Input):
+class WebhookEntry(_Entry):
     """A webhook. A header whose value is null (or empty, for formats that have no null) keeps the value that it has."""
 
     name: WebhookName
@@ -156,12 +145,7 @@ class WebhookEntry(Input):
     events: Events | None = None
     headers: SparseHeaders | None = Field(None, repr=False)
     enabled: StrictBool | None = None
-    secret: Secret | None = Field(None, repr=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nulls(cls, given: Any) -> Any:
-        return _refuse(given, "secret")
+    secret: Annotated[Secret | None, NULLABLE] = Field(None, repr=False)
 
 
 _Base64 = Annotated[StrictStr, json_patterns.text("^[A-Za-z0-9+/]*={0,2}$")]
@@ -180,7 +164,7 @@ class SealedSecrets(Input):
     data: _Base64
 
 
-class ConfigDocument(Input):
+class ConfigDocument(_Entry):
     """The body of an import. A section that is left out is not touched."""
 
     model_config = example(
@@ -200,8 +184,3 @@ class ConfigDocument(Input):
     webhooks: Annotated[list[WebhookEntry], Field(max_length=MAX_WEBHOOKS)] | None = None
     settings: SettingsUpdate | None = None
     secrets: SealedSecrets | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nulls(cls, given: Any) -> Any:
-        return _refuse(given)

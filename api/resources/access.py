@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictStr
 
 from actors.bus.messages.common import Failed, forwarding_name
 from actors.bus.messages.forwarding import Explain, Explanation
@@ -16,8 +16,7 @@ from api.bus_bridge import request
 from api.call import Call, Reply
 from api.errors import Invalid
 from config.model import json_patterns
-from config.model.fields import Input, example
-from config.model.proxies import refuse_nulls
+from config.model.fields import Body, example
 from config.net.entries import one_address
 
 
@@ -29,7 +28,7 @@ def _target(text: str) -> str:
     return text
 
 
-class ExplainBody(Input):
+class ExplainBody(Body):
     """Who wants to go where."""
 
     model_config = example({"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"})
@@ -42,11 +41,6 @@ class ExplainBody(Input):
         json_patterns.text(json_patterns.TARGET),
     ]
     user: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
 
 def explain_access(call: Call) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictStr, model_validator
+from pydantic import Field, StrictBool, StrictStr
 
 from api.audit import origin
 from api.call import Call, Reply
@@ -16,13 +16,13 @@ from api.security.caller import Caller
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
 from api.security.users import User
 from api.store import RevisionConflict, Store, StoreWriteError
-from config.model.fields import Input, example, refuse_nulls
+from config.model.fields import Body, Input, example
 from config.text.formatting import timestamp_text
 
 Session = Literal["interactive", "cookie"] | None
 
 
-class Login(Input):
+class Login(Body):
     """The body of a login. `session` asks for a session that people use, which has rate limits of its own."""
 
     model_config = example({"username": "admin", "password": "correct horse battery"})
@@ -30,11 +30,6 @@ class Login(Input):
     username: Annotated[StrictStr, Field(min_length=1, max_length=256)]
     password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
     session: Session = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
 
 class Refresh(Input):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, StrictStr, model_validator
+from pydantic import Field, StrictStr
 
 from api.audit import origin
 from api.call import Call, Reply
@@ -18,7 +18,7 @@ from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
 from api.resources.auth import NOT_CACHED, Session, account, note_login, signed_in
 from api.security import users
-from config.model.fields import Input, example, refuse_nulls
+from config.model.fields import Body, example
 from config.settings.oauth import OAuth2
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _PATH = "/api/v1/auth/oauth2"
 
 
-class OAuthCallback(Input):
+class OAuthCallback(Body):
     """The body of a callback: what the provider added to `redirect_uri`. `iss` is RFC 9207's, where there is one.
 
     `session` is as in a login.
@@ -38,11 +38,6 @@ class OAuthCallback(Input):
     state: Annotated[StrictStr, Field(min_length=1, max_length=512)] = Field(repr=False)
     iss: Annotated[StrictStr, Field(min_length=1, max_length=2048)] | None = None
     session: Session = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
 
 class Authorize(Query, ignore_others=True):

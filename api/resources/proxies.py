@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StrictFloat, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
 from api.http.query import Query, choice, integer
@@ -15,13 +15,13 @@ from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, shown_states
 from config.model import json_patterns
 from config.model.exposure_warnings import warnings
-from config.model.fields import Input, example
-from config.model.proxies import PROTOCOLS, refuse_nulls
+from config.model.fields import Body, example
+from config.model.proxies import PROTOCOLS
 
 TEST_TIMEOUT = 15.0
 
 
-class ProxyTest(Input):
+class ProxyTest(Body):
     """The optional body of a test. `timeout` is in seconds."""
 
     model_config = example({"url": "https://example.com/", "timeout": 10})
@@ -36,11 +36,6 @@ class ProxyTest(Input):
         | None
     ) = None
     timeout: Annotated[StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)] = TEST_TIMEOUT
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
 
 class ListProxies(Query):

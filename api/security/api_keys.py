@@ -24,15 +24,14 @@ from pydantic import (
     StrictInt,
     StrictStr,
     WithJsonSchema,
-    model_validator,
 )
 
 from api.security.users import Permissions
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.records import Loaded
 from config.model import json_patterns
-from config.model.fields import Input, example
-from config.model.proxies import Name, refuse_nulls
+from config.model.fields import NULLABLE, Body, Input, example
+from config.model.proxies import Name
 from config.net.entries import read_network
 from config.net.ip import plain
 from config.text.formatting import parse_moment, timestamp_text
@@ -72,25 +71,18 @@ class Scope(BaseModel):
     ip_whitelist: Annotated[list[_Network], Field(max_length=100)] | None = None
 
 
-_MOMENT = WithJsonSchema(json_patterns.MOMENT)
+_Expiry = Annotated[float, BeforeValidator(parse_moment), AfterValidator(_future), WithJsonSchema(json_patterns.MOMENT)]
 
 
-class ApiKeyCreate(Input):
+class ApiKeyCreate(Body):
     """The body of a create. Without `permissions` the key may do what its owner may."""
 
     model_config = example({"name": "deploy", "permissions": ["proxy.read"], "expires_at": "2030-01-01T00:00:00Z"})
 
     name: Name
     permissions: Permissions | None = None
-    expires_at: Annotated[float, BeforeValidator(parse_moment), AfterValidator(_future), _MOMENT] | None = None
-    scope: Scope | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_the_optional_may_be_null(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return refuse_nulls({k: v for k, v in given.items() if not (k in ("expires_at", "scope") and v is None)})
+    expires_at: Annotated[_Expiry | None, NULLABLE] = None
+    scope: Annotated[Scope | None, NULLABLE] = None
 
 
 class ApiKeyRotate(Input):

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 from email_validator import EmailNotValidError, validate_email
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
 from api.store.records import REMEMBERED, Loaded
 from config.model import json_patterns
-from config.model.fields import Input, example
-from config.model.proxies import plain_text, refuse_nulls
+from config.model.fields import Body, example
+from config.model.proxies import plain_text
 from config.model.user_names import name_key, new_name
 from config.passwords import hash_password
 from config.text.formatting import timestamp_text
@@ -95,7 +95,7 @@ Permissions = Annotated[
 ]
 
 
-class UserCreate(Input):
+class UserCreate(Body):
     """The body of a create. `permissions` replace those of the role."""
 
     model_config = example(
@@ -113,13 +113,8 @@ class UserCreate(Input):
     role: Role = "user"
     permissions: Permissions | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
-
-class UserUpdate(Input):
+class UserUpdate(Body):
     """The body of PUT and PATCH: any part. `current_password` goes with a change of one's own account."""
 
     model_config = example({"email": "bob@example.com"})
@@ -130,11 +125,6 @@ class UserUpdate(Input):
     role: Role | None = None
     permissions: Permissions | None = None
     status: Status | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
 
 class OAuthLink(BaseModel):

@@ -19,12 +19,11 @@ from pydantic import (
     StrictInt,
     StrictStr,
     WithJsonSchema,
-    model_validator,
 )
 
 from config.model import json_patterns
 from config.model.declaration import SECRET, Given, Group, gives, update
-from config.model.fields import Input, InvalidProxy, Password, Username, example, refuse_long, refuse_nulls
+from config.model.fields import NULLABLE, Body, InvalidProxy, Password, Username, example, refuse_long
 from config.model.quotas import PERIODS, Period
 from config.net.entries import read_network
 from config.passwords import check_password, hash_password
@@ -128,20 +127,13 @@ class ProxyAccount(BaseModel):
 
 
 @gives(ProxyAccount)
-class AccountUpdate(Input):
+class AccountUpdate(Body):
     """A change of an account: what is not given stays. `expires_at` null means never."""
 
     model_config = example({"enabled": False, "limits": {"connections": 10}})
 
     password: Password | None = Field(None, repr=False)
-    expires_at: Moment = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_the_end_may_be_null(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            refuse_nulls({name: value for name, value in given.items() if name != "expires_at"})
-        return given
+    expires_at: Annotated[Moment, NULLABLE] = None
 
 
 class AccountInput(AccountUpdate):

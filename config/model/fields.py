@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictStr, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from config.model import json_patterns
 
@@ -68,6 +69,35 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class _Nullable:
+    """Metadata; see `NULLABLE`."""
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        choices = [each for each in schema.get("anyOf", [schema]) if each != NULL]
+        return {**({} if "anyOf" not in schema else schema), "anyOf": [*choices, NULL]}
+
+
+NULL = {"type": "null"}
+"""The JSON schema of null."""
+NULLABLE = _Nullable()
+"""Metadata of a field of a body in which null has a meaning. In the others None is how "not given" is written."""
+
+
+class Body(Input):
+    """A body, or a part of one, in which null is refused but in its `NULLABLE` fields."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_nulls(cls, given: Any) -> Any:
+        return refuse_nulls(given, nullable_fields(cls))
+
+
+def nullable_fields(model: type[BaseModel]) -> frozenset[str]:
+    """The names of the fields that are `NULLABLE`."""
+    return frozenset(name for name, info in model.model_fields.items() if NULLABLE in info.metadata)
+
+
 def example(fields: dict[str, Any]) -> ConfigDict:
     """`model_config` of the body of a request, with an example for the description of the API."""
     return ConfigDict(json_schema_extra={"examples": [fields]})
@@ -99,15 +129,15 @@ def refuse_long(field: str, text: str | None) -> None:
         raise InvalidProxy(field, f"must be at most {SOCKS5_TEXT_MAX} bytes in UTF-8 with socks5")
 
 
-def refuse_nulls(given: Any, path: str = "") -> Any:
-    """`given`, if no field in it is null; else the validation error `null_field` that names it.
+def refuse_nulls(given: Any, nullable: Collection[str] = (), path: str = "") -> Any:
+    """`given`, if no field in it is null but the `nullable` ones; else the error `null_field` that names the field.
 
-    None is how "not given" is written in the models; in a body it would be a wrong type. Entries of lists are left to
-    models of their own.
+    Entries of lists are left to models of their own.
     """
     if isinstance(given, dict):
         for name, value in given.items():
-            if value is None:
+            if value is not None:
+                refuse_nulls(value, (), f"{path}{name}.")
+            elif name not in nullable:
                 raise PydanticCustomError("null_field", "{field} must not be null", {"field": f"{path}{name}"})
-            refuse_nulls(value, f"{path}{name}.")
     return given

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import (
+    Body,
     Host,
     Input,
     InvalidProxy,
@@ -25,7 +26,6 @@ from config.model.fields import (
     example,
     plain_text,
     refuse_long,
-    refuse_nulls,
 )
 from config.model.headers import ProxyHeaders
 from config.model.upstreams import Policy, PolicyName, ProxyUpstream, UpstreamCheck, UpstreamProtocol, Upstreams
@@ -34,7 +34,7 @@ from config.passwords import check_password, hash_password
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 
-__all__ = ["InvalidProxy", "plain_text", "refuse_nulls"]  # of `config.model.fields`, for those who know them from here
+__all__ = ["InvalidProxy", "plain_text"]  # of `config.model.fields`, for those who know them from here
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
@@ -157,7 +157,7 @@ class ProxyRecord(BaseModel):
 
 
 @gives(ProxyRecord)
-class ProxyUpdate(Input):
+class ProxyUpdate(Body):
     """The body of PUT and PATCH: any part of what a create takes."""
 
     model_config = example({"settings": {"timeout": 60}, "headers": {"via": "off"}, "tags": ["office", "berlin"]})
@@ -171,12 +171,6 @@ class ProxyUpdate(Input):
     upstreams: Upstreams | None = None
     accounts: Accounts | None = None
     tls: TlsInput | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        """None is how "not given" is written here; in a body it would be a wrong type."""
-        return refuse_nulls(given)
 
 
 class ProxyCreate(ProxyUpdate):

@@ -11,14 +11,14 @@ import binascii
 import re
 import secrets
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.events import EVENT_DATA
-from config.model.fields import Input, example, plain_text, refuse_nulls
+from config.model.fields import Body, example, plain_text
 
 MASK = "***"
 """Stands for a secret wherever one is left out."""
@@ -189,7 +189,7 @@ Secret = Annotated[
 """A signing secret, as Standard Webhooks writes them."""
 
 
-class WebhookCreate(Input):
+class WebhookCreate(Body):
     """The body of a create."""
 
     model_config = example(
@@ -208,13 +208,8 @@ class WebhookCreate(Input):
     headers: Headers = Field(default_factory=dict, repr=False)
     enabled: StrictBool = True
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
-
-class WebhookUpdate(Input):
+class WebhookUpdate(Body):
     """The body of PUT and PATCH: any part. `events` and `headers` are replaced as a whole."""
 
     model_config = example({"events": ["*"], "enabled": True})
@@ -224,11 +219,6 @@ class WebhookUpdate(Input):
     events: Events | None = None
     headers: Headers | None = Field(None, repr=False)
     enabled: StrictBool | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
 
 READ_ONLY_FIELDS = frozenset(

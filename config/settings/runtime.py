@@ -14,19 +14,18 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     StrictBool,
     StrictInt,
     StrictStr,
     ValidationError,
     create_model,
-    model_validator,
 )
 from pydantic.fields import FieldInfo
 
-from config.model.fields import example, refuse_nulls
+from config.model.fields import Body, Input, example, field_path
 from config.settings.groups import OUTPUTS, Group, Live, Logging
 from config.settings.settings import Auth, Proxy, Server
+from config.text.validation_messages import worded
 
 Stored = dict[str, dict[str, Any]]
 """What was set through the API: values by group and key, nothing that was not set."""
@@ -73,35 +72,31 @@ def _extended(model: type[M], types: Mapping[str, Any], default: Any) -> type[M]
     return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
 
 
-class _Input(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 @_changes_of(Server)
-class ServerInput(_Input):
+class ServerInput(Input):
     """`server` of a change: where the management API listens, and for how many connections."""
 
     ssl_enabled: StrictBool | None = None
 
 
 @_changes_of(Logging)
-class LoggingInput(_Input):
+class LoggingInput(Input):
     """`logging` of a change; it holds at once, in all processes."""
 
 
 @_changes_of(Auth)
-class AuthInput(_Input):
+class AuthInput(Input):
     """`auth` of a change. `session_timeout` is the lifetime in seconds of access tokens that are issued from now on."""
 
     enabled: StrictBool | None = None
 
 
 @_changes_of(Proxy)
-class ProxyInput(_Input):
+class ProxyInput(Input):
     """`proxy` of a change: seconds, seconds, and connections of each proxy."""
 
 
-class SettingsUpdate(_Input):
+class SettingsUpdate(Body):
     """The body of PUT and PATCH of the settings: any part of the four groups."""
 
     model_config = example({"logging": {"level": "info"}, "proxy": {"default_timeout": 30}})
@@ -111,13 +106,8 @@ class SettingsUpdate(_Input):
     auth: AuthInput | None = None
     proxy: ProxyInput | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_is_null(cls, given: Any) -> Any:
-        return refuse_nulls(given)
 
-
-_KEYS: dict[str, type[_Input]] = {
+_KEYS: dict[str, type[Input]] = {
     "server": ServerInput, "logging": LoggingInput, "auth": AuthInput, "proxy": ProxyInput
 }  # fmt: skip
 LIVE_GROUPS = tuple(_KEYS)
@@ -221,4 +211,4 @@ def _laid_over(group: str, base: Any, values: Mapping[str, Any]) -> BaseModel:
         return type(base).model_validate(whole)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InvalidOverride(f"{group}.{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+        raise InvalidOverride(f"{field_path((group, *first['loc']))}: {worded(first)}") from error
