@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 OPERATIONS = (*TABLE, *describe(TABLE))
 UNLIMITED_PATHS = frozenset(each.path for each in OPERATIONS if each.unlimited)
 SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
-"""Errors of a process that is out of resources, which are no bugs."""
+"""Errors of a process that is out of resources: no bugs."""
 
 
 def create_app(services: Services) -> falcon.App[Any, Any]:
@@ -56,16 +56,16 @@ def _unknown_path(req: falcon.Request, resp: falcon.Response, **_params: str) ->
 
 
 def _on_body_awaited(_req: Any, resp: falcon.Response, _error: BodyAwaited, _params: Any) -> None:
-    """The server sends nothing of this: it reads the body and calls again."""
+    """Not sent: the server reads the body and calls the application again."""
     resp.status = falcon.HTTP_204
 
 
 def _on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: Any) -> None:
-    """The one handler: `api.http.errors.TABLE` says what each error is; what has no row is a bug."""
+    """The one handler: `api.http.errors.TABLE` has the response to each error; an error without a row is a bug."""
     known = _of_falcon(req, error) if isinstance(error, falcon.HTTPError) else translated(error, req.context.request_id)
     response = known or internal(req.context.request_id)
     if response.status >= 500 and not isinstance(error, NotReady):
-        scarce = isinstance(error, OSError) and error.errno in SCARCE  # felt anywhere, so a traceback tells nothing
+        scarce = isinstance(error, OSError) and error.errno in SCARCE  # may occur anywhere, so a traceback is of no use
         bug = error if known is None and not scarce else None
         log.error("request %s: %s %s failed: %s", req.context.request_id, req.method, req.path, error, exc_info=bug)
     for name, value in response.headers.items():
@@ -75,7 +75,7 @@ def _on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _par
 
 
 def _of_falcon(req: falcon.Request, error: falcon.HTTPError) -> ApiError:
-    """Falcon's own: 405 above all, and 400 for what it can't parse itself."""
+    """Falcon's own errors: mainly 405, and 400 for what it can't parse."""
     status = int(str(error.status)[:3])
     code = {404: "NOT_FOUND"}.get(status, INVALID_REQUEST)
     text = error.description or error.title or "The request is not valid"

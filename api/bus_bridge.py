@@ -1,7 +1,7 @@
-"""The way from the threads that serve requests to the loop thread that owns the bus, and back.
+"""The bridge between the threads that serve requests and the loop thread that owns the bus.
 
-ZeroMQ sockets belong to one thread. A request thread leaves what it wants said in a queue and writes a byte into a
-socket that the loop watches; the loop says it, and puts the answer into a future.
+ZeroMQ sockets belong to one thread. A request thread queues a call and writes a byte into a socket that the loop
+watches; the loop sends the message, and puts the reply into a future.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 GRACE = 1.0
-"""Seconds beyond the deadline of a question before the asking thread gives up on the loop itself."""
+"""Seconds beyond the timeout of a request after which the requesting thread stops waiting for the loop."""
 
 
 class Bridge(Protocol):
-    """What the API needs of the bus. Both may be called from any thread but the loop's own."""
+    """What the API needs of the bus. Both may be called from any thread except the loop's."""
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
-        """The answer of the actor `to`, or `Unreachable`. Never raises for what happens on the bus."""
+        """The reply of the actor `to`, or `Unreachable`. Raises nothing for what happens on the bus."""
         ...
 
     def publish(self, topic: str, message: Any) -> None:
-        """Say a fact on the events plane, some time soon."""
+        """Publish an event on the events plane soon."""
         ...
 
 
 def reason_of(reply: Any) -> str:
-    """The cause that a reply states which is not the one that was asked for, for the log."""
+    """The cause stated by a reply other than the expected one, for the log."""
     if isinstance(reply, Unreachable):
         return f"{reply.actor} cannot be reached: {reply.reason}"
     return reply.error if isinstance(reply, Failed) else f"unexpected reply {type(reply).__name__}"
@@ -77,7 +77,7 @@ class LoopBridge:
         try:
             return future.result(timeout + GRACE)
         except FutureTimeout:
-            return Unreachable(to, "the bus does not answer")
+            return Unreachable(to, "the loop does not respond")
 
     def publish(self, topic: str, message: Any) -> None:
         """See `Bridge.publish`."""
@@ -89,12 +89,12 @@ class LoopBridge:
         try:
             self._wake_writer.send(b"!")
         except BlockingIOError:
-            return  # so many bytes wait already that the loop will surely wake
+            return  # the socket is full of bytes, so the loop will wake up
         except OSError as error:
             log.warning("the bus is closed: %s", error)
 
     def close(self) -> None:
-        """Loop thread, at its end: whoever still waits hears `Unreachable`."""
+        """At the end of the loop thread: requests that still wait get `Unreachable`."""
         self._loop.unwatch(self._wake_reader.fileno())
         for future in tuple(self._waiting):
             _resolve(future, Unreachable("", "the API is ending"))
@@ -112,11 +112,11 @@ class LoopBridge:
     def _ask(self, to: str, message: Any, timeout: float, future: Future[Any]) -> None:
         self._waiting.add(future)
 
-        def answered(reply: Any) -> None:
+        def on_reply(reply: Any) -> None:
             self._waiting.discard(future)
             _resolve(future, reply)
 
-        self._mailbox.ask(to, message, answered, timeout)
+        self._mailbox.ask(to, message, on_reply, timeout)
 
 
 def _resolve(future: Future[Any], reply: Any) -> None:

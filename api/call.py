@@ -1,4 +1,4 @@
-"""What a handler gets and gives: no Falcon in it, so that handlers are functions from data to data."""
+"""The argument and the result of a handler. Neither knows Falcon, so handlers are functions from data to data."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        """Who asks; only for operations that need somebody."""
+        """The caller; only for operations that require one. Raises `Unauthenticated`."""
         if self.identified is None:
             raise Unauthenticated
         return self.identified
 
     @property
     def proxy_ids(self) -> tuple[str, ...] | None:
-        """The proxies that an operation with the query parameter `proxy_id` is about; None for all of them."""
+        """The proxies that an operation with the query parameter `proxy_id` concerns; None for all."""
         wanted, scope = self.query.proxy_id, self.caller.scope
         if wanted is not None:
             return (wanted,)
@@ -49,7 +49,7 @@ class Call:
 
     @property
     def if_match(self) -> int | None:
-        """The revision that `If-Match` wants; None for none and for `*`; -1, stale, for what is no ETag of ours."""
+        """The revision in `If-Match`; None without one and for `*`; -1, always stale, for a foreign ETag."""
         header = self.if_match_header
         if header is None or header.strip() == "*":
             return None
@@ -58,7 +58,7 @@ class Call:
 
 
 class Document(NamedTuple):
-    """A body that is in no envelope: all of it, or pieces that are asked for as the client takes them."""
+    """A body without envelope: complete, or in pieces that are read as the client receives them."""
 
     content: bytes | Iterable[bytes]
     media_type: str
@@ -80,7 +80,7 @@ class Reply:
     document: Document | None = None
 
     def plain(self) -> dict[str, Any]:
-        """As JSON-like data; of an enveloped answer with nothing to follow."""
+        """As JSON-like data; only of an enveloped response without `after_response`."""
         return {"data": self.data, "status": self.status, "revision": self.revision, "headers": self.headers}
 
     @classmethod

@@ -1,8 +1,8 @@
-"""What happens around every request to the management API.
+"""The steps before and after every request to the management API.
 
-In this order: the request gets its id and its client's address; who may not reach the API at all is refused
-(`security.ip_whitelist`, `security.https_only`); its caller is found out; the caller's rate is counted. At its end it
-is logged (`security.request_logging`): method, path without query, status, duration, caller, address and id.
+Before, in this order: its id and its client's address are determined; clients that may not reach the API at all are
+rejected (`security.ip_whitelist`, `security.https_only`); its caller is authenticated; the caller's rate is counted.
+After, it is logged (`security.request_logging`): method, path without query, status, duration, caller, address and id.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ requests_log = logging.getLogger("api.requests")
 
 
 class RequestMiddleware:
-    """Falcon's middleware. `exempt` are the paths for machines that watch: no limits, no guards, no log."""
+    """Falcon's middleware. `exempt` are the paths for monitoring: no limits, no guards, no log."""
 
     def __init__(self, services: Services, exempt: frozenset[str]) -> None:
         self._services = services
         self._exempt = exempt
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Find out whose request it is, whether it may come in, and count it."""
+        """Authenticate the request, check whether its client may reach the API, and count it."""
         context = req.context
         context.began = time.monotonic()
         context.request_id = request_id(req.get_header("X-Request-Id"))
@@ -46,18 +46,18 @@ class RequestMiddleware:
             self._admit(req, resp)
 
     def process_resource(self, req: falcon.Request, _resp: Any, resource: object, _params: Any) -> None:
-        """A method that nobody knows is refused like one that isn't possible here; Falcon would call it malformed."""
+        """Respond 405 to an unknown method, as to one that isn't possible here; Falcon would respond 400."""
         if resource is not None and req.method not in falcon.COMBINED_METHODS:
             allowed = [name.removeprefix("on_").upper() for name in dir(resource) if name.startswith("on_")]
             raise falcon.HTTPMethodNotAllowed([*allowed, "OPTIONS"])
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
-        """Nobody guesses at what a body is."""
+        """Forbid clients to guess the media type of a body, and log the request."""
         resp.set_header("X-Content-Type-Options", "nosniff")
         serving(None)
         gate: BodyGate | None = req.env.get(BODY_GATE)
         if gate is not None and gate.opened:
-            return  # it is called again when the body is here
+            return  # the application is called again when the body is complete
         if self._services.settings.security.request_logging and req.path not in self._exempt:
             level = logging.DEBUG if _is_poll(req, resp) else logging.INFO
             if requests_log.isEnabledFor(level):
@@ -81,7 +81,7 @@ class RequestMiddleware:
                 self._count(caller.identity, req, resp, caller.interactive, caller.user.id if caller.key else None)
 
     def _refusal(self, req: falcon.Request) -> Denied | None:
-        """Why this client may not reach the API at all; None when it may."""
+        """The reason why this client may not reach the API at all; None when it may."""
         security, trusted = self._services.settings.security, self._services.settings.server.trusted_proxies
         if security.ip_whitelist and not is_within(req.context.address, security.ip_whitelist):
             return Denied("the address of the client is not in security.ip_whitelist")
@@ -97,7 +97,7 @@ class RequestMiddleware:
         try:
             caller = self._services.authenticator.caller(key, authorization, req.context.address)
         except (Unauthenticated, Denied, TooBusy) as error:
-            req.context.refusal = error  # for operations that need a caller; the others don't mind
+            req.context.refusal = error  # for operations that require a caller
         else:
             if caller.method == "basic" and req.method not in SAFE and _is_cross_site(req):
                 req.context.refusal = Denied("a page of another origin can't use the credentials of a browser")
@@ -129,12 +129,12 @@ def _is_cross_site(req: falcon.Request) -> bool:
 
 
 def _costs_a_hash(req: falcon.Request) -> bool:
-    """HTTP Basic may cost a bcrypt, so its address is judged before."""
+    """HTTP Basic may cost a bcrypt, so the rate of its address is checked first."""
     return req.get_header("X-API-Key") is None and (req.get_header("Authorization") or "")[:6].lower() == "basic "
 
 
 def _is_poll(req: falcon.Request, resp: falcon.Response) -> bool:
-    """Whether somebody at a screen or a command line has read something: tools do that every few seconds."""
+    """Whether an interactive tool has read something: tools do that every few seconds."""
     caller = req.context.caller
     return caller is not None and caller.interactive and req.method in SAFE and str(resp.status) < "4"
 

@@ -1,7 +1,7 @@
 """Bodies of requests: JSON, strictly, into a pydantic model.
 
-Refused with 400: what isn't UTF-8, isn't JSON (RFC 8259: NaN and Infinity aren't), names a member twice, is nested so
-deeply that nobody means it, or holds half of a surrogate pair, which no UTF-8 can carry on.
+Rejected with 400: a body that isn't UTF-8 or JSON (RFC 8259; NaN and Infinity aren't), has a member twice, is nested
+deeper than `_DEEPEST`, or contains half of a surrogate pair, which can't be written as UTF-8.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from api.http.validation import validated
 MAX_BODY = 1024 * 1024
 IMPORT_PATH = "/api/v1/config/import"
 MAX_IMPORT = 8 * 1024 * 1024
-"""Bytes of a whole configuration, which is what only this path takes."""
+"""Bytes of a whole configuration, which only this path accepts."""
 RETRY_AFTER = 1
 """Seconds after which a large body may be sent again when there was no room."""
 _DEEPEST = 64
@@ -110,7 +110,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float | int:
-    """1.0 is an integer (JSON Schema, section 4.2.3); what no float can hold is refused."""
+    """1.0 is an integer (JSON Schema, section 4.2.3); a number beyond the range of floats is an error."""
     value = float(text)
     if math.isinf(value):
         raise ValueError("a number is too large")

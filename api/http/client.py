@@ -1,8 +1,7 @@
-"""Where a request came from, and what it is called.
+"""The client's address of a request, its security, and its id.
 
 The client's address is the peer's. `X-Forwarded-For` counts only when the peer is a trusted proxy, and then from the
-right: the first address that isn't a trusted proxy itself is the client; what stands left of it anybody may have
-written.
+right: the first address that isn't a trusted proxy is the client; entries left of it may be forged.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def client_address(peer: str, forwarded_for: str | None, trusted: Sequence[str])
 
 
 def is_secure(scheme: str, peer: str, forwarded_proto: str | None, trusted: Sequence[str]) -> bool:
-    """Did the request come by TLS: to us, or to a trusted proxy that says so (`X-Forwarded-Proto`, its last word)?"""
+    """Whether the request came by TLS, to the API or to a trusted proxy (the last word of `X-Forwarded-Proto`)."""
     address = _address(peer)
     if forwarded_proto is not None and address is not None and _trusted(address, trusted):
         return forwarded_proto.rpartition(",")[2].strip(" \t").lower() == "https"
@@ -41,16 +40,16 @@ def is_secure(scheme: str, peer: str, forwarded_proto: str | None, trusted: Sequ
 
 
 def is_within(address: str, networks: Sequence[str]) -> bool:
-    """Is the client's address in one of `networks`?"""
+    """Whether the client's address is in one of `networks`."""
     found = _address(address)
     return found is not None and _trusted(found, networks)
 
 
 def is_cross_site(fetch_site: str | None, origin: str | None, host: str | None) -> bool:
-    """Did a page of somebody else have a browser send this? Browsers say so, and no page can keep them from it.
+    """Whether a page of another site made a browser send this. No page can suppress the headers that show it.
 
-    `Sec-Fetch-Site` says it best; browsers send it to https and to this machine alone. `Origin` comes with everything
-    that may change something.
+    `Sec-Fetch-Site` is the most exact; browsers send it only to https and to this machine. `Origin` comes with every
+    request that may change something.
     """
     if fetch_site is not None:
         return fetch_site.strip().lower() not in ("same-origin", "none")

@@ -1,12 +1,12 @@
-"""`Idempotency-Key`: a POST that is sent again within 24 hours is answered as it was the first time, and done once.
+"""`Idempotency-Key`: a POST that is repeated within 24 hours is executed once and has the same response.
 
 After draft-ietf-httpapi-idempotency-key-header. A key belongs to the caller (API key, else user). The same key with
-another request is 400. A request that comes while the first one is still under way waits for it. Only successes are
-kept: what failed may be tried again.
+another request is 400. A repetition during the first request waits for it. Only successes are kept: a failed request
+may be repeated.
 
-The answers are kept on the disk, so they outlive a restart, and sealed (`config.files.secret_box`) together with a
-fingerprint of the request: an answer may hold a new API key, a request a password. A crash in the middle of a request
-leaves no answer, so that request is done anew when it is repeated.
+The responses are kept on disk, so they survive a restart, and sealed (`config.files.secret_box`) together with a
+fingerprint of the request: a response may contain a new API key, a request a password. A crash during a request leaves
+no response, so its repetition is executed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from config.files.secret_box import SecretBox, SecretBoxError
 
 log = logging.getLogger(__name__)
 
-Answer = dict[str, Any]
+PlainReply = dict[str, Any]
 
 
 class Replayable(Protocol):
     """A reply that can be kept."""
 
-    def plain(self) -> Answer:
+    def plain(self) -> PlainReply:
         """As JSON-like data."""
 
 
@@ -46,7 +46,7 @@ HEADER = "Idempotency-Key"
 KEPT = 24 * 3600.0
 MOST_KEPT = 100_000
 LONGEST_WAIT = 10.0
-"""Seconds that a repeated request waits for the first one; then it is told to come again."""
+"""Seconds that a repetition waits for the first request; then the response is 429."""
 
 _PURPOSE = "idempotency"
 _PURGE_PERIOD = 600.0
@@ -58,7 +58,7 @@ CREATE INDEX IF NOT EXISTS answers_by_age ON answers (created);
 
 
 class Idempotency:
-    """The answers of one data directory. Thread-safe. `clock` is wall time: answers outlive the process."""
+    """The responses of one data directory. Thread-safe. `clock` is wall time: responses outlive the process."""
 
     def __init__(self, data: DataDir, seal: SecretBox, clock: Callable[[], float] = time.time) -> None:
         """Raises `StoreError`."""
@@ -72,11 +72,11 @@ class Idempotency:
         except (sqlite3.Error, PathError, OSError) as error:
             raise StoreError(f"{data.idempotency}: {error}") from error
 
-    def once(self, caller: str, key: str, request: Any, execute: Callable[[], R]) -> R | Answer:
+    def once(self, caller: str, key: str, request: Any, execute: Callable[[], R]) -> R | PlainReply:
         """The reply of `execute`, or, when `caller` sent `key` before, the plain form of the reply to that request.
 
-        `request` is what must be the same; it is JSON-like. Raises `Invalid` for a bad key or one of
-        another request, `TooBusy` while the first one takes long, and what `execute` raises.
+        `request` is the JSON-like data that must be the same. Raises `Invalid` for a bad key or one of another
+        request, `TooBusy` when the first request takes long, and the errors of `execute`.
         """
         if not _KEY.fullmatch(key):
             raise Invalid(HEADER, "must be 1 to 255 visible ASCII characters")
@@ -92,13 +92,13 @@ class Idempotency:
         return dict(kept["answer"])
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         with self._lock:
             self._database.close()
 
     @contextmanager
     def _turn(self, mark: str) -> Iterator[None]:
-        """One request of a mark at a time."""
+        """One request of a key at a time."""
         with self._lock:
             turn = self._turns.setdefault(mark, _Turn())
             turn.wanted += 1
@@ -116,25 +116,25 @@ class Idempotency:
                     del self._turns[mark]
 
     def _find(self, mark: str) -> dict[str, Any] | None:
-        """What is kept and can be read. Else the request is done, as if it came for the first time."""
+        """The entry, if there is a readable one; without it, the request is executed as a first one."""
         statement = "SELECT sealed FROM answers WHERE mark = ? AND created > ?"
         try:
             with self._lock:
                 found = self._database.execute(statement, (mark, self._clock() - KEPT)).fetchone()
             return None if found is None else dict(json.loads(self._seal.open(found[0], f"{_PURPOSE} {mark}")))
         except (sqlite3.Error, SecretBoxError) as error:
-            log.error("the answer to an earlier request can't be read: %s", error)
+            log.error("cannot read the response to an earlier request: %s", error)
             return None
 
     def _keep(self, mark: str, entry: dict[str, Any]) -> None:
-        """The request is done by now: if its answer can't be kept, only a repetition is worse off."""
+        """The request has been executed: an error here only affects its repetition, so it is logged."""
         try:
             sealed = self._seal.seal(json.dumps(entry), f"{_PURPOSE} {mark}")
             with self._lock:
                 self._database.execute("REPLACE INTO answers VALUES (?, ?, ?)", (mark, self._clock(), sealed))
                 self._purge()
         except (sqlite3.Error, SecretBoxError) as error:
-            log.error("the answer to a request with an Idempotency-Key can't be kept: %s", error)
+            log.error("cannot keep the response to a request with an Idempotency-Key: %s", error)
 
     def _purge(self) -> None:
         now = self._clock()
@@ -147,7 +147,7 @@ class Idempotency:
 
 
 class _Turn:
-    """Who comes first, and how many want to."""
+    """The lock of a key, and the number of requests that hold or await it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

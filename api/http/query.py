@@ -6,9 +6,9 @@ class ListProxies(Query):
     status: str | None = choice("Only proxies of this status", STATUSES)
 ```
 
-The handler gets an instance as `call.query`; what is not in the request has its default. A value that is not allowed is
-an error that names the parameter, and so is a parameter that is not declared: a response that ignored a filter would be
-taken for a filtered one.
+The handler gets an instance as `call.query`; parameters that are not in the request have their default. A value that
+is not allowed is an error that names the parameter, and so is an undeclared parameter: a response that ignored a filter
+would be mistaken for a filtered one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def integer(description: str, lowest: int, highest: int, default: int | None = N
 
 
 def choice(description: str, allowed: Collection[str], default: str | None = None) -> Any:
-    """A value out of a few."""
+    """One of several values."""
 
     def read(value: str) -> str:
         if value not in allowed:
@@ -114,12 +114,12 @@ def text(
 
 
 def cursor(description: str, example: str, pattern: str, read: Callable[[str], Any]) -> Any:
-    """Where an earlier response ended."""
+    """The position at which an earlier response ended."""
     return Parameter(description, {"type": "string", "pattern": pattern}, read, example)
 
 
 def moment(description: str) -> Any:
-    """A date and time, ISO 8601, as Unix seconds. A `+` that came as a space is one."""
+    """A date and time, ISO 8601, as Unix seconds. A `+` that was decoded as a space is accepted."""
 
     def read(value: str) -> float:
         return parse_moment(value.replace(" ", "+") if "T" in value.upper() else value)
