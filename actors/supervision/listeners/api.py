@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 Address = tuple[str, int]
 
 LEFT_WITHIN = 10.0
-"""Seconds within which an API has closed its socket of the address before (`api.server.listener_handover.LONGEST_WAIT`
+"""Seconds within which an API has closed its previous socket
+(`api.server.listener_handover.ACTIVATION_TIMEOUT`
 and a last call)."""
 
 
