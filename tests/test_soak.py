@@ -1,4 +1,4 @@
-"""The pure parts of the soak: what is lost, what explains what, when what is done."""
+"""The pure parts of the soak: lost changes, effects of faults, the plan."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from soaking.disturb import KILL_PERIOD, Plan
 from soaking.faults import CUT, FAILED, GRACE, LATE, REFUSED, Fault, Journal
+from soaking.leaks import MB, Sample, growths
 from soaking.ledger import GONE, Ledger
 from soaking.lines import Clock, unexplained
-from soaking.looking import MB, Look, growths
 from soaking.traffic import ANSWERED, WRONG, Attempt
 from soaking.verdict import Check, table_of_checks, traffic_checks
 
@@ -25,24 +25,26 @@ def journal() -> Journal:
     return made
 
 
-def test_an_answered_change_has_to_be_there_and_one_in_doubt_may_be_either() -> None:
+def test_a_successful_change_must_be_there_and_one_in_doubt_may_be_either() -> None:
     ledger = Ledger()
-    ledger.note("users", "sure", "first", answered=True)
-    ledger.note("users", "sure", "second", answered=True)
-    ledger.note("users", "doubt", "first", answered=True)
-    ledger.note("users", "doubt", "second", answered=False)
-    ledger.note("users", "gone", "first", answered=True)
-    ledger.note("users", "gone", GONE, answered=True)
+    ledger.record("users", "sure", "first", success=True)
+    ledger.record("users", "sure", "second", success=True)
+    ledger.record("users", "doubt", "first", success=True)
+    ledger.record("users", "doubt", "second", success=False)
+    ledger.record("users", "gone", "first", success=True)
+    ledger.record("users", "gone", GONE, success=True)
     assert ledger.lost("users", {"sure": "second", "doubt": "first"}) == []
     assert ledger.lost("users", {"sure": "second", "doubt": "second"}) == []
     assert len(ledger.lost("users", {"sure": "first", "doubt": "third", "gone": "first"})) == 3
-    assert ledger.lost("users", {"sure": "second", "doubt": "first", "new": 1}) == ["users new: nobody made it"]
+    assert ledger.lost("users", {"sure": "second", "doubt": "first", "new": 1}) == [
+        "users new: not created by the soak"
+    ]
     assert ledger.free("users") == {"sure": "second"}
 
 
-def test_what_was_never_answered_at_all_may_be_missing() -> None:
+def test_what_never_had_a_response_may_be_missing() -> None:
     ledger = Ledger()
-    ledger.note("proxies", "maybe", "first", answered=False)
+    ledger.record("proxies", "maybe", "first", success=False)
     assert ledger.lost("proxies", {}) == ledger.lost("proxies", {"maybe": "first"}) == []
     assert ledger.free("proxies") == {}
 
@@ -65,8 +67,8 @@ def test_only_a_cut_of_the_killed_process_at_that_time_follows_from_its_kill(
     assert (journal.explain(result, target, begin, end) is not None) is explained
 
 
-def test_the_child_of_a_killed_parent_may_fail_but_never_refuse() -> None:
-    fault = Fault("kill forwarding", "parent")
+def test_the_proxy_behind_a_killed_upstream_may_fail_but_never_refuse() -> None:
+    fault = Fault("kill forwarding", "upstream")
     assert [fault.explains(each, "chain") for each in (CUT, FAILED, LATE, REFUSED)] == [True, True, True, False]
 
 
@@ -118,11 +120,11 @@ def test_a_line_long_after_its_fault_is_not_explained_by_it() -> None:
     assert len(unexplained([line("forwarding.prx_1 died: process 7 was killed by SIGKILL")], faults, clock)) == 1
 
 
-def test_growth_is_told_beyond_noise_alone() -> None:
-    before = {"api": Look(1, 40 * MB, 30), "logs": Look(1, 8 * MB, 25)}
-    assert growths(before, {"api": Look(1, 50 * MB, 40), "logs": Look(1, 12 * MB, 25)}) == []
-    assert len(growths(before, {"api": Look(1, 60 * MB, 50), "logs": Look(1, 20 * MB, 25)})) == 3
-    assert growths(before, {"api": Look(1, 40 * MB, 30)}) == ["there is no logs any more"]
+def test_only_growth_beyond_noise_is_a_leak() -> None:
+    before = {"api": Sample(1, 40 * MB, 30), "logs": Sample(1, 8 * MB, 25)}
+    assert growths(before, {"api": Sample(1, 50 * MB, 40), "logs": Sample(1, 12 * MB, 25)}) == []
+    assert len(growths(before, {"api": Sample(1, 60 * MB, 50), "logs": Sample(1, 20 * MB, 25)})) == 3
+    assert growths(before, {"api": Sample(1, 40 * MB, 30)}) == ["there is no logs any more"]
 
 
 @pytest.mark.parametrize("minutes", [2, 5, 20, 60])
@@ -135,6 +137,6 @@ def test_every_plan_has_calm_at_both_ends_and_room_for_each_scarcity(minutes: fl
     assert (plan.end - plan.begin) / KILL_PERIOD > 2
 
 
-def test_the_table_says_what_did_not_hold() -> None:
+def test_the_table_has_what_did_not_hold() -> None:
     text = table_of_checks([Check("a", []), Check("b", ["x", "y"])])
     assert text.splitlines()[2:] == ["| a | yes |", "| b | **no**: 2 |"]

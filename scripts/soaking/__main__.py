@@ -1,4 +1,4 @@
-"""`scripts/soak`: see the package. Ends with 1 when something that has to hold didn't."""
+"""`scripts/soak`: see the package. Ends with 1 when a check failed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import psutil
 
 from api.audit import Head, verify
 from config.files.paths import DataDir
-from soaking import looking
+from soaking import leaks
 from soaking.changes import Changes, stored
 from soaking.disturb import Disturber, Plan
-from soaking.faults import CHILD, PARENT, Journal
+from soaking.faults import CHAINED, UPSTREAM, Journal
 from soaking.installation import Installation
 from soaking.ledger import Ledger
 from soaking.lines import Clock, unexplained
 from soaking.traffic import Target, Traffic
-from soaking.verdict import SHOWN, Check, api_checks, summary, table_of_checks, table_of_faults, traffic_checks
+from soaking.verdict import PRINTED, Check, api_checks, summary, table_of_checks, table_of_faults, traffic_checks
 from tests.kit.ports import free_port
 from tests.kit.wait import wait_until
 
@@ -66,7 +66,7 @@ class Soak:
         self._product, self._arguments, self._own = product, arguments, own
         self._proxies = _make_proxies(product)
         targets = [Target(name, proxy["protocol"], proxy["port"]) for name, proxy in self._proxies.items()]
-        targets = [target for target in targets if target.name != PARENT]
+        targets = [target for target in targets if target.name != UPSTREAM]
         self._ledger, self._journal = Ledger(), Journal()
         self._traffic = Traffic(targets, http_port, echo_port, arguments.rate / 2.3)
         self._changes = Changes(product, self._ledger, arguments.seed)
@@ -76,17 +76,17 @@ class Soak:
         self._clock = Clock(time.time(), time.monotonic())
 
     def run(self) -> list[Check]:
-        """What has to hold."""
+        """Disturb the product, and check it."""
         product, began = self._product, time.monotonic()
         self._traffic.start()
         self._disturber.start()
         try:
             time.sleep(self._plan.begin - 5)
-            before = looking.look(product)
+            before = leaks.sample(product)
             self._changes.start()
             self._disturber.join()
             left = began + self._plan.total - time.monotonic()
-            _say(f"faults are over; {max(0.0, left):.0f} s of calm")
+            _print(f"faults are over; {max(0.0, left):.0f} s of calm")
             time.sleep(max(0.0, left))
         finally:
             self._disturber.stop()
@@ -94,19 +94,19 @@ class Soak:
             self._traffic.stop()
         self._seconds = time.monotonic() - began
         product.wait_whole(SETTLED_WITHIN)
-        kept = self._kept()
-        self._stop_those_that_came()
+        changes = self._changes_check()
+        self._stop_new_proxies()
         self._reap()
         return [
-            *kept,
+            changes,
             *traffic_checks(self._traffic.attempts, self._journal),
             *api_checks(self._changes.calls, self._journal),
-            Check("everything was mended in time", self._disturber.complaints),
+            Check("everything was mended in time", self._disturber.failures),
             Check("every start of the product succeeded", ["a start failed"] * self._disturber.starts_that_failed),
-            Check("no process is left over", looking.stray_processes(product, self._own, len(self._proxies))),
-            Check("no file is left over", looking.stray_files(product)),
-            Check("no process spins when nothing happens", looking.spinning(product)),
-            Check("no memory or descriptor leaks", looking.growths(before, looking.look(product))),
+            Check("no process is left over", leaks.stray_processes(product, self._own, len(self._proxies))),
+            Check("no file is left over", leaks.stray_files(product)),
+            Check("no process spins when nothing happens", leaks.spinning(product)),
+            Check("no memory or descriptor leaks", leaks.growths(before, leaks.sample(product))),
             Check(
                 "every line of the log is explained", unexplained(product.lines(), self._journal.faults, self._clock)
             ),
@@ -115,19 +115,19 @@ class Soak:
     def report(self, checks: list[Check]) -> int:
         """Print it, and write the Markdown if that is wanted."""
         for check in checks:
-            for each in check.found[:SHOWN]:
-                _say(f"NOT SO: {check.what}: {each}")
+            for each in check.found[:PRINTED]:
+                _print(f"NOT SO: {check.what}: {each}")
         attempts, calls = self._traffic.attempts, self._changes.calls
-        figures = [
+        results = [
             f"{self._seconds / 60:.0f} minutes, up to {self._arguments.rate} requests a second, "
             f"{len(self._journal.faults)} faults, seed {self._arguments.seed}, {datetime.date.today()}"
             + ("" if self._had_disk else "; without a full disk, for which root is needed"),
             *summary(attempts, calls, self._seconds),
-            f"{self._ledger.answered} changes answered and compared, {self._ledger.doubtful} in doubt",
+            f"{self._ledger.succeeded} changes answered and compared, {self._ledger.doubtful} in doubt",
         ]
         text = "\n\n".join(
             [
-                "\n".join(f"- {each}" for each in figures),
+                "\n".join(f"- {each}" for each in results),
                 table_of_faults(self._journal, attempts, calls),
                 table_of_checks(checks),
             ]
@@ -135,16 +135,16 @@ class Soak:
         print(text)
         if self._arguments.markdown is not None:
             self._arguments.markdown.write_text(text + "\n")
-        return 0 if all(check.kept for check in checks) else 1
+        return 0 if all(check.passed for check in checks) else 1
 
-    def _kept(self) -> list[Check]:
+    def _changes_check(self) -> Check:
         self._had_disk = self._product.disk
         found = stored(self._product)
         lost = [each for collection, things in found.items() for each in self._ledger.lost(collection, things)]
-        return [Check("every answered change is there", lost)]
+        return Check("every answered change is there", lost)
 
-    def _stop_those_that_came(self) -> None:
-        """So that the same runs as when it was counted first."""
+    def _stop_new_proxies(self) -> None:
+        """So that the same processes run as at the first sample."""
         for proxy in self._product.data("GET", "/proxies?per_page=100&status=active")["proxies"]:
             if proxy["name"] not in self._proxies:
                 self._product.data("POST", f"/proxies/{proxy['id']}/stop")
@@ -154,22 +154,22 @@ class Soak:
         )
 
     def _reap(self) -> None:
-        """What a killed supervisor left to us and has ended; who hasn't is found."""
+        """Orphans of a killed supervisor that have ended; the others are found as left over."""
         for process in psutil.Process().children():
             if process.pid not in self._own and process.pid != self._product.pid:
                 try:
                     os.waitpid(process.pid, os.WNOHANG)
                 except ChildProcessError:
-                    continue  # the last look has reaped it
+                    continue  # psutil has reaped it
 
 
 def _make_proxies(product: Installation) -> dict[str, dict[str, Any]]:
     """Those that the traffic goes through."""
     hook = {"name": "always", "url": "http://127.0.0.1:9/", "events": ["proxy.*"], "enabled": False}
     product.data("POST", "/webhooks", hook)  # the sender loads what it needs for the first one
-    parent = product.proxy(name=PARENT)
-    upstream = {"protocol": "http", "host": "127.0.0.1", "port": parent["port"]}
-    made = {PARENT: parent, CHILD: product.proxy(name=CHILD, upstreams=[upstream])}
+    upstream = product.proxy(name=UPSTREAM)
+    through = {"protocol": "http", "host": "127.0.0.1", "port": upstream["port"]}
+    made = {UPSTREAM: upstream, CHAINED: product.proxy(name=CHAINED, upstreams=[through])}
     tls = {"cert_file": str(product.cert), "key_file": str(product.key)}
     for protocol, more in (("http", {}), ("https", {"tls": tls}), ("socks4", {}), ("socks5", {})):
         made[protocol] = product.proxy(name=protocol, protocol=protocol, port=free_port(), **more)
@@ -181,7 +181,7 @@ def _audit(product: Installation) -> list[str]:
     return [] if isinstance(found, Head) else [f"row {found.seq} {found.error}"]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Changes through the management API, one after the other, each noted with its answer; and what is there at the end."""
+"""Changes through the management API, one after the other, each recorded with its result; and the state at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVE_PROXIES = 4
 THINGS = 25
 PAUSE = 0.2
 PATIENCE = 40.0
-"""Longer than anything that hangs lives: a change that got no answer was not done after that."""
+"""Longer than any process hangs: a change without a response is not done after that."""
 
 REFUSALS = frozenset({401, 500, 502, 503, 504, 507})
 """Statuses that a fault may lead to. 401: the token's session could not be read or was never stored."""
@@ -106,17 +106,16 @@ class Changes:
 
     def _settings(self) -> None:
         value = self._dice.randrange(1, 3000)
-        answer = self._call("PATCH", "/settings", {"proxy": {"default_timeout": value}})
-        self._ledger.note("settings", "default_timeout", value, answer is not None)
-        if answer is None:  # the one thing that can't be left alone: read what it is, when that can be told
+        data = self._call("PATCH", "/settings", {"proxy": {"default_timeout": value}})
+        self._ledger.record("settings", "default_timeout", value, data is not None)
+        if data is None:  # the one thing that can't be left alone: read its value as soon as possible
             self._settle_settings()
 
     def _settle_settings(self) -> None:
         while not self._stopping.wait(1.0):
-            answer = self._call("GET", "/settings")
-            if answer is not None:
-                value = answer["settings"]["proxy"]["default_timeout"] if "settings" in answer else None
-                value = answer["proxy"]["default_timeout"] if value is None else value
+            data = self._call("GET", "/settings")
+            if data is not None:
+                value = data["proxy"]["default_timeout"]
                 thing = self._ledger.things["settings", "default_timeout"]
                 if value in thing.values:
                     thing.values = [value]
@@ -139,39 +138,39 @@ class Changes:
             sent = {name_field: name, **body()}
             if collection == "users":
                 sent["email"] = f"{name}@example.com"
-            answer = self._call("POST", f"/{collection}", sent)
-            self._ledger.note(collection, name, first_of(sent) if first_of else first, answer is not None)
-            if answer is not None:
-                self.ids[collection, name] = _id_of(answer)
+            data = self._call("POST", f"/{collection}", sent)
+            self._ledger.record(collection, name, first_of(sent) if first_of else first, data is not None)
+            if data is not None:
+                self.ids[collection, name] = _id_of(data)
             return
         name = self._dice.choice(free)
         path = f"/{collection}/{self.ids[collection, name]}"
         if change is None or choice > 0.85:
-            self._ledger.note(collection, name, GONE, self._call("DELETE", path) is not None)
+            self._ledger.record(collection, name, GONE, self._call("DELETE", path) is not None)
         else:
             sent, value = change(name)
-            self._ledger.note(collection, name, value, self._call("PATCH", path, sent) is not None)
+            self._ledger.record(collection, name, value, self._call("PATCH", path, sent) is not None)
 
     # --- calls ---
 
     def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any] | None:
-        """`data` of an answer of success, else None."""
+        """`data` of a success response, else None."""
         begin, detail = time.monotonic(), ""
         status: int | str
         data = None
         try:
-            answer = self._session.request(
+            response = self._session.request(
                 method,
                 f"{self._product.base_url}/api/v1{path}",
                 json=body,
                 auth=("admin", PASSWORD),
                 timeout=PATIENCE,
             )
-            status = answer.status_code
+            status = response.status_code
             if status in (200, 201):
-                data = answer.json()["data"]
+                data = response.json()["data"]
             else:
-                detail = answer.text[:300]
+                detail = response.text[:300]
         except requests.ConnectionError as error:
             status = "refused" if "refused" in str(error) else "cut"
         except requests.Timeout:
@@ -182,13 +181,13 @@ class Changes:
         return data
 
 
-def _id_of(answer: dict[str, Any]) -> str:
+def _id_of(data: dict[str, Any]) -> str:
     """Of what was created: `{proxy: {id}}` and the like."""
-    return next(str(value["id"]) for value in answer.values() if isinstance(value, dict) and "id" in value)
+    return next(str(value["id"]) for value in data.values() if isinstance(value, dict) and "id" in value)
 
 
 def stored(product: Installation) -> dict[str, dict[str, Any]]:
-    """By collection, what the API says now of the things that the ledger knows."""
+    """By collection, the values that the API returns now for the things in the ledger."""
     proxies: dict[str, Any] = {}
     for page in itertools.count(1):
         data = product.data("GET", f"/proxies?per_page=100&page={page}")

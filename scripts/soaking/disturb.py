@@ -1,4 +1,4 @@
-"""Who carries the faults out: kills each twenty seconds, reloads, and once each a full disk and no descriptors left."""
+"""Carries the faults out: kills each twenty seconds, reloads, and once each a full disk and no descriptors left."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ RELOAD_PERIOD = 31.0
 MENDED_WITHIN = 60.0
 """Seconds after which everything has to run again: the longest back-off is half of it."""
 SPARE = {"supervisor": FOR_LISTENERS // 2}
-"""Descriptors that are left to who runs out of them. The supervisor stops growing before it has none: with none at all
-libzmq ends it, since its listener for `ipc://` takes that for impossible."""
+"""Descriptors that are left to a process that runs out of them. The supervisor stops growing before it has none: with
+none at all libzmq ends it, since its listener for `ipc://` takes that for impossible."""
 
-HELPERS = ("api", "tls", "metrics", "logs", "webhooks", "zygote")
+ACTORS = ("api", "tls", "metrics", "logs", "webhooks", "zygote")
 HANGING = ("api", "logs", "metrics", "webhooks")
 
 
@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def begin(self) -> float:
-        """Until then nothing is disturbed, so that it is known how things are."""
+        """Until then nothing is disturbed, for the first sample."""
         return max(25.0, self.total * 0.08)
 
     @property
@@ -71,7 +71,7 @@ class Disturber:
     """In threads of its own, from `start` to `stop`. `proxies` are names by the names of the forwarding processes."""
 
     def __init__(self, product: Installation, journal: Journal, proxies: dict[str, str], plan: Plan, seed: int) -> None:
-        self.complaints: list[str] = []
+        self.failures: list[str] = []
         self.starts_that_failed = 0
         self._product, self._journal, self._proxies, self._plan = product, journal, proxies, plan
         self._dice = random.Random(seed)
@@ -116,7 +116,7 @@ class Disturber:
     def _order(self) -> Iterator[str]:
         """Every kind in each round, in an order of its own; the supervisor in every second round."""
         for number in range(10_000):
-            kinds = [f"kill {each}" for each in HELPERS] + ["kill forwarding"] * 3 + ["hang forwarding"]
+            kinds = [f"kill {each}" for each in ACTORS] + ["kill forwarding"] * 3 + ["hang forwarding"]
             kinds.append(f"hang {self._dice.choice(HANGING)}")
             self._dice.shuffle(kinds)
             if number % 2 == 0:
@@ -135,7 +135,7 @@ class Disturber:
         with self._supervisor:
             found = self._product.by_kind().get(kind, [])
         if not found:
-            return  # it died a moment ago, and is not there again: that is another fault's matter
+            return  # it died a moment ago and does not run again yet: another fault waits for that
         process = self._chosen(found)
         target = self._proxies.get(_name(process), "") if kind == "forwarding" else ""
         with self._journal.fault(name, target or "one that comes and goes") as fault:
@@ -178,7 +178,7 @@ class Disturber:
         except psutil.NoSuchProcess:
             return
         except psutil.TimeoutExpired:
-            self.complaints.append(f"{process} hung for {MENDED_WITHIN:g} s and nobody killed it")
+            self.failures.append(f"{process} hung for {MENDED_WITHIN:g} s and was not killed")
             _signal(process, signal.SIGCONT)
 
     def _wait_whole(self, fault: Fault) -> None:
@@ -188,16 +188,16 @@ class Disturber:
             scarce = {"disk full", "descriptors of supervisor", "descriptors of api"}
             now = time.monotonic()
             if not scarce & set(self._journal.around(now - MENDED_WITHIN, now)):
-                self.complaints.append(f"after `{fault.kind}` not everything ran again within {MENDED_WITHIN:g} s")
+                self.failures.append(f"after `{fault.kind}` not everything ran again within {MENDED_WITHIN:g} s")
 
     def _restarts(self) -> None:
-        """A product that ends by itself is started again, and complained about."""
+        """A product that ends by itself is started again, and counts as a failure."""
         while time.monotonic() < self._began + self._plan.end and not self._over.wait(1.0):
             with self._supervisor:
                 process = self._product.process
                 if process is None or process.poll() is None:
                     continue
-                self.complaints.append(f"the supervisor ended by itself with status {process.returncode}")
+                self.failures.append(f"the supervisor ended by itself with status {process.returncode}")
                 with self._journal.fault("the supervisor ended") as fault:
                     self._product.start(wait=False)
                     self._wait_whole(fault)

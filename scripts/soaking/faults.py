@@ -1,4 +1,4 @@
-"""What is done to the product, when, and what may follow from it.
+"""The faults of a run, their times, and their possible effects.
 
 A fault has a kind (`kill api`, `disk full`, …), perhaps a target, and the time from its begin until everything ran
 again. What happens to clients within it and `GRACE` seconds after may follow from it, if `EXPLAINS` says so.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 GRACE = 3.0
 
 CUT, REFUSED, LATE, FAILED = "cut", "refused", "late", "failed"
-"""A connection that was made and broke; one that was refused; no answer in time; an answer of 5xx."""
+"""A connection that was made and broke; one that was refused; no response in time; a response of 5xx."""
 
 EXPLAINS: dict[str, frozenset[str]] = {
     "kill supervisor": frozenset({CUT, REFUSED, LATE, FAILED}),
@@ -23,16 +23,16 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "hang forwarding": frozenset({CUT, LATE}),
     "descriptors of forwarding": frozenset({CUT, LATE, FAILED}),
 }
-"""To traffic. All other faults explain nothing: the data plane must not feel them."""
+"""Effects on traffic. All other faults explain nothing: they must not affect the data plane."""
 
 
-PARENT, CHILD = "parent", "chain"
-"""The names of the proxy that is another's parent, and of that other: the one dies, and the other's request fails."""
+UPSTREAM, CHAINED = "upstream", "chain"
+"""Names of the proxy that is another's upstream, and of that other, whose requests fail when the first dies."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """`target` is the name of the proxy that it was done to, if to one alone. Times are monotonic."""
+    """`target` is the name of the proxy that it was done to, if it was one. Times are monotonic."""
 
     kind: str
     target: str = ""
@@ -40,15 +40,15 @@ class Fault:
     end: float | None = None
 
     def covers(self, begin: float, end: float) -> bool:
-        """Did something that was under way from `begin` to `end` meet it?"""
+        """True if it overlaps the time from `begin` to `end`."""
         return begin <= (self.end or end) + GRACE and end >= self.begin
 
     def explains(self, result: str, target: str) -> bool:
-        """May `result` of a client of the proxy `target` follow from it?"""
-        may_be = EXPLAINS.get(self.kind, frozenset())
-        if (self.target, target) == (PARENT, CHILD):
-            return bool(may_be) and result != REFUSED
-        return self.target in ("", target) and result in may_be
+        """True if `result` of a client of the proxy `target` may follow from it."""
+        possible = EXPLAINS.get(self.kind, frozenset())
+        if (self.target, target) == (UPSTREAM, CHAINED):
+            return bool(possible) and result != REFUSED
+        return self.target in ("", target) and result in possible
 
 
 class Journal:
@@ -80,5 +80,5 @@ class Journal:
         return next((f for f in self.faults if f.covers(begin, end) and f.explains(result, target)), None)
 
     def around(self, begin: float, end: float) -> list[str]:
-        """The kinds of all faults that were met."""
+        """The kinds of all faults of that time."""
         return [fault.kind for fault in self.faults if fault.covers(begin, end)]

@@ -34,7 +34,7 @@ format = "json"
 
 
 class Installation(Product):
-    """`disk` says whether the data lie on a disk of their own, which only root can have."""
+    """`disk` is true if the data are on a disk of their own, which only root can have."""
 
     def __init__(self) -> None:
         super().__init__(env={"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}, config="")
@@ -61,14 +61,14 @@ class Installation(Product):
         os.kill(self.pid, signal.SIGHUP)
 
     def fill_disk(self) -> None:
-        """Not a byte is left."""
+        """Leave not a byte free."""
         with self._ballast.open("wb") as file:
             try:
                 while True:
                     file.write(b"\0" * (1 << 20))
                     file.flush()
             except OSError:
-                return  # it is full, which is what is wanted
+                return  # it is full
 
     def empty_disk(self) -> None:
         """There is room again."""
@@ -82,7 +82,7 @@ class Installation(Product):
             self.disk = False
         super().discard()
 
-    # --- what is there ---
+    # --- state ---
 
     def by_kind(self) -> dict[str, list[psutil.Process]]:
         """The living processes of the product by kind: `supervisor`, `zygote`, `api`, …, `forwarding`."""
@@ -107,7 +107,7 @@ class Installation(Product):
         return f"fwd-{proxy['id'][-8:]}"
 
     def everything_runs(self) -> bool:
-        """Are all active proxies and all helpers at work?"""
+        """True if all active proxies and all other actors run."""
         try:
             proxies = self.data("GET", "/proxies?per_page=100&status=active")["proxies"]
             health = self.data("GET", "/health")["status"]
@@ -127,7 +127,7 @@ class Installation(Product):
         return time.monotonic() - began
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log, one entry a line; what is no JSON (the greeting) has the level `text`."""
+        """The log, one entry a line; a line that is no JSON (the greeting) has the level `text`."""
         found = []
         for line in self.log.splitlines():
             try:
@@ -138,5 +138,5 @@ class Installation(Product):
         return found
 
     def files(self) -> tuple[set[Path], set[Path]]:
-        """What is in the data directory and in the run directory."""
+        """The files in the data directory and in the run directory."""
         return set(self.data_dir.rglob("*")), set(self.run_dir.rglob("*"))

@@ -1,7 +1,7 @@
-"""What was answered, and so has to be so at the end.
+"""The changes that succeeded, which must be there at the end.
 
-Each thing has one writer. A change that was answered with success is settled. One that got no answer, or an error, is
-in doubt: it may have been done or not, perhaps later; so the thing is left alone from then on, and either is right.
+Each thing has one writer. A change with a success response is certain. One without a response, or with an error, is in
+doubt: it may have been done or not, perhaps later; so the thing is left alone from then on, and either is right.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Thing:
 
     @property
     def in_doubt(self) -> bool:
-        """Is it left alone?"""
+        """True if it is left alone."""
         return len(self.values) > 1
 
 
@@ -30,21 +30,21 @@ class Ledger:
     """All things by collection and name."""
 
     things: dict[tuple[str, str], Thing] = field(default_factory=dict)
-    answered: int = 0
+    succeeded: int = 0
     doubtful: int = 0
 
-    def note(self, collection: str, name: str, value: Any, answered: bool) -> None:
-        """`value` was asked for, `GONE` for a deletion."""
+    def record(self, collection: str, name: str, value: Any, success: bool) -> None:
+        """The change to `value` (`GONE` for a deletion) was requested."""
         thing = self.things.setdefault((collection, name), Thing([GONE]))
-        if answered:
+        if success:
             thing.values = [value]
-            self.answered += 1
+            self.succeeded += 1
         else:
             thing.values.append(value)
             self.doubtful += 1
 
     def free(self, collection: str) -> dict[str, Any]:
-        """The names and values of what exists for sure and may be changed."""
+        """The names and values of things that certainly exist and may be changed."""
         return {
             name: thing.values[0]
             for (where, name), thing in self.things.items()
@@ -52,11 +52,13 @@ class Ledger:
         }
 
     def lost(self, collection: str, found: dict[str, Any]) -> list[str]:
-        """Where `found` isn't what was answered; things that nobody noted count, too."""
+        """Where `found` differs from the changes that succeeded; unknown things count, too."""
         wrong = [
-            f"{collection} {name}: {found.get(name, GONE)!r}, answered was {thing.values!r}"
+            f"{collection} {name}: {found.get(name, GONE)!r}, expected {thing.values!r}"
             for (where, name), thing in self.things.items()
             if where == collection and found.get(name, GONE) not in thing.values
         ]
-        strange = [f"{collection} {name}: nobody made it" for name in found if (collection, name) not in self.things]
-        return wrong + strange
+        unknown = [
+            f"{collection} {name}: not created by the soak" for name in found if (collection, name) not in self.things
+        ]
+        return wrong + unknown

@@ -1,4 +1,4 @@
-"""Every line of the log from `warning` on is to be explained: by what it says and by a fault that was near enough."""
+"""Every line of the log from `warning` on must be explained: by its text and by a fault near enough in time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ EXPLAINED = (
 
 @dataclass(slots=True)
 class Clock:
-    """Between the wall and the monotonic clock."""
+    """Conversion from the wall clock to the monotonic clock."""
 
     wall: float
     monotonic: float
@@ -60,17 +60,17 @@ class Clock:
 
 
 def unexplained(lines: Sequence[dict[str, Any]], faults: Sequence[Fault], clock: Clock) -> list[str]:
-    """The serious lines that nothing explains, and tracebacks, which nothing does."""
-    told = []
+    """The serious lines that no fault explains, and all tracebacks."""
+    found = []
     for line in lines:
         if line["level"] == "text":
             if re.search(r"Traceback|Error", line["message"]):
-                told.append(line["message"])
+                found.append(line["message"])
         elif line["level"] in SERIOUS and not _explained(line, faults, clock):
-            told.append(f"{line['time']} {line['level']} {line['logger']}: {line['message']}")
+            found.append(f"{line['time']} {line['level']} {line['logger']}: {line['message']}")
         if "exception" in line:
-            told.append(f"{line['time']} {line['message']}: {line['exception'].splitlines()[-1]}")
-    return told
+            found.append(f"{line['time']} {line['message']}: {line['exception'].splitlines()[-1]}")
+    return found
 
 
 def _explained(line: dict[str, Any], faults: Sequence[Fault], clock: Clock) -> bool:

@@ -1,6 +1,6 @@
-"""What the traffic goes to, a process of its own: `python -m soaking.origin` prints its two ports.
+"""The origin of the traffic, a process of its own: `python -m soaking.origin` prints its two ports.
 
-At the first, HTTP/1.1: `GET /N` answers with N bytes. At the second, what comes is sent back.
+At the first, HTTP/1.1: `GET /N` returns N bytes. The second echoes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def main() -> None:
     """Until it is ended."""
     servers = [await asyncio.start_server(each, "127.0.0.1", 0) for each in (_http, _echo)]
     print(*(server.sockets[0].getsockname()[1] for server in servers), flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # who started it is gone
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # until the parent is gone
 
 
 if __name__ == "__main__":

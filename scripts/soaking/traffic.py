@@ -1,6 +1,6 @@
 """Clients of every kind at a steady pace, each asking for bytes that it can check.
 
-Each attempt has a result: `answered`, or one of `soaking.faults`, or `wrong` when what came was not what was asked for.
+Each attempt has a result: `answered`, or one of `soaking.faults`, or `wrong` when the bytes differ.
 Attempts are begun at their time whether or not earlier ones are finished, up to `UNDER_WAY` for each proxy.
 """
 
@@ -36,7 +36,7 @@ class Attempt:
 
 
 class _Status(Exception):
-    """An answer of another status than 200."""
+    """A response with another status than 200."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Traffic:
             writer.close()
 
     async def _tunnel(self, target: Target, size: int) -> None:
-        """A tunnel to who echoes, and three messages through it."""
+        """A tunnel to the echo port, and three messages through it."""
         reader, writer = await self._connect(target)
         try:
             await getattr(self, f"_open_{target.protocol}")(reader, writer)

@@ -1,4 +1,4 @@
-"""The tables of what was done and of what came of it, and whether all is well."""
+"""The checks of a run, and the tables of its faults and their effects."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _HARM = (
     *("kill tls", "kill zygote", "descriptors of forwarding"),
 )
 
-SHOWN = 12
-"""Findings of one check that are told one by one."""
+PRINTED = 12
+"""Findings of one check that are printed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise: `found` breaks it."""
+    """One requirement: `found` violates it."""
 
     what: str
     found: Sequence[str]
 
     @property
-    def kept(self) -> bool:
-        """Is it so?"""
+    def passed(self) -> bool:
+        """True if it holds."""
         return not self.found
 
 
 def traffic_checks(attempts: Sequence[Attempt], journal: Journal) -> list[Check]:
     """Wrong bytes and refused connections apart from the rest."""
     bad = [each for each in attempts if each.result != ANSWERED]
-    told = [
+    unexplained = [
         (
             each,
             f"{each.proxy}: {each.result} after {each.end - each.begin:.2f} s {each.detail}, {_around(each, journal)}",
@@ -44,25 +44,28 @@ def traffic_checks(attempts: Sequence[Attempt], journal: Journal) -> list[Check]
         if journal.explain(each.result, each.proxy, each.begin, each.end) is None
     ]
     return [
-        Check("no client got other bytes than it asked for", [text for each, text in told if each.result == "wrong"]),
+        Check(
+            "no client got other bytes than it asked for",
+            [text for each, text in unexplained if each.result == "wrong"],
+        ),
         Check(
             "no connection was refused while the supervisor lived",
-            [text for each, text in told if each.result == REFUSED],
+            [text for each, text in unexplained if each.result == REFUSED],
         ),
         Check(
             "no request failed but those of the process that was killed",
-            [text for each, text in told if each.result not in ("wrong", REFUSED)],
+            [text for each, text in unexplained if each.result not in ("wrong", REFUSED)],
         ),
     ]
 
 
 def api_checks(calls: Sequence[Called], journal: Journal) -> list[Check]:
-    """Calls may fail while something is done to the API or to what it needs, and never with another status."""
+    """Calls may fail during a fault, and only with the statuses in `REFUSALS`."""
     strange = [call for call in calls if isinstance(call.status, int) and call.status not in {200, 201} | REFUSALS]
     unprovoked = [
         call
         for call in calls
-        if call.status not in (200, 201) and call not in strange and not _touched(journal.around(call.begin, call.end))
+        if call.status not in (200, 201) and call not in strange and not journal.around(call.begin, call.end)
     ]
     return [
         Check("no call of the API was refused as wrong", [_call(each, journal) for each in strange]),
@@ -72,12 +75,12 @@ def api_checks(calls: Sequence[Called], journal: Journal) -> list[Check]:
 
 def table_of_checks(checks: Iterable[Check]) -> str:
     """In Markdown."""
-    rows = [f"| {check.what} | {'yes' if check.kept else f'**no**: {len(check.found)}'} |" for check in checks]
+    rows = [f"| {check.what} | {'yes' if check.passed else f'**no**: {len(check.found)}'} |" for check in checks]
     return "\n".join(["| what has to hold | held |", "|---|---|", *rows])
 
 
 def table_of_faults(journal: Journal, attempts: Sequence[Attempt], calls: Sequence[Called]) -> str:
-    """In Markdown: each kind of fault, how often, how long until all was whole, and what clients felt."""
+    """In Markdown: each kind of fault, how often, how long until all ran again, and its effects on clients."""
     rows = [
         "| what was done | times | longest until all ran again | requests cut, late or failed | API calls that failed |"
     ]
@@ -87,13 +90,13 @@ def table_of_faults(journal: Journal, attempts: Sequence[Attempt], calls: Sequen
     blamed = Counter(_blamed(journal.around(call.begin, call.end)) for call in failed)
     for kind, faults in sorted(_by_kind(journal.faults).items()):
         longest = max((fault.end or fault.begin) - fault.begin for fault in faults)
-        felt = sum(any(f.covers(e.begin, e.end) and f.explains(e.result, e.proxy) for f in faults) for e in bad)
-        rows.append(f"| {kind} | {len(faults)} | {longest:.1f} s | {felt} | {blamed[kind]} |")
+        affected = sum(any(f.covers(e.begin, e.end) and f.explains(e.result, e.proxy) for f in faults) for e in bad)
+        rows.append(f"| {kind} | {len(faults)} | {longest:.1f} s | {affected} | {blamed[kind]} |")
     return "\n".join(rows)
 
 
 def summary(attempts: Sequence[Attempt], calls: Sequence[Called], seconds: float) -> list[str]:
-    """Figures of the whole."""
+    """Totals of the run."""
     results = Counter(each.result for each in attempts)
     per_second = results[ANSWERED] / seconds
     others = ", ".join(f"{count} {name}" for name, count in results.items() if name != ANSWERED) or "none else"
@@ -104,12 +107,8 @@ def summary(attempts: Sequence[Attempt], calls: Sequence[Called], seconds: float
     ]
 
 
-def _touched(kinds: Sequence[str]) -> bool:
-    return bool(kinds)
-
-
 def _blamed(kinds: Sequence[str]) -> str:
-    """The one of several faults at a time that a failed call is counted for: what lasts and what hurts most."""
+    """The one of several faults at a time that a failed call is counted for: the longest and gravest."""
     return min(kinds, key=lambda kind: _HARM.index(kind) if kind in _HARM else len(_HARM), default="")
 
 

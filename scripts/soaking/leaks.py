@@ -1,4 +1,4 @@
-"""What may leak, counted: memory and descriptors of each kind of process, processes, files; and who spins."""
+"""Leaks: memory and descriptors of each kind of process, processes, files; and processes that spin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXPECTED = re.compile(r"(\.new|\.link|\.damaged-\d+|\.partial|^upgrade)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Sample:
     """Medians of one kind of process."""
 
     processes: int
@@ -33,57 +33,57 @@ class Look:
     descriptors: float
 
 
-def look(product: Installation) -> dict[str, Look]:
+def sample(product: Installation) -> dict[str, Sample]:
     """By kind."""
     found = {}
     for kind, processes in product.by_kind().items():
-        seen = [each for each in map(_measure, processes) if each is not None]
-        if seen:
-            memory, descriptors = zip(*seen, strict=True)
-            found[kind] = Look(len(seen), statistics.median(memory), statistics.median(descriptors))
+        measured = [each for each in map(_measure, processes) if each is not None]
+        if measured:
+            memory, descriptors = zip(*measured, strict=True)
+            found[kind] = Sample(len(measured), statistics.median(memory), statistics.median(descriptors))
     return found
 
 
-def growths(before: dict[str, Look], after: dict[str, Look]) -> list[str]:
-    """What is more than noise."""
-    told = []
+def growths(before: dict[str, Sample], after: dict[str, Sample]) -> list[str]:
+    """Growth beyond noise."""
+    leaks = []
     for kind, then in before.items():
         now = after.get(kind)
         if now is None:
-            told.append(f"there is no {kind} any more")
+            leaks.append(f"there is no {kind} any more")
             continue
         if now.memory - then.memory > max(LEAST_MEMORY, then.memory * MORE_MEMORY):
-            told.append(f"memory of {kind}: {then.memory / MB:.1f} MB became {now.memory / MB:.1f} MB")
+            leaks.append(f"memory of {kind}: {then.memory / MB:.1f} MB became {now.memory / MB:.1f} MB")
         if now.descriptors - then.descriptors > MORE_DESCRIPTORS:
-            told.append(f"descriptors of {kind}: {then.descriptors:g} became {now.descriptors:g}")
-    return told
+            leaks.append(f"descriptors of {kind}: {then.descriptors:g} became {now.descriptors:g}")
+    return leaks
 
 
 def stray_processes(product: Installation, known: set[int], active: int) -> list[str]:
-    """Processes that nobody wants: zombies, second ones of a kind, and those that a dead supervisor left behind.
+    """Processes that should not be: zombies, second ones of a kind, and orphans of a dead supervisor.
 
     `known` are our own children that are no part of the product; this process is a child subreaper.
     """
     by_kind = product.by_kind()
     wanted = dict.fromkeys(by_kind, 1) | {"forwarding": active}
-    told = [f"{len(found)} processes of {kind}" for kind, found in by_kind.items() if len(found) != wanted[kind]]
+    leaks = [f"{len(found)} processes of {kind}" for kind, found in by_kind.items() if len(found) != wanted[kind]]
     family = {process.pid for processes in by_kind.values() for process in processes}
     left = (each for each in psutil.Process().children(recursive=True) if each.pid not in known | family)
-    return told + [f"left behind: {process.name()} ({process.status()})" for process in left]
+    return leaks + [f"left behind: {process.name()} ({process.status()})" for process in left]
 
 
 def stray_files(product: Installation) -> list[str]:
-    """Files of writes that were cut off, and deleted ones that are still open."""
+    """Files of interrupted writes, and deleted ones that are still open."""
     data, run = product.files()
-    told = [str(path.relative_to(product.directory)) for path in data if _EXPECTED.search(path.name)]
+    leaks = [str(path.relative_to(product.directory)) for path in data if _EXPECTED.search(path.name)]
     wanted = {"mailbox", "events.in", "events.out", "records", "api.door", "api.sock", "lock"}
-    told += [str(path.relative_to(product.directory)) for path in run if path.name not in wanted]
+    leaks += [str(path.relative_to(product.directory)) for path in run if path.name not in wanted]
     for process in [psutil.Process(product.pid), *product.processes()]:
         for link in Path(f"/proc/{process.pid}/fd").iterdir():
             target = _target(link)
             if target.endswith(" (deleted)") and str(product.directory) in target:
-                told.append(f"{process.name()} holds {target}")
-    return told
+                leaks.append(f"{process.name()} holds {target}")
+    return leaks
 
 
 def spinning(product: Installation, seconds: float = 4.0) -> list[str]:
@@ -91,12 +91,12 @@ def spinning(product: Installation, seconds: float = 4.0) -> list[str]:
     processes = [psutil.Process(product.pid), *product.processes()]
     before = {process: sum(process.cpu_times()[:2]) for process in processes}
     time.sleep(seconds)
-    told = []
+    leaks = []
     for process, then in before.items():
         share = (sum(process.cpu_times()[:2]) - then) / seconds
         if share > IDLE_SHARE:
-            told.append(f"{process.name()}: {share:.0%} of a core")
-    return told
+            leaks.append(f"{process.name()}: {share:.0%} of a core")
+    return leaks
 
 
 def _measure(process: psutil.Process) -> tuple[float, float] | None:
