@@ -1,4 +1,4 @@
-"""Tables with a bound: the entry that was put in first makes room, so that a flood of new keys costs one old each."""
+"""Tables with a bound: a new key replaces the oldest entry, so that a flood of new keys cannot fill the memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Threads that are shared fairly: no client, however much it asks for, keeps the others from their turn.
+"""Threads that are shared fairly: no client, however much work it submits, keeps the others from their turn.
 
-Work waits in the loop's thread, not behind a thread, so what isn't wanted any more is dropped before it runs. Each
-piece of work has two labels, first whose it is and then what it is about. The next to run is taken from whose turn it
-is among the first labels, and within one from whose turn it is among the second. No label may have more than its share
-of the threads: the rest stay free for others, even while every job of that label hangs.
+Jobs wait in the loop's thread, not in the queue of a thread, so that one that isn't wanted any more is dropped before
+it runs. Each job has two labels, first its owner and then its subject. First labels take turns, and so do the second
+ones within each of them. No label may have more than its share of the threads: the rest stay free for others, even
+while every job of that label hangs.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class _Job(NamedTuple):
 
 
 class _Shares:
-    """How many threads the labels have, and may have: `most` for a first and a second label."""
+    """The threads of each label, and their limits: `most` for a first and a second label."""
 
     def __init__(self, most: tuple[int, int]) -> None:
         self._most = most
         self._running: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
 
     def used_up(self, level: int, labels: Labels) -> bool:
-        """Has the first (0) or second (1) of these labels all that it may have?"""
+        """True if the first (0) or second (1) of these labels is at its limit."""
         return self._running[level][labels[level]] >= self._most[level]
 
     def started(self, labels: Labels) -> None:
@@ -71,7 +71,7 @@ class _Queue:
         return self._counts.total()
 
     def add(self, job: _Job, turn: Labels) -> bool:
-        """Let it wait; False when too many wait for the first label of its turn."""
+        """Append a job; False when too many wait for the first label of its turn."""
         first, second = turn
         if self._counts[first] >= WAITING_MAX:
             return False
@@ -79,7 +79,7 @@ class _Queue:
         self._waiting.setdefault(first, OrderedDict()).setdefault(second, deque()).append(job)
         return True
 
-    def take(self) -> _Job | None:
+    def pop(self) -> _Job | None:
         """The next job whose labels have a share left; both labels of the turn go to the end of their rows."""
         for first, row in self._waiting.items():
             for second, jobs in row.items():
@@ -88,10 +88,10 @@ class _Queue:
                     if labels[0] == first:
                         break  # as of all in this row
                 elif not self._shares.used_up(1, labels):
-                    return self._take_from(first, second, jobs)
+                    return self._pop_from(first, second, jobs)
         return None
 
-    def _take_from(self, first: str, second: str, jobs: deque[_Job]) -> _Job:
+    def _pop_from(self, first: str, second: str, jobs: deque[_Job]) -> _Job:
         job, row = jobs.popleft(), self._waiting[first]
         _back_or_out(row, second, jobs)
         _back_or_out(self._waiting, first, row)
@@ -106,7 +106,7 @@ class FairThreadPool:
 
     def __init__(self, loop: Loop, threads: int, shares: tuple[int, int]) -> None:
         self._loop = loop
-        self._workers = ThreadPool(loop, threads)
+        self._threads = ThreadPool(loop, threads)
         self._free = threads
         self._shares = _Shares(shares)
         self._ordinary, self._preferred = _Queue(self._shares), _Queue(self._shares)
@@ -134,12 +134,12 @@ class FairThreadPool:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait for their turn."""
+        """The number of jobs that wait for their turn."""
         return len(self._ordinary) + len(self._preferred)
 
     def _run_next(self) -> None:
         while self._free:
-            job = self._take()
+            job = self._next()
             if job is None:
                 return
             if not job.starts():
@@ -147,16 +147,16 @@ class FairThreadPool:
                 continue
             self._free -= 1
             self._shares.started(job.labels)
-            self._workers.submit(job.work, partial(self._ended, job))
+            self._threads.submit(job.work, partial(self._ended, job))
 
     def _drop(self, job: _Job) -> None:
         self._loop.call_soon(lambda: job.done(DROPPED))
 
-    def _take(self) -> _Job | None:
+    def _next(self) -> _Job | None:
         self._turns += 1
         if self._turns % ORDINARY_TURN:
-            return self._preferred.take() or self._ordinary.take()
-        return self._ordinary.take() or self._preferred.take()
+            return self._preferred.pop() or self._ordinary.pop()
+        return self._ordinary.pop() or self._preferred.pop()
 
     def _ended(self, job: _Job, result: Any) -> None:
         self._free += 1
@@ -171,7 +171,7 @@ class FairThreadPool:
 
 
 def _back_or_out(row: OrderedDict[str, Any], label: str, rest: deque[_Job] | OrderedDict[str, Any]) -> None:
-    """It has had its turn: to the end of the row, or out of it when nothing of it waits."""
+    """After its turn a label goes to the end of the row, or out of it when no job of it waits."""
     if rest:
         row.move_to_end(label)
     else:

@@ -1,8 +1,8 @@
 """Latencies as histograms with fixed buckets, so that those of many processes and of many minutes add up.
 
-A percentile is always read from the sum of the histograms that it is about: percentiles themselves can't be added or
-averaged. The bounds grow by a fourth of an octave (19 %), from 62.5 µs to 70 minutes; within a bucket values are taken
-to lie evenly, so a percentile is wrong by a few percent at most.
+A percentile is always read from the sum of histograms: percentiles themselves can't be added or averaged. The bounds
+grow by a fourth of an octave (19 %), from 62.5 µs to 70 minutes; within a bucket values are taken to lie evenly, so a
+percentile is wrong by a few percent at most.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterable, Mapping
 PARTS = 4
 """Buckets of an octave."""
 BOUNDS: tuple[float, ...] = tuple(0.001 * 2.0 ** (step / PARTS) for step in range(-4 * PARTS, 22 * PARTS + 1))
-"""Upper bounds in seconds, inclusive. What is longer than the last is in one more bucket."""
+"""Upper bounds in seconds, inclusive. Longer values are in one more bucket."""
 BUCKETS = len(BOUNDS) + 1
 
 Histogram = Mapping[int, int]
-"""How many values are in each bucket, by the bucket's number; empty ones are left out."""
+"""Count of values by number of the bucket; empty ones are left out."""
 
 
 def bucket_of(seconds: float) -> int:
-    """The number of the bucket that a latency is in."""
+    """The number of the bucket of a latency."""
     return bisect_left(BOUNDS, seconds)
 
 
@@ -45,7 +45,7 @@ def percentile(histogram: Histogram, percent: float) -> float | None:
 
 
 def cumulative(histogram: Histogram, bounds: Iterable[int]) -> list[int]:
-    """How many values are at most as long as the bounds of these buckets."""
+    """The cumulative counts at the bounds of these buckets."""
     return [sum(count for number, count in histogram.items() if number <= bound) for bound in bounds]
 
 

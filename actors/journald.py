@@ -24,7 +24,7 @@ from config.text.escaping import printable
 SOCKET = Path("/run/systemd/journal/socket")
 IDENTIFIER = "proxyfleet"
 BUFFER = 1024**2
-"""Bytes that may wait for the journal; it takes them within milliseconds, or is away."""
+"""Bytes that may wait for the journal; it reads them within milliseconds, or is away."""
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 """Of syslog, by our levels."""
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Z0-9][A-Z0-9_]{0,63}", re.ASCII)
 
 
 class Journal:
-    """A way into the journal. `send` raises `OSError` when it isn't there, or takes nothing at the moment."""
+    """A socket to the journal. `send` raises `OSError` when it isn't there, or is full at the moment."""
 
     def __init__(self, path: Path = SOCKET) -> None:
         self._path = str(path)
@@ -50,7 +50,7 @@ class Journal:
             self._send_file(entry)
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._socket.close()
 
     def _send_file(self, entry: bytes) -> None:
@@ -80,7 +80,7 @@ def _field(name: str, value: str) -> bytes:
 
 
 class JournalHandler(logging.Handler):
-    """Log records into the journal; on standard error when it takes none."""
+    """Log records into the journal; on standard error when that fails."""
 
     def __init__(self, path: Path = SOCKET) -> None:
         super().__init__()
@@ -103,6 +103,6 @@ class JournalHandler(logging.Handler):
             sys.stderr.write(self.format(record) + "\n")
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._journal.close()
         super().close()

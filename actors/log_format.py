@@ -14,7 +14,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def levels_from(level: str) -> frozenset[str]:
-    """`level` and all that matters more."""
+    """`level` and all above it."""
     return frozenset(LEVELS[LEVELS.index(level) :])
 
 
@@ -32,7 +32,7 @@ def message_of(record: logging.LogRecord) -> str:
 class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO logger: message`.
 
-    One line, whatever is in the message; those of a traceback are indented, so that none looks like a message.
+    One line, whatever the message contains; those of a traceback are indented, so that none looks like a message.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -45,11 +45,11 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """`{"time", "level", "logger", "message"}`, with `exception` when there is one.
 
-    What a caller gave as `extra={"fields": {...}}` stands beside them.
+    The fields that a caller passes as `extra={"fields": {...}}` are added.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever is in the message."""
+        """One line, whatever the message contains."""
         line = {
             "time": timestamp_text(record.created),
             "level": record.levelname.lower(),

@@ -1,7 +1,7 @@
-"""What is wrong in one actor and not over yet: one list, reported whenever it changes.
+"""The active problems of one actor: a list that is reported when it changes.
 
-A problem is known by its reason and its subject. Most have a beginning and an end that the actor sees (`begins`,
-`ends`). Of others only the moments are seen at which they hurt, such as a connection that could not be made without a
+A problem is identified by its reason and its subject. Most have a beginning and an end that the actor detects
+(`begins`, `ends`). Others are detected only by their effects, such as a connection that could not be made without a
 descriptor (`occurred`): these are over when they have not occurred for `QUIET` seconds.
 """
 
@@ -20,11 +20,11 @@ LISTED_MAX = 20
 
 Key = tuple[str, str]
 Report = Callable[[tuple[Problem, ...], tuple[Problem, ...]], None]
-"""Called with what is wrong now, and with what is over since the report before."""
+"""Called with the active problems, and with those that ended since the last report."""
 
 
 class Problems:
-    """`clock` gives Unix seconds. `report` may be put in place later; a report that is due then reaches it."""
+    """`clock` returns Unix seconds. `report` may be set later; a report that is due by then reaches it."""
 
     def __init__(self, loop: Loop, clock: Callable[[], float], report: Report = lambda _problems, _over: None) -> None:
         self.report = report
@@ -36,7 +36,7 @@ class Problems:
         self._due = False
 
     def begins(self, reason: str, detail: str, subject: str = "", serves: bool = True) -> None:
-        """It is wrong from now on; said again with another sentence or consequence, it is the same problem still."""
+        """It is active from now on; with another detail or consequence it is still the same problem."""
         key = (reason, subject)
         known = self._active.get(key)
         if known is not None and (known.detail, known.serves) == (detail, serves):
@@ -47,7 +47,7 @@ class Problems:
         self.report_soon()
 
     def ends(self, reason: str, detail: str, subject: str = "") -> None:
-        """It is over, in the way that `detail` says. What was not wrong can't be over."""
+        """It is over, as described by `detail`; ignored if it was not active."""
         key = (reason, subject)
         known = self._active.pop(key, None)
         if known is not None:
@@ -55,9 +55,9 @@ class Problems:
             self.report_soon()
 
     def occurred(self, reason: str, detail: str) -> None:
-        """It has hurt once more."""
+        """It had an effect once more."""
         if reason not in self._occurred:
-            self._loop.call_later(QUIET, lambda: self._look(reason))
+            self._loop.call_later(QUIET, lambda: self._check_quiet(reason))
             self.begins(reason, detail)
         self._occurred[reason] = self._loop.now
 
@@ -67,10 +67,10 @@ class Problems:
             self._due = True
             self._loop.call_later(SETTLE, self._report)
 
-    def _look(self, reason: str) -> None:
+    def _check_quiet(self, reason: str) -> None:
         left = self._occurred[reason] + QUIET - self._loop.now
         if left > 0:
-            self._loop.call_later(left, lambda: self._look(reason))
+            self._loop.call_later(left, lambda: self._check_quiet(reason))
             return
         del self._occurred[reason]
         self.ends(reason, f"not seen for {QUIET:.0f} s")

@@ -6,13 +6,13 @@ from actors.bus.messages.fleet import SetProxyNames
 
 
 class ProxyNames:
-    """Holds what the last messages stated."""
+    """A table that messages of the supervisor update."""
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[str, int]] = {}
 
     def update(self, message: SetProxyNames) -> None:
-        """Take over new names and forget deleted proxies."""
+        """Apply new names and forget deleted proxies."""
         self._names.update(message.names)
         for proxy_id in message.gone:
             self._names.pop(proxy_id, None)

@@ -1,6 +1,6 @@
-"""A few threads for what would block the loop: name resolution and the checking of passwords.
+"""A few threads for work that would block the loop, such as name resolution and password checks.
 
-They are started when first needed, so that an actor without names or passwords has none.
+They are started when first needed, so that an actor without such work has none.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class ThreadPool:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends one thread
         self._results: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._closed = False
-        self._ending = threading.Lock()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # now: there may be no descriptor left later
+        self._close_lock = threading.Lock()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # now, since later there may be no descriptor left
         loop.watch(self._wake, select.EPOLLIN, self._collect)
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """What can go wrong in `work` should be a result; when it raises all the same, the result is None."""
+        """Expected failures of `work` should be results; if it raises all the same, the result is None."""
         self._waiting += 1
         if self._started < min(self._limit, self._waiting):
             self._started += 1
@@ -48,17 +48,17 @@ class ThreadPool:
         self._jobs.put((work, done))
 
     def resize(self, threads: int) -> None:
-        """There may be so many threads from now on; those above end when they have nothing to do."""
+        """Allow so many threads from now on; those above the limit end when they are idle."""
         self._limit = threads
         for _ in range(self._started - threads):
             self._jobs.put(None)
         self._started = min(self._started, threads)
 
     def close(self) -> None:
-        """End the threads; what is under way has no result any more. Called in the loop's thread, once."""
+        """End the threads; work under way gets no result. To be called in the loop's thread, once."""
         self.resize(0)
         self._loop.unwatch(self._wake)
-        with self._ending:
+        with self._close_lock:
             self._closed = True
             os.close(self._wake)
 
@@ -67,7 +67,7 @@ class ThreadPool:
             continue
 
     def _run_next(self) -> bool:
-        """Run one job; False at the end of the thread. A function of its own, so that an idle thread holds no job."""
+        """Run one job; False at the end of the thread. A function of its own: an idle thread references no job."""
         job = self._jobs.get()
         if job is None:
             return False
@@ -78,7 +78,7 @@ class ThreadPool:
             log.exception("work off the loop failed")
             result = None
         self._results.append((done, result))
-        with self._ending:
+        with self._close_lock:
             if not self._closed:
                 os.eventfd_write(self._wake, 1)
         return True
