@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self, TypeVar
 
 import msgpack
 
 from actors.counters import COUNTERS, NAMES
+
+_Key = TypeVar("_Key")
 
 BUCKET_PLACES = tuple(place for place, row in enumerate(COUNTERS) if row.in_buckets)
 COUNTED = (*(NAMES[place] for place in BUCKET_PLACES), "answered")
@@ -78,10 +80,10 @@ def sum_of(several: Iterable[Increments]) -> Increments:
     return total
 
 
-def add_counts(latency: dict[int, int], other: dict[int, int], sign: int = 1) -> None:
-    """Add another histogram to `latency`."""
-    for number, count in other.items():
-        latency[number] = latency.get(number, 0) + sign * count
+def add_counts(counts: dict[_Key, int], other: Mapping[_Key, int], sign: int = 1) -> None:
+    """Add `other` to `counts`, key by key; with a `sign` of -1 subtract it."""
+    for key, count in other.items():
+        counts[key] = counts.get(key, 0) + sign * count
 
 
 def pack_latency(latency: dict[int, int]) -> bytes | None:

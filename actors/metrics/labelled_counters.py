@@ -45,12 +45,6 @@ def place_of(kind: str) -> int | None:
     return _PLACES.get(kind)
 
 
-def add(counts: LabelledCounts, other: LabelledCounts) -> None:
-    """Sum `other` up into `counts`."""
-    for key, count in other.items():
-        counts[key] = counts.get(key, 0) + count
-
-
 def of_kind(counts: LabelledCounts, kind: str) -> dict[str, int]:
     """The counts of one kind by label."""
     return {reason: count for (each, reason), count in sorted(counts.items()) if each == kind}

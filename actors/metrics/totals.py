@@ -17,7 +17,7 @@ from typing import Protocol
 from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.counters import COUNTERS, LABELLED, NAMES, STATUSES, ZEROS
 from actors.metrics import labelled_counters
-from actors.metrics.increments import BUCKET_PLACES, COUNTED, FIELDS, Increments
+from actors.metrics.increments import BUCKET_PLACES, COUNTED, FIELDS, Increments, add_counts
 from actors.metrics.labelled_counters import LabelledCounts
 from actors.sqlite import open_database
 
@@ -85,7 +85,7 @@ class ProcessCounters:
         """Sum up."""
         self.values = [mine + more for mine, more in zip(self.values, other.values, strict=True)]
         self.last_request = max(self.last_request, other.last_request)
-        labelled_counters.add(self.labelled, other.labelled)
+        add_counts(self.labelled, other.labelled)
 
 
 @dataclass(slots=True)

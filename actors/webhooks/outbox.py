@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,6 @@ CREATE TABLE IF NOT EXISTS statuses (
 CREATE TABLE IF NOT EXISTS lost (which INTEGER PRIMARY KEY, events INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS given_up (webhook_id TEXT PRIMARY KEY, reason TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
 """
-_COLUMNS = "number, id, webhook_id, event, status, apart, tries, created_at, first_try, pause, next_at"
 
 
 @dataclass(slots=True)
@@ -86,6 +85,10 @@ class Waiting:
     next_at: float
 
 
+_COLUMNS = ", ".join(each.name for each in fields(Waiting))
+_CHANGING = ("status", "apart", "tries", "first_try", "pause", "next_at")
+
+
 class Outbox:
     """One file; raises `sqlite3.Error` when the disk doesn't take it. Times are Unix seconds."""
 
@@ -97,9 +100,9 @@ class Outbox:
 
     def add(self, event: Event) -> int | None:
         """Store an event: its number, None when it is here already."""
-        fields = (event.id, event.type, event.timestamp, json.dumps(event.data))
+        values = (event.id, event.type, event.timestamp, json.dumps(event.data))
         stored = self._database.execute(
-            "INSERT INTO happened (id, type, timestamp, data) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", fields
+            "INSERT INTO happened (id, type, timestamp, data) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", values
         )
         if stored.rowcount != 1 or stored.lastrowid is None:
             return None
@@ -174,8 +177,8 @@ class Outbox:
         with self._transaction():
             query = "SELECT coalesce(max(number), 0) + 1 FROM attempts WHERE delivery = ?"
             (number,) = self._database.execute(query, (delivery.number,)).fetchone()
-            fields = json.dumps([number, *(getattr(attempt, name) for name in _ATTEMPT_FIELDS)])
-            self._database.execute("INSERT INTO attempts VALUES (?, ?, ?)", (delivery.number, number, fields))
+            values = json.dumps([number, *(getattr(attempt, name) for name in _ATTEMPT_FIELDS)])
+            self._database.execute("INSERT INTO attempts VALUES (?, ?, ?)", (delivery.number, number, values))
             self.update(delivery)
             self._database.execute(
                 "INSERT INTO statuses (webhook_id) VALUES (?) ON CONFLICT DO NOTHING", (delivery.webhook_id,)
@@ -188,19 +191,9 @@ class Outbox:
 
     def update(self, delivery: Waiting) -> None:
         """Store the delivery as it stands now."""
-        self._database.execute(
-            "UPDATE deliveries SET status = ?, apart = ?, tries = ?, first_try = ?, pause = ?, next_at = ?"
-            " WHERE number = ?",
-            (
-                delivery.status,
-                delivery.apart,
-                delivery.tries,
-                delivery.first_try,
-                delivery.pause,
-                delivery.next_at,
-                delivery.number,
-            ),
-        )
+        columns = ", ".join(f"{name} = ?" for name in _CHANGING)
+        values = (*(getattr(delivery, name) for name in _CHANGING), delivery.number)
+        self._database.execute(f"UPDATE deliveries SET {columns} WHERE number = ?", values)  # noqa: S608 - of the fields above
 
     def redeliver(self, webhook_id: str, delivery_id: str, now: float) -> Waiting | None:
         """Deliver once more, at once and beside the order; None when there is no such delivery."""
@@ -262,7 +255,7 @@ class Outbox:
             status=delivery.status,
             created_at=delivery.created_at,
             next_attempt_at=delivery.next_at if delivery.status == WAITING else None,
-            attempts=tuple(DeliveryAttempt(*json.loads(fields)) for (fields,) in rows),
+            attempts=tuple(DeliveryAttempt(*json.loads(values)) for (values,) in rows),
         )
 
     def statuses(self) -> dict[str, WebhookStatus]:
