@@ -1,7 +1,7 @@
 """The command `proxyfleet`: from the command line to a running product.
 
-`serve` reads the settings, takes the locks, sees to it that there is an administrator, reads the wish once, binds the
-API's socket and hands over to `actors.supervision.supervisor`. The other commands are in `api/cli`.
+`serve` reads the settings, acquires the locks, ensures that there is an administrator, reads the desired state once,
+binds the API's socket and starts `actors.supervision.supervisor`. The other commands are in `api/cli`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from api.cli.terminal.output import Output
 from config import VERSION
 from config.settings.env import ENV_PREFIX
 
-if TYPE_CHECKING:  # most commands run none of it, and should start fast
+if TYPE_CHECKING:  # most commands need none of it, and should start fast
     from actors.supervision.listeners.socket_activation import InheritedListeners
     from actors.supervision.upgrade.handover import Handover
     from config.files.paths import DataDir
@@ -71,23 +71,24 @@ def serve(
     from config.settings.initial_environment import wipe
     from config.settings.settings import load
 
-    def serve_until_told() -> None:
+    def check_or_serve() -> None:
         wipe(ENV_PREFIX)
         settings = settings_of(config, overrides)
         if check:
-            _rehearse(settings)
+            _preflight(settings)
             return
         for secret in ("ADMIN_PASSWORD", "API_KEY"):
             os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
         raise typer.Exit(run(settings, lambda: load(config, overrides)))
 
-    guarded(Output(), serve_until_told)
+    guarded(Output(), check_or_serve)
 
 
 def run(settings: Settings, reload: Callable[[], Settings]) -> int:
-    """Everything from the settings to the end of the product; its exit status."""
+    """Everything from the settings to the end of the product; returns its exit status."""
     from actors.process import set_up_logging
-    from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager, stored_name
+    from actors.supervision.listeners.descriptor_store import stored_name
+    from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
     from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
     from actors.supervision.upgrade.handover import receive_handover
     from api.operator.bootstrap import ensure_administrator
@@ -117,7 +118,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
         desired = read_desired_proxies(data)
     except StoreError as error:
         raise CommandError(str(error)) from error
-    except ValueError as error:  # nothing else is given to them than the password
+    except ValueError as error:  # the password is their only input
         raise CommandError(f"admin_password: {error}") from error
     _show_password(data, password)
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors)
@@ -126,12 +127,12 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
 
 
 def _show_password(data: DataDir, password: str | None) -> None:
-    """The first administrator's password, once, and on a terminal alone: whatever else standard output is, under
-    systemd, in a container or behind a `>`, somebody keeps it as a log. There only the file has it."""
+    """Print the first administrator's password once, and only to a terminal: under systemd, in a container or behind a
+    `>` the standard output is kept as a log. There only the file has it."""
     if password is None:
         return
-    shown = f"  password: {password}\n  also in:  " if sys.stdout.isatty() else "  password in "
-    sys.stdout.write(f"The administrator `admin` was created.\n{shown}{data.initial_password}\n")
+    where = f"  password: {password}\n  also in:  " if sys.stdout.isatty() else "  password in "
+    sys.stdout.write(f"The administrator `admin` was created.\n{where}{data.initial_password}\n")
     sys.stdout.flush()
 
 
@@ -155,7 +156,7 @@ Proxyfleet {VERSION} is running.
 
 
 def _command() -> str:
-    """How people here call the command: in a checkout it is on nobody's path."""
+    """How the command is called here: in a checkout it is not on the path."""
     return "proxyfleet" if shutil.which("proxyfleet") else sys.argv[0]
 
 
@@ -163,7 +164,7 @@ def _open_data(settings: Settings) -> DataDir:
     from config.files.paths import PathError, default_data_dir, open_data_dir
 
     folder = settings.data_dir or default_data_dir()
-    refuse_newer(folder)  # before the directory is given its mode and its lock file: nothing of it is touched
+    refuse_newer(folder)  # before the directory gets its mode and its lock file: nothing in it is touched
     return translated(PathError, lambda: open_data_dir(folder))
 
 
@@ -173,7 +174,7 @@ def _locked(file: Path, what: str, handover: Handover) -> int:
 
 
 def _listen(settings: Settings, stored: Stored, inherited: InheritedListeners) -> socket.socket:
-    from actors.supervision.listeners.registry import ListenError
+    from actors.supervision.listeners.bind import ListenError
 
     try:
         return inherited.listen(settings.server.host, settings.server.port)
@@ -184,7 +185,7 @@ def _listen(settings: Settings, stored: Stored, inherited: InheritedListeners) -
         raise CommandError(f"server.{error.field}: {error.error}{hint}", otherwise) from error
 
 
-def _rehearse(settings: Settings) -> None:
+def _preflight(settings: Settings) -> None:
     from actors.supervision.upgrade.preflight import WOULD_START
     from api.operator.preflight import WouldNotStart, rehearse
     from config.files.paths import DataDir, default_data_dir
@@ -218,7 +219,7 @@ def _effective(settings: Settings, stored: Stored) -> Settings:
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Only what was said on the command line."""
+    """The options that the command line has."""
     return {name: value for name, value in options.items() if value is not None and value != {}}
 
 

@@ -1,7 +1,7 @@
-"""What every actor process is: a name on the bus, a pulse, a life that ends with its supervisor's.
+"""What every actor process is: a name on the bus, a liveness deadline, a life that ends with its supervisor's.
 
-An actor subclasses `Actor`, sets itself up in `__init__`, answers in `receive` and finishes in `drain`. It runs in a
-process that the zygote has forked (`actors.supervision.processes.zygote`); `main` is the first thing that runs there.
+An actor subclasses `Actor`, sets itself up in `__init__`, handles messages in `receive` and finishes in `drain`. It
+runs in a process that the zygote has forked (`actors.supervision.processes.zygote`); `main` runs there first.
 
 The lifeline is the read end of a pipe whose write end only the supervisor holds. End of file on it means that the
 supervisor is gone, however it died: the actor closes its things and ends, so that no process and no port is left
@@ -26,11 +26,11 @@ from typing import Any
 import zmq
 
 from actors.bus.events import Publisher
-from actors.bus.loop import LONGEST_WAIT, Loop, unheard
-from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
+from actors.bus.loop import LONGEST_WAIT, Loop, ignore_deadline
+from actors.bus.mailbox import Mailbox, Reply, address_of, refuse
 from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Hello, Stop, Terminated
 from actors.log_format import JsonFormatter, TextFormatter
-from actors.signals import IGNORED, ignore, let_in
+from actors.signals import IGNORED, ignore, unblock
 from config.files.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 ORPHAN_GRACE = 1.0
 """Seconds that an actor may take to end after its supervisor died."""
 TERMINATED_WAIT = 2.0
-"""Seconds that the supervisor has to say whether a SIGTERM was for the whole product."""
+"""Seconds that the supervisor has to reply whether a SIGTERM was for the whole product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Actor:
         self._stopping = False
         self._terminated = False
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """A message that the base doesn't know; answer it, now or later, if it was asked."""
-        refuse(sender, message, answer)
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
+        """Handle a message that the base doesn't; `reply`, now or later, if it was a request."""
+        refuse(sender, message, reply)
 
     def settings_changed(self, _groups: Collection[str]) -> None:
         """These groups of `settings` have changed."""
@@ -90,7 +90,7 @@ class Actor:
         self.finish()
 
     def ready(self) -> None:
-        """Say hello: it can work. From now on it must keep the promises of its pulse."""
+        """Report to the supervisor that it can work. From now on it must keep its liveness deadlines."""
         self.mailbox.tell(SUPERVISOR, Hello(self.boot.instance, os.getpid()))
 
     def finish(self) -> None:
@@ -98,20 +98,20 @@ class Actor:
         self.loop.stop()
 
     def close(self) -> None:
-        """Give everything back; called once after the loop has ended."""
+        """Close everything; called once after the loop has ended."""
         self.mailbox.close()
         self.events.close()
         self.context.term()
 
-    def _received(self, sender: str, message: Any, answer: Answer) -> None:
+    def _received(self, sender: str, message: Any, reply: Reply) -> None:
         if isinstance(message, Stop):
             self.stop(message.drain)
-            answer(Done())
+            reply(Done())
         elif isinstance(message, ApplySettings):
             self._apply(message.groups)
-            answer(Done())
+            reply(Done())
         else:
-            self.receive(sender, message, answer)
+            self.receive(sender, message, reply)
 
     def _apply(self, groups: dict[str, Any]) -> None:
         self.settings |= groups
@@ -126,9 +126,9 @@ class Actor:
             self.drain(drain)
 
     def terminate(self) -> None:
-        """End after a SIGTERM: by the supervisor's word when the whole product ends, else by itself."""
+        """End after a SIGTERM: when the supervisor stops it if the whole product ends, else by itself."""
 
-        def judged(reply: object) -> None:
+        def decided(reply: object) -> None:
             self._terminated = False
             if not isinstance(reply, Done):
                 log.info("%s ends: SIGTERM", self.boot.name)
@@ -136,20 +136,24 @@ class Actor:
 
         if not self._stopping and not self._terminated:
             self._terminated = True
-            self.mailbox.ask(SUPERVISOR, Terminated(self.boot.instance), judged, TERMINATED_WAIT)
+            self.mailbox.ask(SUPERVISOR, Terminated(self.boot.instance), decided, TERMINATED_WAIT)
 
 
 def main(
-    entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, promise: Callable[[float], None] = unheard
+    entry: str,
+    boot: Boot,
+    sockets: list[socket.socket],
+    lifeline: int,
+    on_wake_deadline: Callable[[float], None] = ignore_deadline,
 ) -> int:
     """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
 
-    `promise` takes the time until which the actor may be silent (`actors.liveness`).
+    `on_wake_deadline` is called with the time until which the actor may be silent (`actors.liveness`).
     """
     _apply_logging(boot.settings)
     module, _, name = entry.partition(":")
     actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
-    actor.loop.promise = promise
+    actor.loop.on_wake_deadline = on_wake_deadline
     _end_with_the_supervisor(actor, lifeline)
     _listen_to_signals(actor)
     try:
@@ -172,7 +176,7 @@ def set_up_logging(level: str, style: str, output: str = "stderr") -> None:
 def _handler(style: str, output: str) -> logging.Handler:
     handler: logging.Handler
     if output == "journald":
-        from actors.journald import JournalHandler  # few want it
+        from actors.journald import JournalHandler  # a rare setting
 
         handler = JournalHandler()
     else:
@@ -185,7 +189,7 @@ def _listen_to_signals(actor: Actor) -> None:
     interrupt = actor.loop.interrupter(actor.terminate)
     ignore(*IGNORED)
     signal.signal(signal.SIGTERM, lambda _number, _frame: interrupt())
-    let_in()  # they have waited since the fork
+    unblock()  # they have waited since the fork
 
 
 def _end_with_the_supervisor(actor: Actor, lifeline: int) -> None:

@@ -1,4 +1,4 @@
-"""Signals that reach a whole process group: the supervisor's word is what counts.
+"""Signals that reach a whole process group: the supervisor decides what they mean.
 
 Ctrl-C, `timeout`, service managers and container engines often send a signal to all processes of the product, where
 the supervisor alone would be enough. Were each of them to end by itself, those that others report to would be gone
@@ -23,18 +23,18 @@ def ignore(*numbers: signal.Signals) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def hold() -> None:
+def block() -> None:
     """Let signals to the group wait: a process that is just starting must not be ended by one."""
     signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
 
 
-def let_in() -> None:
-    """Take those that have waited, and those to come."""
+def unblock() -> None:
+    """Receive those that have waited, and those to come."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_THE_GROUP)
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def blocked() -> Iterator[None]:
     """Within the block they wait, and a process that is started in it begins so."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
     try:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from actors.bus.loop import THREADED_WAIT
-from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
+from actors.bus.mailbox import ASK_TIMEOUT, Reply, refuse
 from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.fleet import DrainConnections, ReplaceProxies
 from actors.net.listener_drain import DRAIN_SECONDS
@@ -81,13 +81,13 @@ class ApiActor(Actor):
         _warn_if_all_rejected(settings)
         self._report_desired_state()
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Handle the end of the TLS terminator, and requests of the webhook sender and the command line."""
         if isinstance(message, DrainConnections):
             self._drain_connections()
-            answer(Done())
-        elif not (self._webhooks.receive(message, answer) or self._password_resets.receive(message, answer)):
-            refuse(sender, message, answer)
+            reply(Done())
+        elif not (self._webhooks.receive(message, reply) or self._password_resets.receive(message, reply)):
+            refuse(sender, message, reply)
 
     def settings_changed(self, _groups: Collection[str]) -> None:
         """See `Actor`: the configuration was read again. Changes through the API are applied by their own request."""

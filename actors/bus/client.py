@@ -1,4 +1,4 @@
-"""Asking the running product from a command: one question at a time, and the answer or `Unreachable`."""
+"""Requests of a command to the running product: one at a time, with the reply or `Unreachable`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BusClient:
     """A connection to the bus of the product that runs in `run`. Raises `NotRunningError`."""
 
     def __init__(self, run: RunDir) -> None:
-        if not os.path.exists(run.path / "mailbox"):  # False also where we may not look
+        if not os.path.exists(run.path / "mailbox"):  # False also without permission
             raise NotRunningError(f"nothing runs in {run.path}; name its run directory with --run-dir")
         self._loop = Loop()
         self._context: zmq.Context[Any] = zmq.Context()
@@ -31,13 +31,13 @@ class BusClient:
         self._mailbox = Mailbox(self._loop, self._context, run.mailbox, own, refuse)
 
     def ask(self, message: Any, to: str = SUPERVISOR, timeout: float = ASK_TIMEOUT) -> Any:
-        """The answer; `Unreachable` when none came in `timeout` seconds."""
-        answers: list[Any] = []
-        self._mailbox.ask(to, message, answers.append, timeout)
+        """The reply; `Unreachable` when none came in `timeout` seconds."""
+        replies: list[Any] = []
+        self._mailbox.ask(to, message, replies.append, timeout)
         deadline = time.monotonic() + timeout + 1.0
-        while not answers and time.monotonic() < deadline:
+        while not replies and time.monotonic() < deadline:
             self._loop.turn(1.0)
-        return answers[0] if answers else Unreachable(to, "no answer in time")
+        return replies[0] if replies else Unreachable(to, "no reply in time")
 
     def close(self) -> None:
         """Leave the bus."""

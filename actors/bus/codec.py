@@ -2,10 +2,11 @@
 
 A message class is registered with `@message`. On the wire a message is one msgpack array
 `[version, kind, correlation, role, {field: value}]`. The version is one number for the whole protocol: processes of
-one installation are of one release, so another version means a stranger on the socket. Only while an upgrade drains
-the forwarding actors of the release before (`actors.supervision.upgrade.predecessors`), two releases speak with each
-other: so `Stop` and `Done` keep their form. What else an older one says and the newer doesn't understand is refused and
-logged.
+one installation are of one release, so another version means a stranger on the socket. Two releases share the bus in
+two cases only: an upgrade drains the forwarding actors of the release before
+(`actors.supervision.upgrade.predecessors`), so `Stop` and `Done` keep their fields; and the installed command requests
+the upgrade from a running program of the release before, so `Upgrade`, `DescribeProgram` and `Program` keep theirs.
+Everything else that one of them doesn't know is refused and logged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgpack
 
 PROTOCOL_VERSION = 1
 _HEAD_MAX = 128
-"""Bytes within which an envelope says what it is: all but the fields of its message."""
+"""Bytes that hold the head of an envelope: all but the fields of its message."""
 
 
 class ProtocolError(Exception):
@@ -28,7 +29,7 @@ class ProtocolError(Exception):
 
 
 class Role(IntEnum):
-    """What an envelope is: said once, asked, or the answer to something asked."""
+    """What an envelope is: a message without a reply, a request, or a reply."""
 
     TELL = 0
     ASK = 1
@@ -37,7 +38,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message with its correlation: `correlation` is the asker's number, 0 for what nobody answers."""
+    """A message with its correlation: `correlation` is the number of the request, 0 without a reply."""
 
     message: Any
     correlation: int = 0
@@ -66,10 +67,10 @@ def known_messages() -> Mapping[str, type[Any]]:
 
 def encode(envelope: Envelope) -> bytes:
     """One frame for `envelope`."""
-    said = envelope.message
-    body = {field.name: _plain(getattr(said, field.name)) for field in fields(said)}
+    content = envelope.message
+    body = {field.name: _plain(getattr(content, field.name)) for field in fields(content)}
     packed: bytes = msgpack.packb(
-        [PROTOCOL_VERSION, type(said).__name__, envelope.correlation, int(envelope.role), body]
+        [PROTOCOL_VERSION, type(content).__name__, envelope.correlation, int(envelope.role), body]
     )
     return packed
 
@@ -129,7 +130,7 @@ def _build(cls: type[Any], body: Any) -> Any:
 
 
 def _reader(hint: Any) -> _Check:
-    """A function that checks a decoded value against `hint` and gives it its Python form."""
+    """A function that checks a decoded value against `hint` and converts it to its Python type."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any or hint is object:
         return lambda value: value

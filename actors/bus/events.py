@@ -1,7 +1,7 @@
 """The events plane: PUB → XSUB/XPUB → SUB. A topic frame, then one encoded message.
 
-A publisher never waits and is never told that nobody listened; so only what repeats (counters) or can be asked for
-again may rely on this plane alone.
+A publisher never waits and never learns that there was no subscriber; so only what repeats (counters) or can be
+requested again may rely on this plane alone.
 
 ==========================  ==============  ==================================================
 topic                       message         published by
@@ -54,7 +54,7 @@ def new_event(kind: str, data: dict[str, Any]) -> Event:
 
 
 class Publisher:
-    """Says facts to whoever listens."""
+    """Sends facts to the subscribers."""
 
     def __init__(self, context: zmq.Context[Any], address: str) -> None:
         self._socket = new_socket(context, zmq.PUB)
@@ -70,7 +70,7 @@ class Publisher:
 
 
 class Subscription:
-    """Hears the facts of the topics that begin with one of `prefixes`."""
+    """Receives the facts of the topics that begin with one of `prefixes`."""
 
     def __init__(
         self, loop: Loop, context: zmq.Context[Any], address: str, prefixes: tuple[str, ...], on_event: OnEvent
@@ -84,7 +84,7 @@ class Subscription:
         loop.attach(self._socket, self._on_frames)
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Receive nothing more."""
         self._loop.detach(self._socket)
         self._socket.close(linger=0)
 
@@ -99,9 +99,9 @@ class Subscription:
 
 
 class Forwarder:
-    """The supervisor's part: what publishers say to XSUB goes out of XPUB, subscriptions go the other way.
+    """The supervisor's part: what publishers send to XSUB goes out of XPUB, subscriptions go the other way.
 
-    The last `REMEMBERED` events (not counters, which repeat) can be asked for again.
+    The last `REMEMBERED` events (not counters, which repeat) can be requested again.
     """
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address_in: str, address_out: str) -> None:
@@ -113,10 +113,10 @@ class Forwarder:
         bind(self._outward, address_out)
         loop.attach(self._inward, self._outward_bound)
         loop.attach(self._outward, self._inward_bound)
-        loop.send(self._inward, [_SUBSCRIBE + _EVENTS])  # else publishers would drop what nobody hears at the moment
+        loop.send(self._inward, [_SUBSCRIBE + _EVENTS])  # else publishers drop events without a subscriber
 
     def publish(self, topic: str, message: Any) -> None:
-        """Say a fact of the supervisor's own."""
+        """Publish a fact of the supervisor's own."""
         self._outward_bound([topic.encode(), encode(Envelope(message))])
 
     def recall(self, since: float) -> tuple[Event, ...]:

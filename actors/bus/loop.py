@@ -2,12 +2,12 @@
 
 Plain descriptors are cheap: a list of handlers by descriptor, called with the epoll mask.
 
-ZeroMQ sockets are not. Their descriptor is edge-triggered for both directions and tells only that *something* may
-have changed; any send or receive may swallow the edge. So when a descriptor has said so, or something was sent or
-received, the next turn does the same act, and nothing may come between it and the wait: read `EVENTS` of every ZeroMQ
-socket, pump those that have something, and read again, until none has. (Draining, then sending, then waiting loses the
-edge that the send swallowed, and hangs.) In a turn in which nobody has touched them they are left alone, since
-asking two of them costs as much as serving a request; that is why everything is sent through `Loop.send`.
+ZeroMQ sockets are not. Their descriptor is edge-triggered for both directions and means only that *something* may
+have changed; any send or receive may swallow the edge. So after an edge, a send or a receive the next turn does the
+same act, and nothing may come between it and the wait: read `EVENTS` of every ZeroMQ socket, pump those that have
+something, and read again, until none has. (Draining, then sending, then waiting loses the edge that the send swallowed,
+and hangs.) In a turn in which they were not touched they are left alone, since reading `EVENTS` of two of them costs as
+much as serving a request; that is why everything is sent through `Loop.send`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Handler = Callable[[int], None]
 """Called with the epoll mask of what is ready."""
 
 PUMP_LIMIT = 200
-"""Messages taken from one ZeroMQ socket before the others get their turn."""
+"""Messages received from one ZeroMQ socket before the others get their turn."""
 
 LONGEST_WAIT = 60.0
 TURN_MAX = 0.01
-"""Seconds after which whoever has more to do in a turn should leave it for the next."""
+"""Seconds after which a handler with more to do should leave it for the next turn."""
 THREADED_WAIT = 10.0
 """The longest wait of a process with other threads: one that holds the interpreter for good is found by it."""
 _GOLDEN = 0.6180339887
@@ -39,7 +39,7 @@ _GOLDEN = 0.6180339887
 
 
 class Timer:
-    """A call to come. `cancel` may be called at any time, also after it ran."""
+    """A scheduled call. `cancel` may be called at any time, also after it ran."""
 
     __slots__ = ("call", "when")
 
@@ -48,7 +48,7 @@ class Timer:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Not to be called any more."""
+        """Don't call it any more."""
         self.call = None
 
     def __repr__(self) -> str:
@@ -61,21 +61,22 @@ class Loop:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.now = clock()
-        """The time of this turn, by the monotonic clock; good enough for deadlines and free of a call."""
+        """The time of this turn, by the monotonic clock; good enough for deadlines and without a call."""
         self._epoll = select.epoll()
         self._handlers: list[Handler | None] = [None] * 64  # by descriptor: they are small numbers, used again
         self._gone: set[int] = set()
-        """Descriptors forgotten in this turn: what the wait said of one is not about whoever has its number now."""
+        """Descriptors unwatched in this turn: an event of the wait is not that of a new descriptor with the same
+        number."""
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
         self._offset = os.getpid() * _GOLDEN % 1.0
         self._soon: deque[Callable[[], None]] = deque()
         self.longest_wait = LONGEST_WAIT
-        self.promise: Callable[[float], None] = unheard
+        self.on_wake_deadline: Callable[[float], None] = ignore_deadline
         """Called with the time until which this loop may be silent: before each wait, and after it."""
-        self._when_stirred: Callable[[], None] | None = None
-        self._stale = False
-        """May a ZeroMQ socket have something that its descriptor will not tell of?"""
+        self._on_next_activity: Callable[[], None] | None = None
+        self._zmq_dirty = False
+        """True if a ZeroMQ socket may have something for which its descriptor will not wake the loop."""
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
         self._eventfds: list[int] = []
         self._stopped = False
@@ -83,25 +84,26 @@ class Loop:
     # --- plain descriptors ---
 
     def watch(self, fd: int, mask: int, handler: Handler) -> None:
-        """Call `handler(mask)` when `fd` is ready for what `mask` says (`select.EPOLL…`, edge-triggered on wish)."""
+        """Call `handler(mask)` when `fd` is ready for what `mask` says (`select.EPOLL…`, with EPOLLET
+        edge-triggered)."""
         self._epoll.register(fd, mask)
         if fd >= len(self._handlers):
             self._handlers.extend([None] * (fd + 64 - len(self._handlers)))
         self._handlers[fd] = handler
 
-    def hand_over(self, fd: int, handler: Handler) -> None:
-        """From now on `handler` takes what happens at `fd`, with the same mask."""
+    def set_handler(self, fd: int, handler: Handler) -> None:
+        """From now on `handler` is called for `fd`, with the same mask."""
         self._handlers[fd] = handler
 
     def unwatch(self, fd: int) -> None:
-        """Forget `fd`; call it before the descriptor is closed. Harmless when it isn't watched."""
+        """Stop watching `fd`; call it before the descriptor is closed. Harmless when it isn't watched."""
         if 0 <= fd < len(self._handlers) and self._handlers[fd] is not None:
             self._handlers[fd] = None
             self._gone.add(fd)
             self._epoll.unregister(fd)
 
-    def forget(self, fd: int) -> None:
-        """`unwatch` for a descriptor that is closed at once and has no copy: the kernel forgets it with the close."""
+    def unwatch_closed(self, fd: int) -> None:
+        """`unwatch` for a descriptor that is closed at once and has no copy: the close removes it from the epoll."""
         if 0 <= fd < len(self._handlers) and self._handlers[fd] is not None:
             self._handlers[fd] = None
             self._gone.add(fd)
@@ -136,8 +138,8 @@ class Loop:
         self._soon.append(call)
 
     def interrupter(self, call: Callable[[], None]) -> Callable[[], None]:
-        """A function for signal handlers: `call` is called in the next turn, and the wait, which goes on after a
-        handler (PEP 475), ends for it. The descriptor that it takes is made now, since none may be left later."""
+        """A function for signal handlers: `call` is called in the next turn, and the wait, which continues after a
+        handler (PEP 475), ends for it. The descriptor that it needs is made now, since none may be left later."""
         ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._eventfds.append(ready)
 
@@ -148,33 +150,34 @@ class Loop:
         self.watch(ready, select.EPOLLIN, woken)
         return lambda: os.eventfd_write(ready, 1)
 
-    def when_stirred(self, call: Callable[[], None]) -> None:
-        """Call once, after the next turn in which something happened at a descriptor: time alone doesn't count.
+    def on_next_activity(self, call: Callable[[], None]) -> None:
+        """Call once, after the next turn in which a descriptor was ready: timers alone don't count.
 
-        So an idle process needs no timer for what can only have changed when somebody came. The last caller is called.
+        So an idle process needs no timer for what only a client can change. A second call replaces the first.
         """
-        self._when_stirred = call
+        self._on_next_activity = call
 
     # --- ZeroMQ ---
 
     def attach(self, socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> None:
-        """Give every message (its frames) that arrives at `socket` to `receive`."""
+        """Call `receive` with the frames of every message that arrives at `socket`."""
         self._pumps[socket] = receive
-        self._stale = True
+        self._zmq_dirty = True
         self.watch(int(socket.getsockopt(zmq.FD)), select.EPOLLIN, self._touched)
 
     def detach(self, socket: zmq.Socket[bytes]) -> None:
-        """Forget a ZeroMQ socket; call it before the socket is closed."""
+        """Stop receiving from a ZeroMQ socket; call it before the socket is closed."""
         if self._pumps.pop(socket, None) is not None:
             self.unwatch(int(socket.getsockopt(zmq.FD)))
 
     def send(self, socket: zmq.Socket[bytes], frames: list[bytes]) -> None:
-        """Send at an attached socket without waiting: nothing else may do that. Raises `zmq.Again` when it is full."""
-        self._stale = True
+        """Send at an attached socket without waiting; no other code may send there. Raises `zmq.Again` when it is
+        full."""
+        self._zmq_dirty = True
         socket.send_multipart(frames, zmq.NOBLOCK)
 
     def _touched(self, _mask: int) -> None:
-        self._stale = True
+        self._zmq_dirty = True
 
     # --- running ---
 
@@ -188,8 +191,8 @@ class Loop:
         """End `run` after this turn."""
         self._stopped = True
 
-    def overdue(self) -> bool:
-        """Has this turn taken so long that whoever has more to do should let the others come first?"""
+    def turn_exceeded(self) -> bool:
+        """True when this turn has taken so long that a handler with more to do should leave it for the next."""
         return self._clock() - self.now > TURN_MAX
 
     def turn(self, longest: float = LONGEST_WAIT) -> None:
@@ -197,24 +200,24 @@ class Loop:
         self.now = self._clock()
         self._run_due()
         self._run_soon()
-        pending = self._stale and self._pump()
+        pending = self._zmq_dirty and self._pump()
         wait = 0.0 if pending or self._soon or self._stopped else self._until_next(longest)
-        self.promise(self.now + wait)
+        self.on_wake_deadline(self.now + wait)
         ready = self._epoll.poll(wait)
         self.now = now = self._clock()
-        self.promise(now)
+        self.on_wake_deadline(now)
         handlers, gone = self._handlers, self._gone
         gone.clear()
         for fd, mask in ready:
             handler = handlers[fd]
             if handler is not None and fd not in gone:
                 handler(mask)
-        if ready and self._when_stirred is not None:
-            call, self._when_stirred = self._when_stirred, None
+        if ready and self._on_next_activity is not None:
+            call, self._on_next_activity = self._on_next_activity, None
             call()
 
     def close(self) -> None:
-        """Give the descriptors of its own back."""
+        """Close its own descriptors."""
         self._epoll.close()
         while self._eventfds:
             os.close(self._eventfds.pop())
@@ -241,13 +244,13 @@ class Loop:
     def _pump(self) -> bool:
         """Read `EVENTS` of every ZeroMQ socket as the last act before the wait; True when messages are left over."""
         pumped = 0
-        while self._stale and pumped < PUMP_LIMIT:
-            self._stale = False
+        while self._zmq_dirty and pumped < PUMP_LIMIT:
+            self._zmq_dirty = False
             for socket, receive in tuple(self._pumps.items()):
                 if socket in self._pumps and int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-                    self._stale = True
+                    self._zmq_dirty = True
                     pumped += _drain(socket, receive)
-        return self._stale or bool(self._soon)
+        return self._zmq_dirty or bool(self._soon)
 
 
 def _drain(socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> int:
@@ -263,8 +266,8 @@ def _drain(socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) 
     return PUMP_LIMIT
 
 
-def unheard(_when: float) -> None:
-    """Nobody watches this loop."""
+def ignore_deadline(_when: float) -> None:
+    """For a loop whose liveness is not supervised."""
 
 
 def new_socket(context: zmq.Context[Any], kind: int, high_water: int = 10_000) -> zmq.Socket[bytes]:

@@ -1,17 +1,17 @@
 """The mailbox: a star of DEALERs around the supervisor's ROUTER, every actor known by its name.
 
 An actor sends `[to, envelope]` and receives `[from, envelope]`. The router (`MailboxRouter`) passes on what is not for
-the supervisor itself. ROUTER_MANDATORY makes it say so when a receiver isn't there or its queue is full, and then an
-asker gets `Unreachable` at once instead of silence.
+the supervisor itself. ROUTER_MANDATORY makes a send fail when a receiver isn't there or its queue is full, and then a
+request gets `Unreachable` at once instead of silence.
 
-Every process of an actor has an address of its own, `name/instance`, and the name alone leads to the one that the
-supervisor has appointed (`MailboxRouter.set_current_instance`). So two generations of an actor may live side by side,
-neither takes the other's connection away, and an answer reaches the very process that asked: never its successor, which
-may be waiting for another answer under the same number. (Were the name itself the routing id, ROUTER_HANDOVER would
-give it to the newcomer and the older process would reconnect and take it back, again and again.) ROUTER_HANDOVER
-remains for the connection that a process makes anew.
+Every process of an actor has an address of its own, `name/instance`, and the name alone leads to the current one
+(`MailboxRouter.set_current_instance`). So two instances of an actor may live side by side, neither replaces the other's
+connection, and a reply reaches the very process that asked: never its successor, which may be waiting for another reply
+under the same number. (Were the name itself the routing id, ROUTER_HANDOVER would give it to the newcomer and the older
+process would reconnect and get it back, again and again.) ROUTER_HANDOVER remains for the connection that a process
+makes anew.
 
-Asking is not blocking: `ask` takes a function that gets the answer, and calls it exactly once: with the reply, or with
+`tell` sends without a reply. `ask` doesn't block: it calls a function exactly once, with the reply, or with
 `Unreachable` when the deadline has passed.
 """
 
@@ -29,23 +29,23 @@ from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode, kind
 from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages.common import SUPERVISOR, Failed, Unreachable
 from actors.bus.permissions import may_send
-from actors.bus.startup_queue import STARTING, WaitingRoom
+from actors.bus.startup_queue import STARTING, StartupQueue
 from actors.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT = 5.0
-"""Seconds that an answer may take when the asker says nothing else."""
+"""Seconds that a reply may take by default."""
 
 REFUSAL_PERIOD = 10.0
-"""Seconds for which one refused message is logged; the others are counted."""
+"""Seconds within which one refused message is logged; the others are counted."""
 
 OnReply = Callable[[Any], None]
-Answer = Callable[[Any], None]
-"""Gives the answer to one question; for `Receiver`s that can't answer in the same call."""
+Reply = Callable[[Any], None]
+"""Sends the reply to one request, in the call of the `Receiver` or later."""
 
-Receiver = Callable[[str, Any, Answer], None]
-"""Called as `(sender, message, answer)`. What was only told has an `answer` that does nothing."""
+Receiver = Callable[[str, Any, Reply], None]
+"""Called as `(sender, message, reply)`. After a `tell`, `reply` does nothing."""
 
 
 def address_of(name: str, instance: int) -> str:
@@ -59,33 +59,33 @@ def name_in(address: str) -> str:
 
 
 class Endpoint(ABC):
-    """What actor and supervisor share: correlation, deadlines, answering. `transmit(to, frame)` is the wire."""
+    """What actor and supervisor share: correlation, deadlines, replies. `transmit(to, frame)` is the wire."""
 
     def __init__(self, loop: Loop, receiver: Receiver) -> None:
         self._loop = loop
         self._receiver = receiver
         self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[str, OnReply, Timer]] = {}
+        self._requests: dict[int, tuple[str, OnReply, Timer]] = {}
 
     @abstractmethod
     def transmit(self, to: str, frame: bytes) -> str | None:
-        """Send a frame; None when it is on its way, else why it is not."""
+        """Send a frame; None when it is on its way, else the reason why it is not."""
 
     def tell(self, to: str, message: Any) -> bool:
-        """Send without wanting an answer. False when it surely did not leave."""
+        """Send without a reply. False when it certainly was not sent."""
         return self.transmit(to, encode(Envelope(message))) is None
 
     def ask(self, to: str, message: Any, on_reply: OnReply, timeout: float = ASK_TIMEOUT) -> None:
-        """Send and have `on_reply` called once, with the answer or with `Unreachable`, never in this very call."""
+        """Send and have `on_reply` called once, with the reply or with `Unreachable`, never in this very call."""
         number = next(self._numbers)
-        late = self._loop.call_later(timeout, lambda: self._resolve(number, Unreachable(to, "no answer in time")))
-        self._asked[number] = (name_in(to), on_reply, late)
-        trouble = self.transmit(to, encode(Envelope(message, number, Role.ASK)))
-        if trouble is not None:
-            self._loop.call_soon(lambda: self._resolve(number, Unreachable(to, trouble)))
+        late = self._loop.call_later(timeout, lambda: self._resolve(number, Unreachable(to, "no reply in time")))
+        self._requests[number] = (name_in(to), on_reply, late)
+        failure = self.transmit(to, encode(Envelope(message, number, Role.ASK)))
+        if failure is not None:
+            self._loop.call_soon(lambda: self._resolve(number, Unreachable(to, failure)))
 
     def on_frame(self, sender: str, frame: bytes) -> None:
-        """Take in one frame from the wire."""
+        """Handle one frame from the wire."""
         try:
             envelope = decode(frame)
         except ProtocolError as error:
@@ -94,29 +94,29 @@ class Endpoint(ABC):
         if envelope.role is Role.REPLY:
             self._replied(sender, envelope)
         else:
-            self._receiver(name_in(sender), envelope.message, self._answerer(sender, envelope))
+            self._receiver(name_in(sender), envelope.message, self._reply_to(sender, envelope))
 
-    def _answerer(self, sender: str, question: Envelope) -> Answer:
-        if question.role is not Role.ASK:
-            return _no_answer
+    def _reply_to(self, sender: str, request: Envelope) -> Reply:
+        if request.role is not Role.ASK:
+            return _no_reply
 
-        def answer(message: Any) -> None:
-            self.transmit(sender, encode(Envelope(message, question.correlation, Role.REPLY)))
+        def reply(message: Any) -> None:
+            self.transmit(sender, encode(Envelope(message, request.correlation, Role.REPLY)))
 
-        return answer
+        return reply
 
     def _replied(self, sender: str, envelope: Envelope) -> None:
-        asked = self._asked.get(envelope.correlation)
-        if asked is None or asked[0] == name_in(sender):
+        request = self._requests.get(envelope.correlation)
+        if request is None or request[0] == name_in(sender):
             self._resolve(envelope.correlation, envelope.message)
         else:
-            log.error("a reply of %s to a question for %s was refused", sender, asked[0])
+            log.error("dropped a reply of %s to a request to %s", sender, request[0])
 
     def _resolve(self, number: int, message: Any) -> None:
-        waiting = self._asked.pop(number, None)
-        if waiting is None:
-            return  # the answer came after its deadline; the asker has heard `Unreachable`
-        _to, on_reply, late = waiting
+        request = self._requests.pop(number, None)
+        if request is None:
+            return  # the reply came after its deadline, when `on_reply` had got `Unreachable`
+        _to, on_reply, late = request
         late.cancel()
         on_reply(message)
 
@@ -152,12 +152,12 @@ class Mailbox(Endpoint):
 
 
 class MailboxRouter(Endpoint):
-    """The supervisor's end: the middle of the star. It passes on what is for others and takes what is for itself."""
+    """The supervisor's end: the middle of the star. It passes on what is for others and handles what is for itself."""
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, receiver: Receiver) -> None:
         super().__init__(loop, receiver)
-        self._appointed: dict[bytes, bytes] = {}
-        self._waiting = WaitingRoom(loop)
+        self._current: dict[bytes, bytes] = {}
+        self._starting = StartupQueue(loop)
         self._refusals = ThrottledLog(log, "a message was refused", REFUSAL_PERIOD)
         self._socket = new_socket(context, zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -166,20 +166,19 @@ class MailboxRouter(Endpoint):
         loop.attach(self._socket, self._on_frames)
 
     def set_current_instance(self, name: str, instance: int) -> None:
-        """From now on what is for `name` goes to this process of it, first of all the questions that were held."""
-        self._appointed[name.encode()] = address_of(name, instance).encode()
-        self._waiting.arrived(name.encode())
+        """From now on messages for `name` go to this process of it, first of all the requests that have waited."""
+        self._current[name.encode()] = address_of(name, instance).encode()
+        self._starting.arrived(name.encode())
 
     def expect(self, name: str) -> None:
-        """A process of `name` is starting: questions for it are held until it is appointed
-        (`actors.bus.startup_queue`)."""
-        if name.encode() not in self._appointed:
-            self._waiting.expect(name.encode())
+        """A process of `name` is starting: requests for it wait until it is current (`actors.bus.startup_queue`)."""
+        if name.encode() not in self._current:
+            self._starting.expect(name.encode())
 
     def clear_current_instance(self, name: str) -> None:
-        """Nobody is `name` at present: what is for it is unreachable."""
-        self._appointed.pop(name.encode(), None)
-        self._waiting.gone(name.encode())
+        """`name` has no process at present: it is unreachable."""
+        self._current.pop(name.encode(), None)
+        self._starting.gone(name.encode())
 
     def transmit(self, to: str, frame: bytes) -> str | None:
         """Send a frame to an actor, or to one process of it."""
@@ -192,7 +191,7 @@ class MailboxRouter(Endpoint):
 
     def _pass(self, sender: bytes, to: bytes, frame: bytes) -> str | None:
         try:
-            self._loop.send(self._socket, [self._appointed.get(to, to), _addressed(sender, frame)])
+            self._loop.send(self._socket, [self._current.get(to, to), _addressed(sender, frame)])
         except zmq.Again:
             return "its queue is full"
         except zmq.ZMQError as error:
@@ -214,12 +213,12 @@ class MailboxRouter(Endpoint):
         if to == SUPERVISOR.encode():
             self.on_frame(sender.decode(errors="replace"), frame)
             return
-        trouble = self._pass(sender, to, frame)
-        if trouble is not None:
-            self._not_passed(sender, to, frame, trouble)
+        failure = self._pass(sender, to, frame)
+        if failure is not None:
+            self._not_passed(sender, to, frame, failure)
 
     def _refused(self, sender: bytes, to: bytes, kind: str, frame: bytes) -> None:
-        """What this actor may not send; `Failed` tells it when it asked."""
+        """This actor may not send this; a request gets `Failed`."""
         why = f"{sender.decode(errors='replace')} may not send {kind}"
         self._refusals.error(f"{why} to {to.decode(errors='replace')}", key="")
         try:
@@ -229,8 +228,8 @@ class MailboxRouter(Endpoint):
         if envelope.role is Role.ASK:
             self._pass(to, sender, encode(Envelope(Failed(why), envelope.correlation, Role.REPLY)))
 
-    def _not_passed(self, sender: bytes, to: bytes, frame: bytes, trouble: str) -> None:
-        """A question is held while the actor starts, and else answered by `Unreachable`; all else is dropped."""
+    def _not_passed(self, sender: bytes, to: bytes, frame: bytes, failure: str) -> None:
+        """A request waits while the actor starts, and else gets `Unreachable`; all else is dropped."""
         try:
             envelope = decode(frame)
         except ProtocolError as error:
@@ -239,30 +238,30 @@ class MailboxRouter(Endpoint):
         if envelope.role is not Role.ASK:
             return
 
-        def refuse(why: str) -> None:
-            lost = Unreachable(to.decode(errors="replace"), why)
-            self._pass(to, sender, encode(Envelope(lost, envelope.correlation, Role.REPLY)))
+        def refuse(reason: str) -> None:
+            unreachable = Unreachable(to.decode(errors="replace"), reason)
+            self._pass(to, sender, encode(Envelope(unreachable, envelope.correlation, Role.REPLY)))
 
         def send() -> None:
-            still = self._pass(sender, to, frame)
-            if still is not None:
-                refuse(still)
+            failure = self._pass(sender, to, frame)
+            if failure is not None:
+                refuse(failure)
 
-        if to in self._appointed or not self._waiting.hold(to, send, lambda: refuse(STARTING)):
-            refuse(trouble)
+        if to in self._current or not self._starting.add(to, send, lambda: refuse(STARTING)):
+            refuse(failure)
 
 
 def _addressed(other: bytes, frame: bytes) -> bytes:
-    """One part for whom it is for, or whom it is from, and the message itself.
+    """One frame with the receiver's or the sender's address and the message itself.
 
-    It is one part and not two, since libzmq (4.3.5, session_base.cpp) ends the process when a socket is closed in the
-    middle of a message of several parts for somebody whose queue is full.
+    It is one frame and not two, since libzmq (4.3.5, session_base.cpp) ends the process when a socket is closed in the
+    middle of a message of several frames for a receiver whose queue is full.
     """
     return bytes((len(other),)) + other + frame
 
 
 def _opened(parts: list[bytes]) -> tuple[bytes, bytes] | None:
-    """What `_addressed` put together; None, and said so, when somebody else did."""
+    """Address and message of a frame that `_addressed` made; anything else is logged, and None."""
     if len(parts) != 1 or not parts[0] or len(parts[0]) <= parts[0][0]:
         log.error("dropped a malformed mailbox message with %d frames", len(parts))
         return None
@@ -270,10 +269,10 @@ def _opened(parts: list[bytes]) -> tuple[bytes, bytes] | None:
     return part[1:end], part[end:]
 
 
-def _no_answer(_message: Any) -> None:
-    """What was only told has no answer."""
+def _no_reply(_message: Any) -> None:
+    """A `tell` has no reply."""
 
 
-def refuse(_sender: str, message: Any, answer: Answer) -> None:
-    """A receiver for what an actor doesn't understand: it says so."""
-    answer(Failed(f"{type(message).__name__} is not understood here"))
+def refuse(_sender: str, message: Any, reply: Reply) -> None:
+    """A receiver for messages that an actor doesn't handle: a request gets `Failed`."""
+    reply(Failed(f"{type(message).__name__} is not understood here"))

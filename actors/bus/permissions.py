@@ -1,7 +1,7 @@
-"""Who may send which message on the mailbox: one table, kept by the exchange.
+"""The actors that may send each message on the mailbox: one table, enforced by the router.
 
-Each process has its own work. One that does another's, by mistake or because it was taken over, is refused and logged.
-Replies are not in the table: a reply is taken from the actor alone that was asked (`actors.bus.mailbox`). A process
+Each process has its own work. One that does another's, by mistake or because it was compromised, is refused and logged.
+Replies are not in the table: a reply is accepted only from the actor that was asked (`actors.bus.mailbox`). A process
 states itself which actor it is, so this stops no program that opens sockets of its own in the run directory.
 """
 
@@ -27,7 +27,7 @@ from actors.bus.messages.common import TLS
 
 FORWARDING = "forwarding"
 COMMAND = "command"
-"""The command line, where it speaks to the product over the bus."""
+"""The command line, where it uses the bus."""
 
 _API = frozenset({common.API})
 _SUPERVISOR = frozenset({common.SUPERVISOR})
@@ -102,5 +102,5 @@ def kind_of(address: str) -> str:
 
 
 def may_send(address: str, message: str) -> bool:
-    """May the actor at this address send a message of the class with this name?"""
+    """True if the actor at this address may send a message of the class with this name."""
     return kind_of(address) in _BY_NAME.get(message, frozenset())

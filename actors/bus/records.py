@@ -2,8 +2,8 @@
 
 The sender numbers its batches; the indexer commits a batch and its number in one transaction and acknowledges the
 number. What isn't acknowledged is sent again, in order, with the same number, and the indexer drops what it has: so a
-record is stored once, whoever dies in between. The sender keeps at most `KEPT_ROWS` rows; what comes on top is
-dropped and counted, and traffic never waits.
+record is stored once, whichever of the two dies in between. The sender keeps at most `KEPT_ROWS` rows; what comes on
+top is dropped and counted, and traffic never waits.
 
 A batch is one frame, msgpack: `[source, instance, number, first, rows, proxy_name]`, where `rows` is msgpack in its
 turn, packed once however often it is sent: lists with the fields of `config.text.access_fields`. (Several frames would
@@ -58,7 +58,7 @@ class RecordSender:
         self._number = 0
         self._last_progress = loop.now
         self.proxy_name = ""
-        """What the proxy is called, for the outputs beside the index."""
+        """The proxy's name, for the outputs beside the index."""
         self._drops = Throttle()
         self.dropped = 0
         self._socket = new_socket(context, zmq.DEALER, high_water=1_000)
@@ -67,7 +67,7 @@ class RecordSender:
         loop.attach(self._socket, self._on_acknowledged)
 
     def add(self, row: Row) -> None:
-        """Take a record; it is sent within `FLUSH_PERIOD`."""
+        """Queue a record; it is sent within `FLUSH_PERIOD`."""
         self._rows.append(row)
         if not self._timed:
             self._timed = True
@@ -82,7 +82,7 @@ class RecordSender:
 
     @property
     def settled(self) -> bool:
-        """Is everything that was added on disk?"""
+        """True when everything that was added is on disk."""
         return not self._rows and not self._unacknowledged
 
     @property
@@ -102,7 +102,7 @@ class RecordSender:
                 self._transmit(number, frame)
 
     def close(self, linger: float = 0.2) -> None:
-        """Give up the socket; what is queued gets `linger` seconds."""
+        """Close the socket; what is queued gets `linger` seconds."""
         self._loop.detach(self._socket)
         self._socket.close(linger=int(linger * 1000))
 
@@ -121,9 +121,7 @@ class RecordSender:
     def _drop(self, count: int) -> None:
         self.dropped += count
         if self._drops.due():
-            log.error(
-                "%d access records are lost so far: the log indexer takes none, and no more are kept", self.dropped
-            )
+            log.error("dropped %d access records so far: the log indexer acknowledges none", self.dropped)
 
     def _transmit(self, number: int, frame: bytes) -> None:
         first = self._unacknowledged[0][0]
@@ -171,7 +169,7 @@ class RecordReceiver:
         loop.attach(self._socket, self._on_batch)
 
     def close(self) -> None:
-        """Take no more batches."""
+        """Receive no more batches."""
         self._loop.detach(self._socket)
         self._socket.close(linger=100)
 

@@ -1,7 +1,7 @@
-"""Questions to actors that are starting: they wait in the exchange until the actor can be asked.
+"""Requests to actors that are starting: they wait in the router until the actor is ready.
 
-Between the moment when a process is made and its hello nobody has the actor's name. A question that came then would
-be refused, though the actor will be there within some milliseconds; so it is held, for a bounded time.
+Between the moment when a process is made and its hello no process has the actor's name. A request that comes then would
+be refused, though the actor will be ready within some milliseconds; so it waits, for a bounded time.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 from actors.bus.loop import Loop, Timer
 
-HELD_SECONDS = 2.5
-"""How long a question is held: less than its asker waits, as a rule."""
-HELD_MAX = 100
-"""Questions held for one actor; those beyond it are refused."""
+WAIT_MAX = 2.5
+"""Seconds that a request waits: less than its sender does, as a rule."""
+WAITING_MAX = 100
+"""Requests that wait for one actor; those beyond it are refused."""
 
 STARTING = "it is starting"
 
 
-class _Held:
+class _Waiting:
     __slots__ = ("refuse", "send", "timer")
 
     def __init__(self, send: Callable[[], None], refuse: Callable[[], None], timer: Timer) -> None:
@@ -27,43 +27,43 @@ class _Held:
         self.timer = timer
 
 
-class WaitingRoom:
+class StartupQueue:
     """See the module. Names are as on the wire."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._expected: dict[bytes, list[_Held]] = {}
+        self._expected: dict[bytes, list[_Waiting]] = {}
 
     def expect(self, name: bytes) -> None:
         """An actor of this name is starting."""
         self._expected.setdefault(name, [])
 
-    def hold(self, name: bytes, send: Callable[[], None], refuse: Callable[[], None]) -> bool:
-        """Call `send` when the actor is there, or `refuse` when it doesn't come. False when nothing is held for it."""
-        held = self._expected.get(name)
-        if held is None or len(held) >= HELD_MAX:
+    def add(self, name: bytes, send: Callable[[], None], refuse: Callable[[], None]) -> bool:
+        """Call `send` when the actor is ready, else `refuse`. False when it is not expected, or its queue is full."""
+        waiting = self._expected.get(name)
+        if waiting is None or len(waiting) >= WAITING_MAX:
             return False
 
         def give_up() -> None:
-            held.remove(entry)
+            waiting.remove(entry)
             refuse()
 
-        entry = _Held(send, refuse, self._loop.call_later(HELD_SECONDS, give_up))
-        held.append(entry)
+        entry = _Waiting(send, refuse, self._loop.call_later(WAIT_MAX, give_up))
+        waiting.append(entry)
         return True
 
     def arrived(self, name: bytes) -> None:
-        """The actor can be asked: send what was held for it."""
+        """The actor is ready: send what has waited for it."""
         for each in self._end(name):
             each.send()
 
     def gone(self, name: bytes) -> None:
-        """No actor of this name is coming: refuse what was held for it."""
+        """No actor of this name is starting any more: refuse what has waited for it."""
         for each in self._end(name):
             each.refuse()
 
-    def _end(self, name: bytes) -> list[_Held]:
-        held = self._expected.pop(name, [])
-        for each in held:
+    def _end(self, name: bytes) -> list[_Waiting]:
+        waiting = self._expected.pop(name, [])
+        for each in waiting:
             each.timer.cancel()
-        return held
+        return waiting

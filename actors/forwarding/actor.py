@@ -12,7 +12,7 @@ from typing import Any
 from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 
 from actors.bus.events import counters_topic
-from actors.bus.mailbox import Answer, refuse
+from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import AccountStates, QueryAccounts
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, proxy_label
 from actors.bus.messages.forwarding import (
@@ -91,7 +91,7 @@ class ForwardingActor(Actor):
 
     # --- messages ---
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Handle a query or an order."""
         if isinstance(message, Configure):
             self.forwarding.configure(message.spec, message.egress)
@@ -103,24 +103,24 @@ class ForwardingActor(Actor):
             if not self._acceptor.listening and not self._stopping:
                 self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
                 self._listen_when_known()
-            answer(Done())
+            reply(Done())
         elif isinstance(message, AllowTestClient):
-            self._admit(message, answer)
+            self._admit(message, reply)
         elif isinstance(message, Explain):
-            self._explain(message, answer)
+            self._explain(message, reply)
         elif isinstance(message, QueryAccounts):
-            self._report_accounts(message, answer)
+            self._report_accounts(message, reply)
         elif isinstance(message, QueryConnections):
-            self._table.query(message, answer)
+            self._table.query(message, reply)
         elif isinstance(message, QueryUpstreams):
             upstreams = self.forwarding.upstreams
-            answer(Upstreams(()) if upstreams is None else upstreams.states())
+            reply(Upstreams(()) if upstreams is None else upstreams.states())
         elif isinstance(message, QueryTester):
-            answer(self.forwarding.testers.report_of(message.user))
+            reply(self.forwarding.testers.report_of(message.user))
         elif isinstance(message, CloseConnections):
-            self._table.end(message, answer)
+            self._table.end(message, reply)
         else:
-            refuse(sender, message, answer)
+            refuse(sender, message, reply)
 
     def settings_changed(self, _groups: Collection[str]) -> None:
         """See `Actor`: the limits of the pool and of names, which records are kept, whether decisions are logged."""
@@ -144,26 +144,26 @@ class ForwardingActor(Actor):
             setthreadtitle(short)
             set_subject(label)
 
-    def _admit(self, message: AllowTestClient, answer: Answer) -> None:
+    def _admit(self, message: AllowTestClient, reply: Reply) -> None:
         if not self.forwarding.configured:
-            answer(Failed("not configured yet"))
+            reply(Failed("not configured yet"))
         else:
             self.forwarding.testers.expect(message.user, message.token, message.request_id, message.ttl)
-            answer(Done())
+            reply(Done())
 
-    def _explain(self, query: Explain, answer: Answer) -> None:
+    def _explain(self, query: Explain, reply: Reply) -> None:
         if not self.forwarding.configured:
-            answer(Failed("not configured yet"))
+            reply(Failed("not configured yet"))
             return
         try:
-            explain(self.forwarding, query, answer)
+            explain(self.forwarding, query, reply)
         except Refused as refused:
-            answer(Failed(refused.failure.detail, "target"))
+            reply(Failed(refused.failure.detail, "target"))
 
-    def _report_accounts(self, query: QueryAccounts, answer: Answer) -> None:
+    def _report_accounts(self, query: QueryAccounts, reply: Reply) -> None:
         def report(_acknowledged: bool) -> None:
             accounts = self.forwarding.limits.accounts.values()
-            answer(AccountStates({account.spec.id: account.state() for account in accounts}))
+            reply(AccountStates({account.spec.id: account.state() for account in accounts}))
 
         if query.settle:
             self._usage.settle(report)

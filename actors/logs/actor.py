@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from actors.bus.mailbox import Answer, refuse
+from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.records import QueryLogs, TailLogs
 from actors.bus.records import Batch, RecordReceiver
 from actors.logs.index import LogIndex
@@ -41,14 +41,14 @@ class LogsActor(Actor):
         self._retain()
         self.loop.call_every(PERIOD, self._retain)
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Search, off the loop."""
         if isinstance(message, QueryLogs):
-            self._searches.find(message, answer)
+            self._searches.find(message, reply)
         elif isinstance(message, TailLogs):
-            self._searches.tail(message, answer)
+            self._searches.tail(message, reply)
         else:
-            refuse(sender, message, answer)
+            refuse(sender, message, reply)
 
     def settings_changed(self, _groups: Collection[str]) -> None:
         """See `Actor`: outputs and retention."""

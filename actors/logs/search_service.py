@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Answer
+from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Failed
 from actors.bus.messages.records import LogTail, QueryLogs, TailLogs
 from actors.logs.search import Searcher, TooSlow
@@ -38,7 +38,7 @@ class _Tail:
     query: QueryLogs
     after: int
     until: float
-    answer: Answer
+    reply: Reply
     searching: bool = False
     replied: bool = False
 
@@ -65,18 +65,18 @@ class Searches:
         self._tails: list[_Tail] = []
         self._search_scheduled = False
 
-    def find(self, query: QueryLogs, answer: Answer) -> None:
+    def find(self, query: QueryLogs, reply: Reply) -> None:
         """Reply with a page."""
-        if not self._reject_excess(answer):
-            self._submit(lambda searcher: searcher.find(query), answer)
+        if not self._reject_excess(reply):
+            self._submit(lambda searcher: searcher.find(query), reply)
 
-    def tail(self, message: TailLogs, answer: Answer) -> None:
+    def tail(self, message: TailLogs, reply: Reply) -> None:
         """Reply with the new records, as soon as there are some."""
-        if self._reject_excess(answer):
+        if self._reject_excess(reply):
             return
         after = self._last() if message.after is None else message.after
         wait = max(0.0, min(WAIT_MAX, message.wait))
-        tail = _Tail(message.query, after, self._loop.now + wait, answer)
+        tail = _Tail(message.query, after, self._loop.now + wait, reply)
         self._tails.append(tail)
         self._search_for(tail)
         self._loop.call_later(wait, lambda: self._on_timeout(tail))
@@ -87,10 +87,10 @@ class Searches:
             self._search_scheduled = True
             self._loop.call_later(TAIL_PERIOD, self._search_for_all)
 
-    def _reject_excess(self, answer: Answer) -> bool:
+    def _reject_excess(self, reply: Reply) -> bool:
         if self._pending + len(self._tails) < WAITING_MAX:
             return False
-        answer(Failed("too many searches are under way"))
+        reply(Failed("too many searches are under way"))
         return True
 
     def _search_for_all(self) -> None:
@@ -124,7 +124,7 @@ class Searches:
         if not tail.replied:
             tail.replied = True
             self._tails.remove(tail)
-            tail.answer(result)
+            tail.reply(result)
 
     def _submit(self, search: Callable[[Searcher], Any], done: Callable[[Any], None]) -> None:
         self._pending += 1

@@ -13,7 +13,7 @@ import psutil
 
 from actors.bounded import keep
 from actors.bus.events import Subscription, event_topic, new_event
-from actors.bus.mailbox import Answer, refuse
+from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage, Usage
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
 from actors.bus.messages.events import Event
@@ -82,38 +82,38 @@ class MetricsActor(Actor):
         if found is not None:
             self.mailbox.tell(SUPERVISOR, Listening(*found))
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Answer queries, and drop the metrics of deleted proxies."""
         if isinstance(message, QueryStats):
             now = self._totals.now
-            answer(Stats(self._totals.stats(message.proxy_ids, message.detailed, message.since), now))
+            reply(Stats(self._totals.stats(message.proxy_ids, message.detailed, message.since), now))
         elif isinstance(message, QuerySystem):
-            answer(self._system_metrics())
+            reply(self._system_metrics())
         elif isinstance(message, QueryRealtime):
-            answer(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
+            reply(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
         elif isinstance(message, QueryMetrics):
-            self._read_series(message, answer)
+            self._read_series(message, reply)
         elif isinstance(message, ReportUsage):
-            self._update_usage(message, answer)
+            self._update_usage(message, reply)
         elif isinstance(message, QueryUsage):
-            answer(Usage(self._usage.usage(message.proxy_id)))
+            reply(Usage(self._usage.usage(message.proxy_id)))
         elif isinstance(message, (ResetUsage, DropAccountUsage)):
-            self._change_usage(message, answer)
+            self._change_usage(message, reply)
         elif isinstance(message, DropProxyMetrics):
             self._drop_proxy(message.proxy_id)
         elif isinstance(message, SetProxyNames):
             self._names.update(message)
         else:
-            refuse(sender, message, answer)
+            refuse(sender, message, reply)
 
-    def _update_usage(self, message: ReportUsage, answer: Answer) -> None:
+    def _update_usage(self, message: ReportUsage, reply: Reply) -> None:
         totals = {} if message.proxy_id in self._deleted else self._usage.update(message)
         if message.final:
             self._save_usage()
         elif not self._save_due:
             self._save_due = True
             self.loop.call_later(SAVED_AFTER, self._save_usage)
-        answer(Usage(totals))
+        reply(Usage(totals))
 
     def _save_usage(self) -> None:
         self._save_due = False
@@ -124,7 +124,7 @@ class MetricsActor(Actor):
         else:
             self._usage_errors.recovered()
 
-    def _change_usage(self, message: ResetUsage | DropAccountUsage, answer: Answer) -> None:
+    def _change_usage(self, message: ResetUsage | DropAccountUsage, reply: Reply) -> None:
         try:
             if isinstance(message, ResetUsage):
                 self._usage.reset(message.proxy_id, message.account_id)
@@ -132,9 +132,9 @@ class MetricsActor(Actor):
                 self._usage.forget(message.proxy_id, message.account_ids)
         except sqlite3.Error as error:
             log.error("cannot save account usage of %s: %s", message.proxy_id, error)
-            answer(Failed(str(error)))
+            reply(Failed(str(error)))
             return
-        answer(Done())
+        reply(Done())
 
     def close(self) -> None:
         """See `Actor`; what is not saved yet is saved."""
@@ -216,23 +216,23 @@ class MetricsActor(Actor):
             metrics |= {"cpu_usage": self._machine.cpu_percent, "memory_usage": self._machine.memory_percent()}
         return Realtime(time.time(), metrics)
 
-    def _read_series(self, query: QueryMetrics, answer: Answer) -> None:
+    def _read_series(self, query: QueryMetrics, reply: Reply) -> None:
         """Store what was counted in this second first, since only what is stored is read."""
         self._series.request_store()
         self._save()
-        self._read_next_slice(read_in_slices(self._series.series, query, time.time()), answer)
+        self._read_next_slice(read_in_slices(self._series.series, query, time.time()), reply)
 
-    def _read_next_slice(self, reading: Reading, answer: Answer) -> None:
+    def _read_next_slice(self, reading: Reading, reply: Reply) -> None:
         """One slice, and the next in the next turn of the loop."""
         try:
             next(reading)
         except StopIteration as done:
-            answer(done.value)
+            reply(done.value)
         except sqlite3.Error as error:
             log.error("cannot read the series: %s", error)
-            answer(Failed(str(error)))
+            reply(Failed(str(error)))
         else:
-            self.loop.call_soon(lambda: self._read_next_slice(reading, answer))
+            self.loop.call_soon(lambda: self._read_next_slice(reading, reply))
 
     def _system_metrics(self) -> SystemMetrics:
         system, ours = psutil.virtual_memory(), self._machine.memory()

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ActorSettings:
-    """What is in effect now; every start of a process reads it, and every change sends what has changed."""
+    """The effective values; every start of a process reads them, and a change sends what has changed."""
 
     def __init__(self) -> None:
         self._groups: dict[str, Any] = {}

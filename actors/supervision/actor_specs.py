@@ -23,7 +23,7 @@ def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterato
 
 
 def api_spec(classes: ActorClasses, config: SupervisionConfig, params: dict[str, Any], sockets: Sockets) -> ActorSpec:
-    """The API, which shows and compares the settings of all but telemetry, whose headers are secret."""
+    """The API, which serves and compares the settings of all but telemetry, whose headers are secret."""
     groups = tuple(name for name in config.groups if name != "telemetry")
     return ActorSpec(API, classes.api, groups, params, sockets)
 

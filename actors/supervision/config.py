@@ -1,4 +1,4 @@
-"""What the supervisor gets at its start: which classes to run, and what the settings say about the actors."""
+"""What the supervisor gets at its start: the classes of the actors, and the settings that concern them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ActorClasses:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionConfig:
-    """What the settings say; `services` are the product's own addresses besides proxies.
+    """The settings that concern actors; `services` are the product's own addresses besides proxies.
 
     `groups` are the settings as actors get them, some with secrets; each actor gets those of its `ActorSpec` alone.
     """

@@ -1,7 +1,7 @@
-"""The settings in force: what the operator's configuration says, with what was set through the API laid over it.
+"""The effective settings: the operator's configuration with the overrides made through the API on top.
 
-The base is read at the start and anew at SIGHUP; some of its keys hold until the next start (`UNTIL_RESTART`), so a
-fresh base keeps the old values of those, and what is shown is what is so.
+The base is read at the start and again at SIGHUP; some of its keys hold until the next start (`UNTIL_RESTART`), so a
+fresh base keeps the old values of those, and the API reports what is effective.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tl
 
 @dataclass(slots=True)
 class EffectiveSettings:
-    """`now` is what is in force. Raises `config.settings.runtime.InvalidOverride` when `stored` is no good."""
+    """`now` is effective. Raises `config.settings.runtime.InvalidOverride` when `stored` is invalid."""
 
     base: Settings
     stored: Stored
@@ -33,16 +33,16 @@ class EffectiveSettings:
         return cls(base, stored, with_overrides(base, stored))
 
     def preview(self, stored: Stored) -> Settings:
-        """What would be in force with `stored`."""
+        """The effective settings with `stored` as overrides."""
         return with_overrides(self.base, stored)
 
     def put(self, stored: Stored) -> None:
-        """`stored` was set through the API."""
+        """Make `stored` the overrides."""
         self.now = self.preview(stored)
         self.stored = stored
 
     def reread(self, fresh: Settings) -> list[str]:
-        """The configuration was read again; the keys that have changed and wait for a restart."""
+        """Make `fresh` the configuration; returns the keys that have changed and wait for a restart."""
         waiting = [name for name in UNTIL_RESTART if _value(fresh, name) != _value(self.base, name)]
         self.base = _keeping(fresh, self.base, waiting)
         self.now = self.preview(self.stored)
@@ -50,18 +50,18 @@ class EffectiveSettings:
 
 
 def with_overrides(base: Settings, stored: Stored) -> Settings:
-    """`base` with `stored` laid over it. Raises `config.settings.runtime.InvalidOverride`."""
+    """`base` with `stored` on top. Raises `config.settings.runtime.InvalidOverride`."""
     return base.model_copy(update=dict(overlay(base, stored)))
 
 
 def shadowed_keys(base: Settings, stored: Stored) -> list[str]:
-    """A sentence for each key of which the configuration says something else than what was set through the API."""
+    """A sentence for each key whose value in the configuration differs from its override."""
     found = []
     for group, values in stored.items():
         for key, value in values.items():
-            said = _value(base, f"{group}.{key}")
-            if said != value:
-                found.append(f"{group}.{key} is {value!r} as set through the API; the configuration says {said!r}")
+            shadowed = _value(base, f"{group}.{key}")
+            if shadowed != value:
+                found.append(f"{group}.{key} is {value!r} as set through the API; the configuration says {shadowed!r}")
     return found
 
 

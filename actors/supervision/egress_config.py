@@ -1,7 +1,7 @@
-"""What every forwarding actor has to know of the others: where the product itself listens, which nobody may reach.
+"""The configuration of the egress guard: where the product itself listens, which no client of a proxy may reach.
 
-Listeners come and go, and each time all actors are to be told: at once while they are few, in batches when they are
-many, since starting a thousand proxies would tell all of all each time.
+When a listener is added or removed, all actors get the new configuration: at once while they are few, in batches when
+they are many, since a start of a thousand proxies would otherwise send a million messages.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from actors.supervision.config import SupervisionConfig
 from actors.supervision.listeners.registry import ListenerRegistry
 
 PERIOD = 0.1
-"""Seconds between two changes that are told to many."""
+"""Seconds between two changes for many actors."""
 AT_ONCE = 50
-"""Actors up to which every change is told without waiting for the next."""
+"""Actors up to which every change is published at once."""
 
 
 class EgressConfigPublisher:
-    """`told` is what the actors should know; `changed` is called when it is another."""
+    """`published` is what the actors should have; `changed` is called when it has changed."""
 
     def __init__(
         self, loop: Loop, listeners: ListenerRegistry, config: SupervisionConfig, changed: Callable[[], None]
@@ -29,41 +29,41 @@ class EgressConfigPublisher:
         self._listeners = listeners
         self._changed = changed
         self._config = config
-        self._timed = False
+        self._batching = False
         self._seen = 0
-        self._found: dict[str, tuple[str, int]] = {}
-        self.told = self.now()
+        self._services: dict[str, tuple[str, int]] = {}
+        self.published = self.now()
 
     def apply(self, config: SupervisionConfig) -> None:
-        """Other settings are in force."""
+        """Apply other settings; the caller sends the result."""
         self._config = config
-        self.told = self.now()
+        self.published = self.now()
 
     def now(self) -> EgressSpec:
-        """What is so at this moment."""
+        """The configuration at this moment."""
         config = self._config
-        services = tuple(dict.fromkeys((*config.services, *self._found.values())))
+        services = tuple(dict.fromkeys((*config.services, *self._services.values())))
         own = (*services, *sorted(self._listeners.addresses()))
         return EgressSpec(config.egress_policy, config.egress_allow, own, services, config.upstreams_allow)
 
-    def found(self, actor: str, address: tuple[str, int]) -> None:
+    def add_service(self, actor: str, address: tuple[str, int]) -> None:
         """An actor listens at an address that it has chosen itself."""
-        if self._found.get(actor) != address:
-            self._found[actor] = address
-            self.told = self.now()
+        if self._services.get(actor) != address:
+            self._services[actor] = address
+            self.published = self.now()
             self._changed()
 
     def refresh(self, actors: int) -> None:
-        """Listeners may have come or gone, and there are so many actors to be told."""
-        if self._listeners.changes == self._seen or self._timed:
+        """Listeners may have been added or removed; `actors` is the number of receivers."""
+        if self._listeners.changes == self._seen or self._batching:
             return
         self._seen = self._listeners.changes
-        self.told = self.now()
+        self.published = self.now()
         if actors > AT_ONCE:
-            self._timed = True
+            self._batching = True
             self._loop.call_later(PERIOD, lambda: self._due(actors))
         self._changed()
 
     def _due(self, actors: int) -> None:
-        self._timed = False
+        self._batching = False
         self.refresh(actors)

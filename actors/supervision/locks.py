@@ -16,16 +16,16 @@ ORPHANS_END_WITHIN = 5.0
 
 
 class LockedError(Exception):
-    """Somebody else has the directory; the text says who."""
+    """Another process has the directory; the text names it."""
 
 
 def lock(file: Path, what: str, patience: float = ORPHANS_END_WITHIN) -> int:
-    """Take the lock and return its descriptor, to be kept open for as long as the lock is wanted.
+    """Acquire the lock and return its descriptor, to be kept open for as long as the lock is needed.
 
     Raises `LockedError` at once when its owner lives, and after `patience` seconds when only the owner's orphans do.
     """
     deadline = time.monotonic() + patience
-    while (descriptor := _taken(file, what, deadline)) is None:
+    while (descriptor := _acquired(file, what, deadline)) is None:
         continue  # its last owner removed it, and this was that one
     owner = f"{os.getpid()}\n"
     os.pwrite(descriptor, owner.encode(), 0)  # over the older one: on a full disk there is room for no other
@@ -33,7 +33,7 @@ def lock(file: Path, what: str, patience: float = ORPHANS_END_WITHIN) -> int:
     return descriptor
 
 
-def _taken(file: Path, what: str, deadline: float) -> int | None:
+def _acquired(file: Path, what: str, deadline: float) -> int | None:
     """The lock on `file`; None when that has been removed meanwhile. Raises `LockedError`."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     while not _try(descriptor):
@@ -49,7 +49,7 @@ def _taken(file: Path, what: str, deadline: float) -> int | None:
 
 
 def holder(file: Path) -> int | None:
-    """The process that holds the lock now; None when nobody does, or nobody may look."""
+    """The process that holds the lock now; None without one, and without permission to read the file."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -70,7 +70,7 @@ def _try(descriptor: int) -> bool:
 
 
 def _lives(owner: str) -> bool:
-    """Does the process live? A zombie doesn't."""
+    """True if the process lives; a zombie doesn't."""
     if not owner.isascii() or not owner.isdigit():
         return False
     try:

@@ -1,7 +1,7 @@
-"""What actors report to be wrong with themselves, and which of it was said already.
+"""The problems that actors report of themselves, and which of them are published.
 
 A report belongs to one process. What counts is that of the current one; until a new process has made its first report,
-that of the process before it stands.
+that of the process before it counts.
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ class ProblemBook:
 
     def __init__(self) -> None:
         self._reports: dict[str, dict[int, ReportProblems]] = {}
-        self._said: dict[str, dict[_Key, Problem]] = {}
+        self._published: dict[str, dict[_Key, Problem]] = {}
 
     def put(self, name: str, report: ReportProblems) -> None:
-        """Take in a report of a process of `name`."""
+        """Store a report of a process of `name`."""
         self._reports.setdefault(name, {})[report.instance] = report
 
     def forget(self, name: str) -> None:
-        """There is no such actor any more, or it is not to run."""
+        """The actor is not to run any more."""
         self._reports.pop(name, None)
-        self._said.pop(name, None)
+        self._published.pop(name, None)
 
-    def news(self, name: str, instance: int | None) -> tuple[list[Problem], list[Problem]]:
-        """What has begun and what is over since the last call, by the current process; reports of older ones go."""
+    def changes(self, name: str, instance: int | None) -> tuple[list[Problem], list[Problem]]:
+        """What has begun and what is over since the last call, by the report of the current process.
+
+        Reports of older processes are dropped.
+        """
         reports = self._reports.get(name, {})
         report = None if instance is None else reports.get(instance)
         if report is None:
             return [], []
         self._reports[name] = {number: each for number, each in reports.items() if number >= report.instance}
-        said, now = self._said.get(name, {}), {_key(each): each for each in report.problems}
+        before, now = self._published.get(name, {}), {_key(each): each for each in report.problems}
         how = {_key(each): each.detail for each in report.over}
-        in_order = [*(key for key in how if key in said), *(key for key in said if key not in how)]
-        over = [replace(said[key], detail=how.get(key, REPLACED)) for key in in_order if key not in now]
-        self._said[name] = now
-        return [each for key, each in now.items() if key not in said], over
+        in_order = [*(key for key in how if key in before), *(key for key in before if key not in how)]
+        over = [replace(before[key], detail=how.get(key, REPLACED)) for key in in_order if key not in now]
+        self._published[name] = now
+        return [each for key, each in now.items() if key not in before], over
 
     def applied(self, name: str, instance: int | None, runtime: Runtime) -> Runtime:
         """`runtime` of the actor, `degraded` when it runs and has problems."""

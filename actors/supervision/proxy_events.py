@@ -1,4 +1,4 @@
-"""What the supervisor says of proxies on the events plane and in the log: down, up, in trouble, recovered."""
+"""The supervisor's events about proxies, which it logs, too: down, up, error, recovered."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 SUBJECTS_MAX = 10
 SUBJECTS_WITHIN = 60.0
-"""Of problems with parts of one proxy, at most so many are said within so many seconds: it may have hundreds."""
+"""Problems with parts of one proxy that are published within so many seconds: it may have hundreds."""
 
 
 class ProxyEventPublisher:
-    """`spec_of` gives a proxy by its id; one that has none is gone. `clock` is monotonic."""
+    """`spec_of` returns a proxy by its id, None for one that is gone. `clock` is monotonic."""
 
     def __init__(
         self, events: Forwarder, spec_of: Callable[[str], ProxySpec | None], clock: Callable[[], float]
@@ -30,42 +30,43 @@ class ProxyEventPublisher:
         self._spec_of = spec_of
         self._clock = clock
         self._down: set[str] = set()
-        self._said: dict[str, set[tuple[str, str]]] = {}
+        self._published: dict[str, set[tuple[str, str]]] = {}
         self._subjects: dict[str, deque[float]] = {}
 
     def down(self, proxy_id: str, life: Lifecycle) -> None:
-        """It should run and doesn't: said once until it is up again."""
+        """It should run and doesn't: published once until it is up again."""
         if proxy_id not in self._down:
             self._down.add(proxy_id)
             self._publish("proxy.down", proxy_id, error=life.error or "", restarts=life.restarts)
 
     def up(self, proxy_id: str, life: Lifecycle) -> None:
-        """It runs; said if it was down."""
+        """It runs: published if it was down."""
         if proxy_id in self._down:
             self._down.discard(proxy_id)
             self._publish("proxy.up", proxy_id, restarts=life.restarts)
 
     def forget(self, proxy_id: str) -> None:
-        """It is not to run any more, so it isn't down."""
+        """It is not to run any more, so it is neither down nor degraded."""
         self._down.discard(proxy_id)
-        self._said.pop(proxy_id, None)
+        self._published.pop(proxy_id, None)
         self._subjects.pop(proxy_id, None)
 
     def problems(self, label: str, proxy_id: str, begun: Iterable[Problem], over: Iterable[Problem]) -> None:
-        """What has begun to be wrong with an actor, and what is over; `proxy_id` is empty for one of no proxy."""
-        said = self._said.setdefault(proxy_id or label, set())
+        """Problems of an actor that have begun, and that are over; `proxy_id` is empty unless it is a forwarding
+        actor."""
+        published = self._published.setdefault(proxy_id or label, set())
         for problem in over:
-            if (problem.reason, problem.subject) in said:
-                said.discard((problem.reason, problem.subject))
+            if (problem.reason, problem.subject) in published:
+                published.discard((problem.reason, problem.subject))
                 log.info("%s: %s", label, problem.detail)
                 self._publish_problem("proxy.recovered", proxy_id, problem)
         for problem in begun:
-            if not problem.subject or self._may_say(proxy_id):
-                said.add((problem.reason, problem.subject))
+            if not problem.subject or self._may_publish(proxy_id):
+                published.add((problem.reason, problem.subject))
                 log.log(logging.WARNING if problem.serves else logging.ERROR, "%s: %s", label, problem.detail)
                 self._publish_problem("proxy.error", proxy_id, problem)
 
-    def _may_say(self, proxy_id: str) -> bool:
+    def _may_publish(self, proxy_id: str) -> bool:
         now, moments = self._clock(), self._subjects.setdefault(proxy_id, deque(maxlen=SUBJECTS_MAX))
         if len(moments) == SUBJECTS_MAX and now - moments[0] <= SUBJECTS_WITHIN:
             return False

@@ -12,8 +12,8 @@ from actors.bus.messages.specs import ProxySpec
 RECEIVERS = (METRICS, TELEMETRY)
 
 
-class ProxyNames:
-    """`receivers` are the actors of this program; those among them that publish names get them."""
+class ProxyNamePublisher:
+    """`receivers` are the names of the actors that run; those among `RECEIVERS` get the names of proxies."""
 
     def __init__(self, router: MailboxRouter, receivers: Iterable[str]) -> None:
         self._router = router

@@ -18,15 +18,15 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ActualState:
-    """What is so with one proxy: its state, the address that is held, what its process was told last.
+    """The actual state of one proxy: its actor's, the address that is kept, what its process was configured with last.
 
-    `waiting` says that a back-off runs: nothing is to be started before it ends.
+    While it `backs_off`, nothing is to be started.
     """
 
     state: State
     bound: Address | None = None
     configured: Configure | None = None
-    waiting: bool = False
+    backs_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Nothing is left of a proxy that is not wished any more."""
+    """Nothing is left of a proxy that is gone."""
 
     proxy_id: str
 
@@ -71,38 +71,37 @@ Step = Bind | Start | SendConfiguration | Stop | Forget
 _ALIVE = (State.STARTING, State.RUNNING)
 
 
-def reconcile(desired: Mapping[str, ProxySpec], real: Mapping[str, ActualState], egress: EgressSpec) -> list[Step]:
-    """The steps from `real` to `desired`, both by proxy id. Stops come first: they may free an address for a bind."""
+def reconcile(desired: Mapping[str, ProxySpec], actual: Mapping[str, ActualState], egress: EgressSpec) -> list[Step]:
+    """The steps from `actual` to `desired`, both by proxy id. Stops come first: they may free an address for a bind."""
     steps: list[Step] = []
-    for proxy_id, is_so in real.items():
+    for proxy_id, now in actual.items():
         spec = desired.get(proxy_id)
-        if spec is None or not spec.active or _moved(spec, is_so):
-            steps += _down(proxy_id, is_so)
-            if spec is None and is_so.state is State.STOPPED:
+        if spec is None or not spec.active or _moved(spec, now):
+            steps += _down(proxy_id, now)
+            if spec is None and now.state is State.STOPPED:
                 steps.append(Forget(proxy_id))
     for spec in desired.values():
         if spec.active:
-            steps += _up(spec, real.get(spec.id, ActualState(State.STOPPED)), egress)
+            steps += _up(spec, actual.get(spec.id, ActualState(State.STOPPED)), egress)
     return steps
 
 
-def _moved(spec: ProxySpec, is_so: ActualState) -> bool:
-    return is_so.bound is not None and is_so.bound != (spec.host, spec.port)
+def _moved(spec: ProxySpec, now: ActualState) -> bool:
+    return now.bound is not None and now.bound != (spec.host, spec.port)
 
 
-def _down(proxy_id: str, is_so: ActualState) -> list[Step]:
-    if is_so.state in _ALIVE or is_so.state is State.FAILED or is_so.bound is not None:
+def _down(proxy_id: str, now: ActualState) -> list[Step]:
+    if now.state in _ALIVE or now.state is State.FAILED or now.bound is not None:
         return [Stop(proxy_id)]
     return []
 
 
-def _up(spec: ProxySpec, is_so: ActualState, egress: EgressSpec) -> list[Step]:
-    if is_so.state in _ALIVE and not _moved(spec, is_so):
-        wanted = Configure(spec, egress)
-        return (
-            [SendConfiguration(spec.id, wanted)] if is_so.state is State.RUNNING and is_so.configured != wanted else []
-        )
-    if is_so.waiting:
+def _up(spec: ProxySpec, now: ActualState, egress: EgressSpec) -> list[Step]:
+    if now.state in _ALIVE and not _moved(spec, now):
+        configure = Configure(spec, egress)
+        is_current = now.state is not State.RUNNING or now.configured == configure
+        return [] if is_current else [SendConfiguration(spec.id, configure)]
+    if now.backs_off:
         return []
-    bind: list[Step] = [] if is_so.bound == (spec.host, spec.port) else [Bind(spec.id, (spec.host, spec.port))]
+    bind: list[Step] = [] if now.bound == (spec.host, spec.port) else [Bind(spec.id, (spec.host, spec.port))]
     return [*bind, Start(spec.id)]

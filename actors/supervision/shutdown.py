@@ -1,4 +1,4 @@
-"""The orderly end of many actors, in phases: those who report to others end before those they report to."""
+"""The orderly end of many actors, in phases: senders of reports end before their receivers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from actors.supervision.processes.managed_actor import ManagedActor
 
 
 class PhasedShutdown:
-    """The actors of a phase are asked to stop when all of the phase before have stopped, and nobody is `busy` there.
+    """The actors of a phase are stopped when all of the phase before have ended and it isn't `busy` otherwise.
 
-    `look` is to be called whenever an actor has ended; `on_end` is called once, when all have.
+    `advance` is to be called whenever an actor has ended; `on_end` is called once, when all have.
     """
 
     def __init__(
@@ -25,16 +25,16 @@ class PhasedShutdown:
         self._stop = stop
         self._on_end: Callable[[], None] | None = on_end
         self._busy = busy
-        self._looking = False
+        self._advancing = False
 
-    def look(self) -> None:
-        """Begin and end what is due."""
-        if self._looking:
-            return  # an actor was gone as soon as it was asked: the loop below sees it
-        self._looking = True
+    def advance(self) -> None:
+        """Begin the phases that are due."""
+        if self._advancing:
+            return  # an actor ended as soon as it was stopped: the loop below sees it
+        self._advancing = True
         while self._phases and self._is_over(self._phases[0]):
             del self._phases[0]
-        self._looking = False
+        self._advancing = False
         if not self._phases and self._on_end is not None:
             on_end, self._on_end = self._on_end, None
             on_end()

@@ -1,59 +1,44 @@
-"""The running product: loop, bus, zygote, fleet and signals put together.
+"""The running product: loop, bus, zygote, actors and signals put together.
 
-Signals only inject a command into the loop. SIGTERM and SIGINT begin the end, a second one of them is the end, unless
-it is the same at nearly the same time: `timeout` sends SIGTERM to its child and to the group. SIGHUP rereads the
-configuration; SIGUSR2 upgrades to the program that is installed now; SIGCHLD reaps what a dead zygote left behind (the
-supervisor is a child subreaper).
+The life of the program is a table in `actors.supervision.program_lifecycle`. Signals only inject a command into the
+loop. SIGTERM and SIGINT begin a drain, and a second one ends it at once, unless it is the same signal at nearly the
+same time: `timeout` sends SIGTERM to its child and to the group. SIGHUP reads the configuration again; SIGUSR2 upgrades
+to the installed program; SIGCHLD reaps the children of a dead zygote (the supervisor is a child subreaper).
 """
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import resource
 import select
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import zmq
 
-from actors.bus.events import Forwarder, event_topic, new_event
+from actors.bus.events import Forwarder
 from actors.bus.loop import Loop, Timer
-from actors.bus.mailbox import MailboxRouter
-from actors.bus.messages.common import (
-    API,
-    ApplySettings,
-    Done,
-    Failed,
-    Terminated,
-)
-from actors.bus.messages.fleet import (
-    ApplyOverrides,
-    DescribeProgram,
-    ListenerRefused,
-    Program,
-    Upgrade,
-    ValidateSettings,
-)
+from actors.bus.mailbox import MailboxRouter, Reply
+from actors.bus.messages.common import Done, Failed, Terminated
+from actors.bus.messages.fleet import ApplyOverrides, DescribeProgram, Program, Upgrade, ValidateSettings
 from actors.bus.messages.specs import ProxySpec
-from actors.process import Boot, set_up_logging
+from actors.process import Boot
 from actors.supervision.actor_specs import api_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor
-from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.config import ActorClasses, SupervisionConfig
-from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
-from actors.supervision.listeners.api import ApiListener
-from actors.supervision.listeners.registry import BACKLOG, ListenerRegistry, ListenError
+from actors.supervision.effective_settings import EffectiveSettings
+from actors.supervision.listeners.api import ApiListener, inner_listener
+from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners
-from actors.supervision.processes import reaping
+from actors.supervision.processes import fd_reserve, reaping
 from actors.supervision.processes.managed_actor import ActorSpec, SupervisionContext
 from actors.supervision.processes.spawner import Spawner
+from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
+from actors.supervision.settings_updates import SettingsUpdates
 from actors.supervision.systemd import notify, notify_reloading, watchdog_period
 from actors.supervision.upgrade.handover import (
     SIGNALS,
@@ -67,16 +52,14 @@ from actors.supervision.upgrade.preflight import own_command
 from actors.supervision.upgrade.upgrade import ProgramUpgrade
 from config import VERSION
 from config.files.paths import DataDir, RunDir
-from config.model.events import checked
-from config.settings.runtime import InvalidOverride, Stored
-from config.settings.settings import ConfigError, Settings, plain
+from config.settings.runtime import Stored
+from config.settings.settings import ConfigError, Settings
 
 log = logging.getLogger(__name__)
 
-_PR_SET_CHILD_SUBREAPER = 36
 STATUS_PERIOD = 10.0
 END_GRACE = 5.0
-"""Seconds beyond `server.drain_timeout` after which whatever still lives is killed."""
+"""Seconds beyond `server.drain_timeout` after which processes that still live are killed."""
 SAME_SIGNAL = 0.3
 """Seconds within which the same signal is the same order: many senders signal a process and its group."""
 GROUP_WAIT = 0.5
@@ -92,15 +75,16 @@ class RuntimeResources:
     locks: tuple[int, ...]
     api_socket: socket.socket
     inherited: InheritedListeners = field(default_factory=InheritedListeners)
-    """The listening sockets that were there before; the API's is taken already."""
+    """The listening sockets that existed before; the API's is claimed already."""
     predecessors: Sequence[Predecessor] = ()
     """The forwarding actors of an older program that this process was."""
 
 
 class SupervisorProcess:
-    """The supervisor's process. `reload` gives the settings anew or raises `ConfigError`; `on_ready` greets.
+    """The supervisor's process. `reload` returns the configuration, read again, or raises `ConfigError`.
 
-    `settings` are those of the configuration, `stored` what was set through the API.
+    `settings` are those of the configuration, `stored` the overrides made through the API. `on_ready` is called once,
+    when the fixed actors run.
     """
 
     def __init__(
@@ -112,76 +96,74 @@ class SupervisorProcess:
         classes: ActorClasses | None = None,
         stored: Stored | None = None,
     ) -> None:
+        self._life = ProgramLifecycle()
         self._effective = EffectiveSettings.of(settings, stored or {})
-        settings = self._effective.now
         self._resources = resources
-        address = settings.server.host, settings.server.port
-        inherited = resources.inherited
-        self._api = ApiListener(resources.api_socket, address, resources.run, time.monotonic, inherited.store)
         self._reload = reload
         self._on_ready = on_ready
+        self._started_at = time.time()
         self._last_instance = 0
-        self._ending = False
-        self._ended_by: tuple[str, float] = "", 0.0
-        self._handing_over = False
-        self._handover_timer: Timer | None = None
-        """Of an upgrade: when the next program comes, whatever has not ended."""
-        self._started_at, self._is_ready = time.time(), False
+        self._stop_signal, self._stopped_at = "", 0.0
+        self._drain_timer: Timer | None = None
+        """Of a drain or a handover: the end of its time."""
         self._status = 0
-        self._wake = self._take_signals()
-        _become_subreaper()
-        _raise_descriptor_limit()
-        run = resources.run
+        self._wake = _signal_pipe()
+        reaping.become_subreaper()
+        fd_reserve.raise_limit()
+        settings = self._effective.now
+        run, inherited = resources.run, resources.inherited
+        address = settings.server.host, settings.server.port
+        self._api = ApiListener(resources.api_socket, address, run, time.monotonic, inherited.store)
+        self._inner = inner_listener(run.api_inner) if settings.server.tls.enabled else None
         self._loop = Loop()
         self._upgrade = ProgramUpgrade(self._loop, self._upgrade_blocker, self._hand_over)
         self._context: zmq.Context[Any] = zmq.Context()
         self._router = MailboxRouter(self._loop, self._context, run.mailbox, self._receive)
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
         self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks)
-        context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot)
-        self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
-        classes, config = classes or ActorClasses(), self._config()
-        context.settings.put(config.groups)
-        specs = self._api_specs(classes, config)
-        listeners = ListenerRegistry(time.monotonic, inherited.listen, inherited.store)
-        self._actors = ActorSupervisor(
-            context, self._events, classes, config, *specs, listeners=listeners, predecessors=resources.predecessors
+        self._actors = self._new_actors(classes or ActorClasses(), SupervisionConfig.of(settings, self._api.bound))
+        self._settings = SettingsUpdates(
+            self._effective, reload, self._life, self._api, self._actors, self._spawner, self._events
         )
-        self._actors.on_ready = self._ready
+
+    def _new_actors(self, classes: ActorClasses, config: SupervisionConfig) -> ActorSupervisor:
+        context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot)
+        context.settings.put(config.groups)
+        inherited = self._resources.inherited
+        actors = ActorSupervisor(
+            context,
+            self._events,
+            classes,
+            config,
+            self._api_specs(classes, config),
+            ListenerRegistry(time.monotonic, inherited.listen, inherited.store),
+            self._resources.predecessors,
+        )
+        actors.on_ready = self._ready
+        return actors
 
     def run(self, desired: Iterable[ProxySpec]) -> int:
         """Serve until a signal ends it; the exit status."""
         self._loop.watch(self._wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(self._wake, 4096)))
         period = watchdog_period()
         if period is not None:
-            self._loop.call_every(period, self._reassure)
-        for sentence in shadowed_keys(self._effective.base, self._effective.stored):
-            log.warning("%s", sentence)
-        self._loop.call_every(STATUS_PERIOD, self._api.lapse)
+            self._loop.call_every(period, self._ping_watchdog)
+        self._settings.warn_of_shadowed_keys()
+        self._loop.call_every(STATUS_PERIOD, self._api.expire_reservation)
         self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._actors.summary}"))
         self._actors.start(desired)
-        self._resources.inherited.end_unclaimed()
+        self._resources.inherited.close_unclaimed()
         self._loop.run()
-        while self._handing_over and self._stop_requested():
+        if self._life.state is ProgramState.HANDED_OVER:
+            self._handle_last_signals()
+        if self._life.state is ProgramState.DRAINING:  # the handover was taken back
             self._loop.run()
-        if self._handing_over:
+        if self._life.state is ProgramState.HANDED_OVER:
             self._exec_successor()
         self._close()
         return self._status
 
     # --- parts ---
-
-    @property
-    def _settings(self) -> Settings:
-        return self._effective.now
-
-    @property
-    def _is_over(self) -> bool:
-        """Does the product end, and not for another program? Then its sockets are closed."""
-        return self._ending and not self._handing_over
-
-    def _config(self) -> SupervisionConfig:
-        return SupervisionConfig.of(self._settings, self._api.bound)
 
     def _api_specs(self, classes: ActorClasses, config: SupervisionConfig) -> list[ActorSpec]:
         """The API, at its own address or behind the TLS front that has it. Which of the two holds until the end."""
@@ -194,181 +176,104 @@ class SupervisorProcess:
             tls_spec(classes, lambda: [self._api.socket]),
         ]
 
-    def _settings_for_api(self) -> ApplySettings:
-        return ApplySettings(plain(self._settings))
-
     def _new_boot(self, name: str, settings: dict[str, Any], params: dict[str, Any]) -> Boot:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
-        return Boot(
-            name, self._last_instance, str(self._resources.run.path), str(self._resources.data.path), settings, params
-        )
+        run, data = str(self._resources.run.path), str(self._resources.data.path)
+        return Boot(name, self._last_instance, run, data, settings, params)
 
-    def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
-        if isinstance(message, ValidateSettings):
-            self._prepare(message, answer)
-        elif isinstance(message, ApplyOverrides):
-            self._put_settings(message, answer)
-        elif isinstance(message, Upgrade):
-            self._upgrade.upgrade(answer)
-        elif isinstance(message, Terminated):
-            self._terminated(sender, answer)
-        elif isinstance(message, DescribeProgram):
-            answer(Program(VERSION, self._started_at, self._is_ready))
-        else:
-            self._actors.receive(sender, message, answer)
+    def _receive(self, sender: str, message: Any, reply: Reply) -> None:
+        match message:
+            case ValidateSettings():
+                self._settings.validate(message, reply)
+            case ApplyOverrides():
+                self._settings.put(message, reply)
+            case Upgrade():
+                self._upgrade.upgrade(reply)
+            case Terminated():
+                self._terminated(sender, reply)
+            case DescribeProgram():
+                reply(Program(VERSION, self._started_at, self._life.state is ProgramState.RUNNING))
+            case _:
+                self._actors.receive(sender, message, reply)
 
-    def _terminated(self, sender: str, answer: Callable[[Any], None]) -> None:
-        """An actor got a SIGTERM. The same one may be on its way to us."""
-        if self._is_over:
-            answer(Done())
-            return
+    def _terminated(self, sender: str, reply: Reply) -> None:
+        """An actor got a SIGTERM. The same one may be on its way to this process."""
 
-        def judge() -> None:
-            if not self._is_over:
+        def decide() -> None:
+            if self._life.closes_listeners:
+                reply(Done())
+            else:
                 self._actors.terminated(sender)
-            answer(Done() if self._is_over else Failed(f"only {sender} was to end"))
+                reply(Failed(f"only {sender} was to end"))
 
-        self._loop.call_later(GROUP_WAIT, judge)
+        if self._life.closes_listeners:
+            decide()
+        else:
+            self._loop.call_later(GROUP_WAIT, decide)
 
     def _ready(self) -> None:
-        self._is_ready = True
+        self._life.transition(ProgramEvent.READY)
         notify("READY=1", f"STATUS={self._actors.summary}")
         self._on_ready()
 
-    def _reassure(self) -> None:
-        """Only while every process is known to turn, or to be mended by us, may systemd believe in the whole."""
-        trouble = self._actors.beyond_help
-        if trouble:
-            log.critical("watchdog ping withheld: %s", trouble)
+    def _ping_watchdog(self) -> None:
+        """Report to systemd unless a process hangs that the supervisor has not been able to replace."""
+        stuck = self._actors.beyond_help
+        if stuck:
+            log.critical("watchdog ping withheld: %s", stuck)
         else:
             notify("WATCHDOG=1")
 
     # --- signals ---
-
-    def _take_signals(self) -> int:
-        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        for number in (*SIGNALS, signal.SIGCHLD):
-            signal.signal(number, lambda _number, _frame: None)
-        unblock_signals()
-        return reading
 
     def _on_signals(self, numbers: bytes) -> None:
         for number in numbers:
             if number == signal.SIGCHLD:
                 self._reap()
             elif number == signal.SIGHUP:
-                self._reread()
+                self._settings.reload()
             elif number == signal.SIGUSR2:
                 self._upgrade.upgrade(lambda _outcome: None)
             elif number in (signal.SIGTERM, signal.SIGINT):
-                self._end(signal.Signals(number).name)
+                self._stop(signal.Signals(number).name)
 
     def _reap(self) -> None:
-        for pid, how in reaping.ended():
-            if not self._upgrade.reaped(pid, how):
-                self._spawner.reaped(pid, how)
-
-    def _reread(self) -> None:
-        if self._ending:
-            log.info("ignoring SIGHUP: shutting down")
-            return
-        before = self._settings
-        notify_reloading()
-        try:
-            waiting = self._effective.reread(self._reload())
-        except (ConfigError, InvalidOverride) as error:
-            log.error("reload failed, keeping the current configuration: %s", error)
-            notify("READY=1", "STATUS=reload failed; see the log")
-            return
-        self._apply(before, lambda: self._reloaded(waiting))
-        log.info("the configuration was read again")
-        if waiting:
-            log.warning("these keys need a restart to take effect: %s", ", ".join(waiting))
-        for sentence in shadowed_keys(self._effective.base, self._effective.stored):
-            log.warning("%s", sentence)
-
-    def _reloaded(self, waiting: list[str]) -> None:
-        """All actors have acknowledged the reloaded configuration."""
-        notify("READY=1", f"STATUS={self._actors.summary}")
-        event = new_event("settings.reloaded", checked("settings.reloaded", {"needs_restart": waiting}))
-        self._events.publish(event_topic(event), event)
-
-    # --- settings of the API ---
-
-    def _prepare(self, message: ValidateSettings, answer: Callable[[Any], None]) -> None:
-        try:
-            server = self._effective.preview(message.stored).server
-            if not self._is_over:
-                self._api.prepare((server.host, server.port))
-            elif (server.host, server.port) != self._api.address:
-                raise ListenError("port", "can't be tried now: the product is ending")
-        except InvalidOverride as error:
-            answer(Failed(str(error)))
-        except ListenError as error:
-            answer(ListenerRefused(error.field, error.error))
-        else:
-            answer(Done())
-
-    def _put_settings(self, message: ApplyOverrides, answer: Callable[[Any], None]) -> None:
-        before = self._settings
-        try:
-            server = self._effective.preview(message.stored).server
-            if not self._is_over:
-                self._api.switch((server.host, server.port))
-            self._effective.put(message.stored)
-        except (InvalidOverride, ListenError) as error:
-            answer(Failed(str(error)))
-            return
-        if self._is_over:
-            answer(self._settings_for_api())  # it is stored, and for the next start
-        else:
-            self._apply(before, lambda: answer(self._settings_for_api()), but=API)
-
-    def _apply(self, before: Settings, then: Callable[[], None], but: str = "") -> None:
-        """Other settings are effective; `then` is called when all actors, `but` apart, have applied them."""
-        latch, style = CountdownLatch(then), self._settings.logging
-        if style != before.logging:
-            set_up_logging(style.level, style.format, style.output)
-            self._spawner.set_logging(style.level, style.format)
-        self._actors.apply(self._config(), latch, but)
-        latch.release()
+        for pid, status in reaping.ended():
+            if not self._upgrade.reaped(pid, status):
+                self._spawner.reaped(pid, status)
 
     # --- upgrade ---
 
     def _upgrade_blocker(self) -> str:
-        """Why there can be no other program now: the end, or directories which this one can tell to be others."""
-        if self._ending:
+        """Why no upgrade can begin: the product is ending, or the configuration names other directories."""
+        if self._life.is_ending:
             return "the product is ending"
         try:
             fresh = self._reload()
         except ConfigError:
-            return ""  # the next program may know better; its preflight will report it
-        moved = [
-            name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(self._effective.base, name)
-        ]
+            return ""  # the next program may accept it; its preflight reports what is wrong
+        base = self._effective.base
+        moved = [name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(base, name)]
         return f"{' and '.join(moved)}: changed, which needs a restart" if moved else ""
 
     def _hand_over(self) -> None:
         log.info("upgrade: proxies keep serving, other actors restart with the new version")
-        self._ending = self._handing_over = True
+        self._life.transition(ProgramEvent.HAND_OVER)
         notify_reloading()
-        self._handover_timer = self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
-        self._actors.hand_over(self._loop.stop)
+        self._drain_timer = self._loop.call_later(self._longest_drain, self._finished)
+        self._actors.end_fixed(self._finished)
 
-    def _stop_requested(self) -> bool:
-        """True if the product was asked to end, just when all was ready for the next program."""
+    def _handle_last_signals(self) -> None:
+        """Signals that came when all was ready for the next program; from here on they wait for that."""
         numbers = last_signals(self._wake)
-        if not {signal.SIGTERM, signal.SIGINT} & set(numbers):
-            return False
-        unblock_signals()
-        self._on_signals(numbers)
-        return True
+        if {signal.SIGTERM, signal.SIGINT} & set(numbers):
+            unblock_signals()
+            self._on_signals(numbers)
 
     def _exec_successor(self) -> None:
         """Pass on what must not end, and become the next program. Returns only if that is impossible."""
-        self._actors.hasten_fixed()
-        listeners, predecessors = self._actors.left()
+        self._actors.kill_fixed()
+        listeners, predecessors = self._actors.hand_over()
         handover = Handover([self._api.socket.fileno(), *listeners], list(self._resources.locks), predecessors)
         self._spawner.close()
         self._router.close()
@@ -377,39 +282,47 @@ class SupervisorProcess:
         try:
             exec_successor(own_command(), os.environ, handover)
         except OSError as error:
-            log.critical("the next program can't be executed, and the product ends: %s", error)
+            log.critical("cannot execute the next program, ending the product: %s", error)
             self._status = 1
 
-    def _end(self, why: str) -> None:
+    # --- the end ---
+
+    @property
+    def _longest_drain(self) -> float:
+        return self._effective.now.server.drain_timeout + END_GRACE
+
+    def _stop(self, why: str) -> None:
         self._upgrade.cancel()
-        if self._handing_over:
-            self._handing_over = self._ending = False  # whoever ends it doesn't want a successor
-            if self._handover_timer is not None:
-                self._handover_timer.cancel()
-        if self._ending and self._ended_by[0] == why and time.monotonic() - self._ended_by[1] < SAME_SIGNAL:
+        now, before = time.monotonic(), self._life.state
+        if before is ProgramState.DRAINING and why == self._stop_signal and now - self._stopped_at < SAME_SIGNAL:
             return
-        if self._ending:
+        if self._life.transition(ProgramEvent.STOP) is ProgramState.STOPPED:
             log.warning("%s again: ending at once", why)
             self._status = 1
             self._loop.stop()
             return
-        self._ending = True
-        self._ended_by = why, time.monotonic()
-        log.info("%s: draining for up to %g s", why, self._settings.server.drain_timeout)
-        longest = self._settings.server.drain_timeout + END_GRACE
+        self._stop_signal, self._stopped_at = why, now
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+        log.info("%s: draining for up to %g s", why, self._effective.now.server.drain_timeout)
+        longest = self._longest_drain
         notify("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int((longest + END_GRACE) * 1e6)}")
         self._api.close()
         if self._inner is not None:
             self._inner.close()
-        self._loop.call_later(longest, self._out_of_time)
-        self._actors.end(self._loop.stop)
+        self._drain_timer = self._loop.call_later(longest, self._out_of_time)
+        self._actors.end(self._finished)
 
     def _out_of_time(self) -> None:
         log.error("some actors have not ended in time and are killed")
+        self._finished()
+
+    def _finished(self) -> None:
+        self._life.transition(ProgramEvent.FINISHED)
         self._loop.stop()
 
     def _close(self) -> None:
-        self._actors.hasten()
+        self._actors.kill_all()
         self._actors.close()
         self._spawner.close()
         self._router.close()
@@ -418,24 +331,11 @@ class SupervisorProcess:
         self._loop.close()
 
 
-def _inner_socket(path: Path) -> socket.socket:
-    """Where the API listens behind its front; the run directory, 0700 and locked, keeps all others out."""
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
-    path.chmod(0o600)
-    listener.listen(BACKLOG)
-    listener.setblocking(False)
-    return listener
-
-
-def _become_subreaper() -> None:
-    """Children of a dead zygote become ours, so that nothing stays a zombie (prctl(2))."""
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        log.warning("not a child subreaper: %s", os.strerror(ctypes.get_errno()))
-
-
-def _raise_descriptor_limit() -> None:
-    """As many descriptors as the system allows: every tunnel takes two, and actors inherit the limit."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def _signal_pipe() -> int:
+    """The read end of a pipe that gets the number of every signal that the supervisor handles."""
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in (*SIGNALS, signal.SIGCHLD):
+        signal.signal(number, lambda _number, _frame: None)
+    unblock_signals()
+    return reading

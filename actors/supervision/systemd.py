@@ -1,7 +1,7 @@
-"""Talking to the service manager: sd_notify(3) and its store of descriptors. Without `$NOTIFY_SOCKET` nothing is sent.
+"""Notifying the service manager: sd_notify(3) and its store of descriptors. Without `$NOTIFY_SOCKET` nothing is sent.
 
-A message is a datagram of lines. A descriptor that goes with `FDSTORE=1` is kept by the manager until it is taken back
-or the unit is stopped for good, and is given to the next start of the service, whatever became of this one.
+A message is a datagram of lines. A descriptor sent with `FDSTORE=1` is kept by the manager until it is removed or the
+unit is stopped for good, and is passed to the next start of the service, however this one ended.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _errors = ThrottledLog(log, "cannot notify the service manager", period=math.inf
 """An unreachable manager is logged once, not again for each ping of the watchdog."""
 
 DELIVERED_WITHIN = 2.0
-"""Seconds that what must arrive waits for the manager when it is busy: its queue may hold no more than ten messages."""
+"""Seconds that what must arrive waits for a busy manager: its queue may hold no more than ten messages."""
 
 
 def notify(*lines: str) -> None:
     """Send `READY=1`, `STATUS=…`, `STOPPING=1`, `WATCHDOG=1` to the service manager, if there is one.
 
-    What comes again by itself (a status, the watchdog's) is left out when the manager is busy; the rest waits for it.
+    What repeats (a status, the watchdog's) is left out when the manager is busy; the rest waits for it.
     """
     may_be_lost = all(line.startswith(("STATUS=", "WATCHDOG=")) for line in lines)
     _send("\n".join(lines), (), 0.0 if may_be_lost else DELIVERED_WITHIN)
@@ -38,7 +38,7 @@ def notify_reloading() -> None:
 
 
 def store(name: str, descriptor: int) -> None:
-    """Have the manager keep a copy of the descriptor under this name. What it has already it keeps once."""
+    """Have the manager keep a copy of the descriptor under this name; it keeps one that it has already once."""
     _send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", (descriptor,), DELIVERED_WITHIN)
 
 
@@ -48,12 +48,12 @@ def unstore(name: str) -> None:
 
 
 def managed() -> bool:
-    """Is there a service manager that listens?"""
+    """True if a service manager receives notifications."""
     return bool(os.environ.get("NOTIFY_SOCKET"))
 
 
 def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
-    """A failure is logged and changes nothing else."""
+    """Send one notification; a failure is logged and has no other consequence."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

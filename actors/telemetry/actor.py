@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.bus.mailbox import Answer
+from actors.bus.mailbox import Reply
 from actors.bus.messages.common import METRICS, SUPERVISOR
 from actors.bus.messages.fleet import Fleet, QueryRuntime, SetProxyNames
 from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
@@ -66,12 +66,12 @@ class TelemetryActor(Actor):
             )
         self.ready()
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Learn the names of proxies."""
         if isinstance(message, SetProxyNames):
             self._names.update(message)
         else:
-            super().receive(sender, message, answer)
+            super().receive(sender, message, reply)
 
     def _push(self, signal: str, message: Any, done: Callable[[Outcome | None], None]) -> None:
         self._threads.submit(lambda: self._collector.push(signal, message), done)

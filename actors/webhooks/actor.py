@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from actors.bus.events import Subscription
-from actors.bus.mailbox import Answer, refuse
+from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.common import API, EGRESS, SUPERVISOR, Done, Failed
 from actors.bus.messages.events import Event, QueryWebhookSender, WebhookSenderState
 from actors.bus.messages.webhooks import (
@@ -77,13 +77,13 @@ class WebhooksActor(Actor):
         self.loop.call_every(SYNC_PERIOD, self._sync)
         self.loop.call_every(PRUNE_PERIOD, self._prune)
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Apply the webhooks, and answer queries for deliveries."""
         try:
-            self._receive(sender, message, answer)
+            self._receive(sender, message, reply)
         except sqlite3.Error as error:
             log.error("cannot handle %s: %s", type(message).__name__, error)
-            answer(Failed(str(error)))
+            reply(Failed(str(error)))
 
     def settings_changed(self, groups: Collection[str]) -> None:
         """See `Actor`: how events are delivered, and the listeners of the product itself."""
@@ -112,27 +112,27 @@ class WebhooksActor(Actor):
         super().close()
         self._outbox.close()
 
-    def _receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def _receive(self, sender: str, message: Any, reply: Reply) -> None:
         match message:
             case SetWebhooks():
                 self._set_webhooks(message)
-                answer(Done())
+                reply(Done())
             case SendTestEvent():
-                if not self._sender.send_test(message.webhook_id, answer, message.request_id):
-                    answer(Failed("there is no such webhook", "webhook_id"))
+                if not self._sender.send_test(message.webhook_id, reply, message.request_id):
+                    reply(Failed("there is no such webhook", "webhook_id"))
             case QueryDeliveries():
                 found, total = self._outbox.deliveries(
                     message.webhook_id, message.status, message.limit, message.offset
                 )
-                answer(Deliveries(tuple(found), total))
+                reply(Deliveries(tuple(found), total))
             case Redeliver():
-                answer(self._sender.redeliver(message.webhook_id, message.delivery_id))
+                reply(self._sender.redeliver(message.webhook_id, message.delivery_id))
             case QueryWebhookStatus():
-                answer(WebhookStatuses(self._sender.statuses()))
+                reply(WebhookStatuses(self._sender.statuses()))
             case QueryWebhookSender():
-                answer(WebhookSenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._missed.lost))
+                reply(WebhookSenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._missed.lost))
             case _:
-                refuse(sender, message, answer)
+                refuse(sender, message, reply)
 
     # --- events ---
 

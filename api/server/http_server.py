@@ -22,7 +22,7 @@ from waitress.task import ThreadedTaskDispatcher
 
 from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
-from actors.supervision.listeners.registry import BACKLOG
+from actors.supervision.listeners.bind import BACKLOG
 from actors.throttled_log import ThrottledLog
 from api.concurrency_limit import EXPORTS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY

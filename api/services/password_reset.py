@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.bus.mailbox import Answer
+from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Failed
 from actors.bus.messages.users import PasswordReset, ResetPassword
 from api.audit import AuditedStore
@@ -78,17 +78,17 @@ class PasswordResetHandler:
         self._data = data
         self._bridge = bridge
 
-    def receive(self, message: Any, answer: Answer) -> bool:
+    def receive(self, message: Any, reply: Reply) -> bool:
         """Take a message of the command line; False when it is none."""
         if not isinstance(message, ResetPassword):
             return False
         # A new password is hashed and waits for the disk, which the loop's own thread must not do.
-        threading.Thread(target=self._answer, args=(message, answer), name="reset-password", daemon=True).start()
+        threading.Thread(target=self._answer, args=(message, reply), name="reset-password", daemon=True).start()
         return True
 
-    def _answer(self, message: ResetPassword, answer: Answer) -> None:
-        reply = self._reset(message)
-        self._bridge.call(lambda: answer(reply))
+    def _answer(self, message: ResetPassword, reply: Reply) -> None:
+        outcome = self._reset(message)
+        self._bridge.call(lambda: reply(outcome))
 
     def _reset(self, message: ResetPassword) -> PasswordReset | Failed:
         try:

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Any
 
-from actors.bus.mailbox import Answer, Mailbox
+from actors.bus.mailbox import Mailbox, Reply
 from actors.bus.messages.common import WEBHOOKS, Done, Failed
 from actors.bus.messages.webhooks import DisableWebhook, FetchWebhooks
 from api.bus_bridge import LoopBridge
@@ -32,29 +32,29 @@ class WebhookLink:
         except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
 
-    def receive(self, message: Any, answer: Answer) -> bool:
+    def receive(self, message: Any, reply: Reply) -> bool:
         """Take a message of the sender; False when it is none."""
         if isinstance(message, FetchWebhooks):
-            self._fetch(answer)
+            self._fetch(reply)
         elif isinstance(message, DisableWebhook):
             # Changing the store waits for the disk and asks the bus, which the loop's own thread must not do.
-            threading.Thread(target=self._disable, args=(message, answer), name="disable-webhook", daemon=True).start()
+            threading.Thread(target=self._disable, args=(message, reply), name="disable-webhook", daemon=True).start()
         else:
             return False
         return True
 
-    def _fetch(self, answer: Answer) -> None:
+    def _fetch(self, reply: Reply) -> None:
         try:
-            answer(self._webhooks.told())
+            reply(self._webhooks.told())
         except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
-            answer(Failed(str(error)))
+            reply(Failed(str(error)))
 
-    def _disable(self, message: DisableWebhook, answer: Answer) -> None:
-        reply: Done | Failed = Done()
+    def _disable(self, message: DisableWebhook, reply: Reply) -> None:
+        outcome: Done | Failed = Done()
         try:
             self._webhooks.disable(message.webhook_id, message.reason, message.before)
         except DomainError as error:
             log.error("the webhook %s can't be disabled: %s", message.webhook_id, error)
-            reply = Failed(str(error))
-        self._bridge.call(lambda: answer(reply))
+            outcome = Failed(str(error))
+        self._bridge.call(lambda: reply(outcome))

@@ -22,7 +22,7 @@ import zmq
 
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Answer, MailboxRouter
+from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Hello, Stop
 from actors.bus.messages.fleet import ReplaceProxies
 from api.operator.bootstrap import ensure_administrator
@@ -79,15 +79,15 @@ class Supervisor:
         while self._turning:
             self.loop.turn(0.02)
 
-    def _received(self, sender: str, message: Any, answer: Answer) -> None:
+    def _received(self, sender: str, message: Any, reply: Reply) -> None:
         if isinstance(message, Hello):
             self.router.set_current_instance(sender, message.instance)
             self.hello.set()
         elif isinstance(message, ReplaceProxies):
             self.wishes.append(message)
-            answer(Done())
+            reply(Done())
         else:
-            answer(self.fleet.ask("supervisor", message))
+            reply(self.fleet.ask("supervisor", message))
 
     def boot(self, settings: dict[str, Any] | None = None) -> None:
         """Start the API and wait for its hello."""

@@ -149,11 +149,11 @@ def test_a_turn_is_overdue_by_the_clock_and_not_by_what_it_did() -> None:
     times = [1.0]
     loop = Loop(lambda: times[-1])
     loop.turn(0.0)
-    assert not loop.overdue()
+    assert not loop.turn_exceeded()
     times.append(1.5)
-    assert loop.overdue()
+    assert loop.turn_exceeded()
     loop.turn(0.0)
-    assert not loop.overdue()
+    assert not loop.turn_exceeded()
     loop.close()
 
 
@@ -161,7 +161,7 @@ def test_stirred_is_said_once_after_a_descriptor_was_ready_and_not_by_time_alone
     said: list[str] = []
     reading, writing = os.pipe()
     bench.loop.watch(reading, select.EPOLLIN, lambda _mask: said.append(os.read(reading, 1).decode()))
-    bench.loop.when_stirred(lambda: said.append("stirred"))
+    bench.loop.on_next_activity(lambda: said.append("stirred"))
     bench.loop.call_later(0.0, lambda: said.append("time"))
     bench.until(lambda: said, "time passes")
     for word in (b"a", b"b"):

@@ -16,7 +16,7 @@ from actors.bus import startup_queue
 from actors.bus.codec import Envelope, Role, encode
 from actors.bus.events import Forwarder
 from actors.bus.loop import new_socket
-from actors.bus.mailbox import Answer, Mailbox, MailboxRouter, address_of, refuse
+from actors.bus.mailbox import Mailbox, MailboxRouter, Reply, address_of, refuse
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Hello, Stop, Unreachable
 from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
 from actors.bus.messages.fleet import RemoveProxy
@@ -29,7 +29,7 @@ class Star:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.received: dict[str, list[tuple[str, Any, Answer]]] = {SUPERVISOR: []}
+        self.received: dict[str, list[tuple[str, Any, Reply]]] = {SUPERVISOR: []}
         self.router: MailboxRouter = bench.keep(
             MailboxRouter(bench.loop, bench.context, bench.run_dir.mailbox, self._keeper(SUPERVISOR))
         )
@@ -48,8 +48,8 @@ class Star:
     def heard(self, own: str) -> list[tuple[str, Any]]:
         return [(sender, message) for sender, message, _answer in self.received[own]]
 
-    def _keeper(self, own: str) -> Callable[[str, Any, Answer], None]:
-        return lambda sender, message, answer: self.received[own].append((sender, message, answer))
+    def _keeper(self, own: str) -> Callable[[str, Any, Reply], None]:
+        return lambda sender, message, reply: self.received[own].append((sender, message, reply))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star
     replies: list[Any] = []
     star.join("api").ask("logs", QueryWebhookSender(), replies.append, timeout=0.1)
     bench.until(lambda: replies, "the deadline")
-    assert replies == [Unreachable("logs", "no answer in time")]
+    assert replies == [Unreachable("logs", "no reply in time")]
     (_sender, _question, answer) = star.received["logs/1"][0]
     answer(WebhookSenderState(1, 1))
     star.join("metrics")  # a full turn of everything: the late answer has arrived by then
@@ -98,7 +98,7 @@ def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star
 
 
 def test_a_question_is_answered_through_the_star(star: Star, bench: Bench) -> None:
-    star.join("webhooks", receiver=lambda _sender, _message, answer: answer(WebhookSenderState(3, 2)))
+    star.join("webhooks", receiver=lambda _sender, _message, reply: reply(WebhookSenderState(3, 2)))
     star.router.set_current_instance("webhooks", 1)
     replies: list[Any] = []
     star.join("api").ask("webhooks", QueryWebhookSender(), replies.append)
@@ -119,8 +119,8 @@ def test_questions_to_an_actor_that_starts_are_held_until_it_is_there(star: Star
     answers: list[Any] = []
     star.router.expect("logs")
     star.join("api").ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: star.router._waiting._expected[b"logs"], "the question is held")
-    star.join("logs", 7, lambda _sender, _message, answer: answer(WebhookSenderState(5, 0)))
+    bench.until(lambda: star.router._starting._expected[b"logs"], "the question is held")
+    star.join("logs", 7, lambda _sender, _message, reply: reply(WebhookSenderState(5, 0)))
     star.router.set_current_instance("logs", 7)
     bench.until(lambda: answers, "the answer has come")
     assert answers == [WebhookSenderState(5, 0)]
@@ -130,13 +130,13 @@ def test_questions_to_an_actor_that_starts_are_held_until_it_is_there(star: Star
 def test_a_question_that_is_not_held_any_more_is_unreachable(
     star: Star, bench: Bench, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(startup_queue, "HELD_MAX", 1)
-    monkeypatch.setattr(startup_queue, "HELD_SECONDS", 0.2 if ending == "it does not come" else 60.0)
+    monkeypatch.setattr(startup_queue, "WAITING_MAX", 1)
+    monkeypatch.setattr(startup_queue, "WAIT_MAX", 0.2 if ending == "it does not come" else 60.0)
     answers: list[Any] = []
     api = star.join("api")
     star.router.expect("logs")
     api.ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: star.router._waiting._expected[b"logs"] or answers, "the question is held")
+    bench.until(lambda: star.router._starting._expected[b"logs"] or answers, "the question is held")
     if ending == "it died":
         star.router.clear_current_instance("logs")
     elif ending == "too many ask":

@@ -46,11 +46,11 @@ def test_a_supervisor_out_of_descriptors_refuses_what_needs_one_and_lives_and_ma
         refused = product.api("POST", "/proxies", body)
         assert refused.status_code == 500, refused.text
         product.actor("zygote").kill()
-        wait_until(lambda: "another zygote can't be started" in product.log, "that is tried and fails")
+        wait_until(lambda: "cannot start another zygote" in product.log, "that is tried and fails")
         with Client(proxy["port"]) as client:
             assert client.get(origin.url("/hello")).status == 200
         product.actor("logs").kill()
-        wait_until(lambda: "logs can't be started" in product.log or "logs died" in product.log, "its death is seen")
+        wait_until(lambda: "cannot start logs" in product.log or "logs died" in product.log, "its death is seen")
     before = supervisor.num_fds()
     wait_until(lambda: {"zygote", "logs"} <= {each.name() for each in product.processes()}, "they are there again", 40)
     assert product.process is not None

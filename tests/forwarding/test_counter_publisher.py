@@ -45,7 +45,7 @@ def bench() -> Iterator[Bench]:
 
 def stir(loop: Loop) -> None:
     """What a descriptor does that is ready."""
-    call, loop._when_stirred = loop._when_stirred, None
+    call, loop._on_next_activity = loop._on_next_activity, None
     if call is not None:
         call()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.codec import Envelope, decode, encode
-from actors.bus.mailbox import Answer
+from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import Counters, ProxyStats
@@ -27,9 +27,9 @@ from actors.bus.messages.specs import ProxySpec
 from actors.counters import NAMES, ZEROS
 from actors.process import Actor, Boot, set_up_logging
 from actors.supervision.config import ActorClasses
-from actors.supervision.listeners.registry import listen
+from actors.supervision.listeners.bind import listen
 from actors.supervision.locks import lock
-from actors.supervision.processes import managed_actor, spawner
+from actors.supervision.processes import instance, spawner
 from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
 from config.files.paths import open_data_dir, open_run_dir
 from config.settings.settings import load
@@ -53,14 +53,14 @@ class Echo(Actor):
         self._deadline = float("inf")
         self.ready()
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
         if isinstance(message, Configure):
             if self._configured is None:
                 self.loop.watch(self.sockets[0].fileno(), select.EPOLLIN, self._accept)
             self._configured = message
-            answer(Done())
+            reply(Done())
         else:
-            super().receive(sender, message, answer)
+            super().receive(sender, message, reply)
 
     def drain(self, seconds: float) -> None:
         self.loop.unwatch(self.sockets[0].fileno())
@@ -167,7 +167,7 @@ def spec(proxy_id: str, port: int, **more: Any) -> ProxySpec:
 def main() -> None:
     """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
     directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
-    managed_actor.SILENCE_MAX = 2.0
+    instance.SILENCE_MAX = 2.0
     spawner.ZYGOTE_SILENCE = 4.0
     set_up_logging("info", "text")
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.supervision import systemd
-from actors.supervision.listeners.registry import ListenerRegistry, ListenError, listen
-from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager, stored_name
+from actors.supervision.listeners.bind import ListenError, listen
+from actors.supervision.listeners.descriptor_store import stored_name
+from actors.supervision.listeners.registry import ListenerRegistry
+from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
 from tests.kit.ports import free_port
 from tests.kit.wait import wait_until
 from tests.supervision.manager import Manager
@@ -80,7 +82,7 @@ def test_another_address_is_bound_anew_and_the_inherited_one_ends_when_nobody_wa
     older.close()
     with inherited.listen(LOCAL, new):
         assert accepts(old)
-        inherited.end_unclaimed()
+        inherited.close_unclaimed()
         assert not accepts(old)
         assert accepts(new)
 
@@ -89,7 +91,7 @@ def test_the_socket_of_a_socket_unit_that_fits_nothing_is_left_to_the_unit() -> 
     port = free_port()
     with listen(LOCAL, port) as units:
         inherited = InheritedListeners([("api", units.dup())])
-        inherited.end_unclaimed()
+        inherited.close_unclaimed()
         assert accepts(port)
 
 
@@ -98,7 +100,7 @@ def test_the_same_address_twice_is_one_socket() -> None:
     with listen(LOCAL, port) as older:
         inherited = InheritedListeners([(stored_name(older), older.dup()), ("api", older.dup())])
         with inherited.listen(LOCAL, port):
-            inherited.end_unclaimed()
+            inherited.close_unclaimed()
             assert accepts(port)
 
 
@@ -119,7 +121,7 @@ def test_what_is_no_listening_tcp_socket_is_closed(manager: Manager) -> None:
     with other_end:
         inherited = InheritedListeners([("a", datagram), ("b", connected), ("c", bound)])
         assert [each.fileno() for each in (datagram, connected, bound)] == [-1, -1, -1]
-        inherited.end_unclaimed()
+        inherited.close_unclaimed()
     manager.listen()
     assert sum("FDSTOREREMOVE=1" in text for text in manager.told) == 3
 
@@ -154,9 +156,9 @@ def test_at_the_end_of_the_product_stored_sockets_go_on_listening(
     port = free_port()
     listeners = keeper_of(InheritedListeners())
     listeners.keep("one", LOCAL, port)
-    listeners.leave()
-    listeners.retire("one")
-    listeners.end_retired("one")
+    listeners.keep_for_restart()
+    listeners.defer_close("one")
+    listeners.close_deferred("one")
     listeners.close()
     assert manager.names() == [f"tcp-{LOCAL}-{port}"]
     assert accepts(port)
@@ -169,7 +171,7 @@ def test_at_the_end_without_a_store_they_refuse(
     port = free_port()
     listeners = keeper_of(InheritedListeners())
     copy = listeners.keep("one", LOCAL, port).dup()
-    listeners.leave()
+    listeners.keep_for_restart()
     listeners.release("one")
     with copy:
         assert not accepts(port)

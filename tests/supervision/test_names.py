@@ -38,18 +38,18 @@ class Resolver:
 )
 def test_no_resolver_is_asked_for_an_address(host: str, family: int) -> None:
     resolver = Resolver()
-    found, address = resolver.names().look_up(host, 80)
+    found, address = resolver.names().resolve(host, 80)
     assert (found, address[:2]) == (family, (host, 80))
     assert resolver.asked == []
 
 
 def test_a_name_is_looked_up() -> None:
-    assert Resolver().names().look_up("good.example", 80) == (socket.AF_INET, ("192.0.2.7", 80))
+    assert Resolver().names().resolve("good.example", 80) == (socket.AF_INET, ("192.0.2.7", 80))
 
 
 def test_a_name_that_nobody_knows_is_told_as_the_resolver_tells_it() -> None:
     with pytest.raises(socket.gaierror, match="not known"):
-        Resolver().names().look_up("bad.example", 80)
+        Resolver().names().resolve("bad.example", 80)
 
 
 def test_a_silent_resolver_is_given_up_and_not_asked_again_for_a_while() -> None:
@@ -57,14 +57,14 @@ def test_a_silent_resolver_is_given_up_and_not_asked_again_for_a_while() -> None
     names = resolver.names()
     for _ in range(3):
         with pytest.raises(TimeoutError, match="in time"):
-            names.look_up("silent.example", 80, patience=0.05)
+            names.resolve("silent.example", 80, patience=0.05)
     assert resolver.asked == ["silent.example"]
     resolver.now += GIVEN_UP_FOR + 1
     resolver.let_go.set()
     with pytest.raises(socket.gaierror):
-        names.look_up("silent.example", 80, patience=20)
+        names.resolve("silent.example", 80, patience=20)
     assert resolver.asked == ["silent.example"] * 2
 
 
 def test_a_name_of_this_machine_needs_no_stand_in() -> None:
-    assert HostnameResolver().look_up("localhost", 80)[1][:2] in (("127.0.0.1", 80), ("::1", 80))
+    assert HostnameResolver().resolve("localhost", 80)[1][:2] in (("127.0.0.1", 80), ("::1", 80))

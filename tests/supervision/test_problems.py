@@ -40,21 +40,21 @@ def test_an_actor_that_runs_with_problems_is_degraded_and_its_error_is_all_of_th
 def test_a_problem_is_news_once_and_again_when_it_is_over() -> None:
     book = ProblemBook()
     book.put("one", ReportProblems(1, (EXPIRED,)))
-    assert book.news("one", 1) == ([EXPIRED], [])
-    assert book.news("one", 1) == ([], [])
+    assert book.changes("one", 1) == ([EXPIRED], [])
+    assert book.changes("one", 1) == ([], [])
     good = Problem("certificate", "the certificate is good", 5.0)
     book.put("one", ReportProblems(1, (), (good,)))
-    assert book.news("one", 1) == ([], [good])
+    assert book.changes("one", 1) == ([], [good])
 
 
 def test_a_new_process_with_the_same_problem_is_no_news_and_one_without_it_ends_it() -> None:
     book = ProblemBook()
     book.put("one", ReportProblems(1, (EXPIRED, NONE_UP)))
-    book.news("one", 1)
-    assert book.news("one", 2) == ([], []), "it has not reported yet"
+    book.changes("one", 1)
+    assert book.changes("one", 2) == ([], []), "it has not reported yet"
     assert book.applied("one", 2, RUNS).state == "degraded"
     book.put("one", ReportProblems(2, (EXPIRED,)))
-    begun, over = book.news("one", 2)
+    begun, over = book.changes("one", 2)
     assert (begun, [each.reason for each in over]) == ([], ["upstreams_unreachable"])
 
 

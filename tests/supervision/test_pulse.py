@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from actors import liveness
-from actors.liveness import LivenessPage, open_page, promiser
+from actors.liveness import LivenessPage, deadline_writer, open_page
 
 
 @pytest.fixture
@@ -19,25 +19,25 @@ def page() -> Iterator[LivenessPage]:
 
 
 def test_a_promise_is_seen_in_its_own_slot_alone(page: LivenessPage) -> None:
-    one, two = page.take(), page.take()
-    promiser(open_page(page.descriptor), two)(12.5)
-    assert (page.promise(one), page.promise(two)) == (0.0, 12.5)
+    one, two = page.acquire(), page.acquire()
+    deadline_writer(open_page(page.descriptor), two)(12.5)
+    assert (page.deadline(one), page.deadline(two)) == (0.0, 12.5)
 
 
 def test_a_slot_is_nobody_elses_until_it_is_given_back_and_then_it_promises_nothing(page: LivenessPage) -> None:
-    slots = [page.take() for _ in range(100)]
+    slots = [page.acquire() for _ in range(100)]
     assert len(set(slots)) == 100
-    promiser(open_page(page.descriptor), slots[7])(12.5)
-    page.give(slots[7])
-    assert page.take() == slots[7]
-    assert page.promise(slots[7]) == 0.0
+    deadline_writer(open_page(page.descriptor), slots[7])(12.5)
+    page.release(slots[7])
+    assert page.acquire() == slots[7]
+    assert page.deadline(slots[7]) == 0.0
 
 
 def test_a_full_page_says_so(page: LivenessPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "SLOTS", 2)
-    page.take(), page.take()
-    with pytest.raises(OSError, match="no place is left"):
-        page.take()
+    page.acquire(), page.acquire()
+    with pytest.raises(OSError, match="no slot is left"):
+        page.acquire()
 
 
 def test_nobody_can_shrink_the_page_under_the_others(page: LivenessPage) -> None:

@@ -49,7 +49,7 @@ def test_a_program_that_says_so_would_start(program: Callable[[str], str]) -> No
 
 
 def test_a_program_that_ends_well_and_says_nothing_would_not_start(program: Callable[[str], str]) -> None:
-    assert outcome(program("")) == "it did not say that it would: nothing at all"
+    assert outcome(program("")) == "it did not report that it would: nothing at all"
 
 
 def test_the_last_words_of_a_program_that_prints_without_end_are_kept(program: Callable[[str], str]) -> None:

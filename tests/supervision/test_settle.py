@@ -26,6 +26,6 @@ def test_a_proxy_that_was_just_made_is_left_with_its_socket_and_one_that_was_rem
     assert descriptor is not None
     number = descriptor.fileno()
 
-    actors.settle({"made": spec("made", made)})
+    actors.settle_listeners({"made": spec("made", made)})
     assert listeners.hand_over() == [number]
     os.close(number)

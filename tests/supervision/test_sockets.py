@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.supervision.listeners.registry import RESERVED_FOR, ListenerRegistry, ListenError, listen, refusal
+from actors.supervision.listeners.bind import ListenError, listen, refusal
+from actors.supervision.listeners.registry import RESERVED_FOR, ListenerRegistry
 from tests.kit.clocks import Clock
 from tests.kit.ports import free_port
 
@@ -96,9 +97,9 @@ def test_a_reservation_lapses_and_a_kept_socket_does_not(listeners: ListenerRegi
     listeners.reserve("reserved", LOCAL, reserved)
     listeners.keep("kept", LOCAL, kept)
     clock.now = RESERVED_FOR - 0.1
-    assert listeners.lapse() == []
+    assert listeners.expire_reservations() == []
     clock.now = RESERVED_FOR
-    assert listeners.lapse() == ["reserved"]
+    assert listeners.expire_reservations() == ["reserved"]
     assert not accepts(reserved)
     assert accepts(kept)
 
@@ -142,14 +143,14 @@ def test_what_is_retired_listens_until_its_end_or_until_its_address_is_wanted_ag
 ) -> None:
     port = free_port()
     listeners.keep("a", LOCAL, port)
-    listeners.retire("a")
+    listeners.defer_close("a")
     assert listeners.kept("a") is None
     assert accepts(port)
     listeners.keep("a", LOCAL, port)
-    listeners.end_retired("a")
+    listeners.close_deferred("a")
     assert accepts(port)
-    listeners.retire("a")
-    listeners.end_retired("a")
+    listeners.defer_close("a")
+    listeners.close_deferred("a")
     assert not accepts(port)
 
 
@@ -173,9 +174,9 @@ def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(listener
     assert listeners.kept("a") == (LOCAL, here)
     assert accepts(here)
     assert accepts(there)
-    listeners.retire("a")
+    listeners.defer_close("a")
     listeners.keep("a", LOCAL, there)
-    listeners.end_retired("a")
+    listeners.close_deferred("a")
     assert listeners.kept("a") == (LOCAL, there)
     assert not accepts(here)
     assert accepts(there)
@@ -207,7 +208,7 @@ def test_a_move_that_comes_to_nothing_closes_the_new_socket_alone(
     if how == "cancel":
         listeners.cancel("a")
     else:
-        assert listeners.lapse() == ["a"]
+        assert listeners.expire_reservations() == ["a"]
     assert not accepts(there)
     assert accepts(here)
     assert listeners.kept("a") == (LOCAL, here)
@@ -217,8 +218,8 @@ def test_who_follows_at_an_address_goes_on_with_its_socket(listeners: ListenerRe
     port = free_port()
     listeners.keep("old", LOCAL, port)
     listeners.reserve("new", LOCAL, port, instead_of=("other", "old"))
-    listeners.retire("old")
-    listeners.end_retired("old")
+    listeners.defer_close("old")
+    listeners.close_deferred("old")
     assert accepts(port)
     listeners.keep("new", LOCAL, port)
     assert accepts(port)
@@ -246,11 +247,11 @@ def test_two_may_change_places(listeners: ListenerRegistry) -> None:
     listeners.reserve("a", LOCAL, two, instead_of=("a", "b"))
     listeners.reserve("b", LOCAL, one, instead_of=("a", "b"))
     for name in ("a", "b"):
-        listeners.retire(name)
+        listeners.defer_close(name)
     listeners.keep("a", LOCAL, two)
     listeners.keep("b", LOCAL, one)
     for name in ("a", "b"):
-        listeners.end_retired(name)
+        listeners.close_deferred(name)
     assert (listeners.kept("a"), listeners.kept("b")) == ((LOCAL, two), (LOCAL, one))
     assert accepts(one)
     assert accepts(two)

@@ -13,11 +13,11 @@ def test_the_answer_comes_when_the_start_is_over_and_at_once_where_there_is_none
     waits = StartWaiters(Loop(), starting.__contains__)
     waits.wait("another", 60.0, lambda: told.append("another"))
     waits.wait("one", 60.0, lambda: told.append("one"))
-    waits.look("one")
+    waits.update("one")
     assert told == ["another"]
     starting.clear()
-    waits.look("one")
-    waits.look("one")
+    waits.update("one")
+    waits.update("one")
     assert told == ["another", "one"]
 
 
@@ -33,5 +33,5 @@ def test_the_answer_comes_in_any_case_when_its_time_is_over() -> None:
     clock.now += 0.2
     loop.turn(0.0)
     assert told == ["one"]
-    waits.look("one")
+    waits.update("one")
     assert told == ["one"]

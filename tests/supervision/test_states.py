@@ -1,11 +1,20 @@
-"""The life of an actor and its restart delays, as tables."""
+"""The lives of an actor, of a listener and of the supervisor's program, and restart delays, as tables."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Any
+
 import pytest
 
-from actors.supervision.processes.backoff import FORGIVEN_AFTER, Backoff
-from actors.supervision.processes.lifecycle import TRANSITIONS, IllegalTransitionError, Lifecycle, LifecycleEvent, State
+from actors.supervision import program_lifecycle
+from actors.supervision.listeners import listener
+from actors.supervision.listeners.listener import Listener, ListenerEvent, ListenerState
+from actors.supervision.processes import lifecycle
+from actors.supervision.processes.backoff import RESET_AFTER, Backoff
+from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
+from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
+from actors.supervision.transitions import IllegalTransitionError
 
 
 def life_in(state: State) -> Lifecycle:
@@ -14,36 +23,88 @@ def life_in(state: State) -> Lifecycle:
     return life
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("happening", LifecycleEvent)
+def program_in(state: ProgramState) -> ProgramLifecycle:
+    life = ProgramLifecycle()
+    life.state = state
+    return life
+
+
+def listener_in(state: ListenerState) -> Listener:
+    no_socket: Any = None
+    return Listener("127.0.0.1", 0, no_socket, 0.0, state)
+
+
+TABLES = {
+    "an actor": (lifecycle.TRANSITIONS, life_in, State, LifecycleEvent),
+    "a program": (program_lifecycle.TRANSITIONS, program_in, ProgramState, ProgramEvent),
+    "a listener": (listener.TRANSITIONS, listener_in, ListenerState, ListenerEvent),
+}
+PRODUCT = [
+    (subject, state, event)
+    for subject, (_table, _made, states, events) in TABLES.items()
+    for state in states
+    for event in events
+]
+
+
+@pytest.mark.parametrize(("subject", "state", "event"), PRODUCT)
 def test_the_table_says_what_may_happen_and_everything_else_changes_nothing(
-    state: State, happening: LifecycleEvent
+    subject: str, state: StrEnum, event: StrEnum
 ) -> None:
-    life = life_in(state)
-    if (state, happening) in TRANSITIONS:
-        assert life.transition(happening) is TRANSITIONS[state, happening]
+    table: Any = TABLES[subject][0]
+    made: Any = TABLES[subject][1]
+    life = made(state)
+    if (state, event) in table:
+        life.transition(event)
+        assert life.state is table[state, event]
         return
-    with pytest.raises(IllegalTransitionError, match=f"{happening} can't happen to an actor that is {state}"):
-        life.transition(happening)
+    with pytest.raises(IllegalTransitionError, match=f"{event} can't happen to {subject} that is {state}"):
+        life.transition(event)
     assert life.state is state
 
 
-def test_every_state_can_be_reached_and_left() -> None:
-    assert {state for state, _happening in TRANSITIONS} == set(State)
-    assert set(TRANSITIONS.values()) == set(State)
+@pytest.mark.parametrize(
+    ("subject", "first", "last"),
+    [
+        ("an actor", {State.STOPPED}, set()),
+        ("a program", {ProgramState.STARTING}, set()),
+        ("a listener", {ListenerState.RESERVED}, {ListenerState.CLOSED, ListenerState.HANDED_OVER}),
+    ],
+)
+def test_every_state_can_be_reached_and_left(subject: str, first: set[StrEnum], last: set[StrEnum]) -> None:
+    table: Any = TABLES[subject][0]
+    states: Any = set(TABLES[subject][2])
+    assert {state for state, _event in table} == states - last
+    assert set(table.values()) | first == states
+
+
+def test_a_stop_takes_a_handover_back_until_the_exec() -> None:
+    for before in (ProgramState.HANDING_OVER, ProgramState.HANDED_OVER):
+        life = program_in(before)
+        assert life.is_ending
+        assert not life.closes_listeners
+        assert life.transition(ProgramEvent.STOP) is ProgramState.DRAINING
+        assert life.closes_listeners
+        assert life.transition(ProgramEvent.FINISHED) is ProgramState.STOPPED
+
+
+def test_a_second_stop_ends_a_drain_at_once() -> None:
+    life = program_in(ProgramState.RUNNING)
+    assert life.transition(ProgramEvent.STOP) is ProgramState.DRAINING
+    assert life.transition(ProgramEvent.STOP) is ProgramState.STOPPED
 
 
 def test_a_life_from_start_to_stop() -> None:
     now = [10.0]
     life = Lifecycle(lambda: now[0])
-    for moment, happening, state in (
+    for moment, event, state in (
         (11.0, LifecycleEvent.START, State.STARTING),
         (12.0, LifecycleEvent.HELLO, State.RUNNING),
         (13.0, LifecycleEvent.STOP, State.DRAINING),
         (14.0, LifecycleEvent.ENDED, State.STOPPED),
     ):
         now[0] = moment
-        life.transition(happening)
+        life.transition(event)
         assert (life.state, life.since) == (state, moment)
 
 
@@ -72,8 +133,8 @@ def test_delays_begin_at_once_and_double_up_to_thirty_seconds() -> None:
     assert delays == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
 
 
-@pytest.mark.parametrize(("ran_for", "next_delay"), [(FORGIVEN_AFTER - 1, 0.2), (FORGIVEN_AFTER, 0.0)])
-def test_a_long_run_forgives_and_a_short_one_does_not(ran_for: float, next_delay: float) -> None:
+@pytest.mark.parametrize(("ran_for", "next_delay"), [(RESET_AFTER - 1, 0.2), (RESET_AFTER, 0.0)])
+def test_a_long_run_resets_the_delays_and_a_short_one_does_not(ran_for: float, next_delay: float) -> None:
     backoff = Backoff()
     backoff.failed(0.0)
     backoff.failed(0.0)
@@ -81,9 +142,9 @@ def test_a_long_run_forgives_and_a_short_one_does_not(ran_for: float, next_delay
     assert backoff.failed(100.0 + ran_for) == next_delay
 
 
-def test_somebody_who_wants_it_now_does_not_wait_for_earlier_failures() -> None:
+def test_after_a_reset_earlier_failures_do_not_count() -> None:
     backoff = Backoff()
     for _ in range(5):
         backoff.failed(0.0)
-    backoff.forgive()
+    backoff.reset()
     assert backoff.failed(0.0) == 0.0

@@ -10,21 +10,15 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.process import Boot
-from actors.supervision.processes.managed_actor import (
-    SILENCE_MAX,
-    START_MAX,
-    STUCK_AFTER,
-    ActorSpec,
-    ManagedActor,
-    SupervisionContext,
-)
+from actors.supervision.processes.instance import SILENCE_MAX, START_MAX, STUCK_AFTER
+from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
 from tests.kit.clocks import Clock
 
 
 class Deaf:
-    """A process that keeps no promise and survives every signal."""
+    """A process that misses its deadline and survives every signal."""
 
-    promise = 0.0
+    deadline = 0.0
     stopped = True
     pid = 4711
     ended = False
@@ -48,7 +42,7 @@ def actor(clock: Clock) -> ManagedActor:
     loop = Loop(clock)
     exchange: Any = SimpleNamespace(set_current_instance=lambda _name, _instance: None, expect=lambda _name: None)
     owner: Any = SimpleNamespace(label=str, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None)
-    spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _watcher: Deaf(boot))
+    spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _observer: Deaf(boot))
     made = ManagedActor(
         ActorSpec("one", "a:B"),
         SupervisionContext(loop, exchange, spawner, lambda name, *_: Boot(name, 1, "", "")),
@@ -93,7 +87,7 @@ def test_a_process_that_keeps_its_promise_is_never_stuck(actor: ManagedActor, cl
     actor.hello(1, 4711)
     process: Any = actor._current.process if actor._current else None
     for _ in range(5):
-        process.promise = clock.now + SILENCE_MAX
+        process.deadline = clock.now + SILENCE_MAX
         process.stopped = False
         assert not after(SILENCE_MAX - 1.0)
     assert process.killed == 0

@@ -305,7 +305,7 @@ def test_a_zygote_that_hangs_is_killed_and_another_makes_what_was_asked_for(supe
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: not left([zygote]), "the zygote is killed", 30)
     supervised.running("one", but_not=first)
-    assert "the zygote has answered nothing" in supervised.log
+    assert "the zygote has not replied" in supervised.log
 
 
 def test_a_service_manager_hears_of_start_life_and_end_and_keeps_the_sockets(

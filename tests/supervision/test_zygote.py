@@ -114,8 +114,8 @@ def test_a_child_has_its_own_sockets_and_nothing_of_its_siblings(nursery: Nurser
 
 def test_an_idle_actor_promises_to_wake_in_a_minute_and_a_stopped_one_is_known(nursery: Nursery) -> None:
     process = nursery.spawn()
-    nursery.until(lambda: process.promise > time.monotonic() + LONGEST_WAIT / 2, "it waits for something to do")
-    assert process.promise <= time.monotonic() + LONGEST_WAIT
+    nursery.until(lambda: process.deadline > time.monotonic() + LONGEST_WAIT / 2, "it waits for something to do")
+    assert process.deadline <= time.monotonic() + LONGEST_WAIT
     assert not process.stopped
     os.kill(process.pid or 0, signal.SIGSTOP)
     nursery.until(lambda: process.stopped, "it is stopped")
@@ -227,7 +227,7 @@ def test_requests_that_died_with_the_zygote_are_told_as_deaths_or_were_made(nurs
 def test_an_actor_whose_lifeline_is_let_go_ends_by_itself(nursery: Nursery) -> None:
     process = nursery.spawn()
     nursery.until(lambda: nursery.hellos, "it says hello")
-    process.let_go()
+    process.close_lifeline()
     nursery.until(lambda: nursery.ended, "it has ended", seconds=5)
 
 

@@ -1,7 +1,7 @@
 """All messages of the mailbox and the events plane: one small class each, one module for each subject.
 
-Each docstring says who sends it to whom, when, and what answers. A message that is asked is always answered: by what
-its docstring names, by `Failed` when the receiver could not do it, or by `Unreachable` when there is no receiver.
+Each docstring states sender → receiver, when it is sent, and → the reply. A request always gets a reply: the one that
+its docstring names, `Failed` when the receiver could not do it, or `Unreachable` when there is no receiver.
 Importing this package registers them with `actors.bus.codec`. Times are Unix seconds, durations seconds, sizes bytes.
 """
 

@@ -1,4 +1,4 @@
-"""What the accounts of proxies have used: told by forwarding actors, kept by the metrics collector."""
+"""The usage of the accounts of proxies: reported by forwarding actors, stored by the metrics collector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class AccountUsage:
     """What an account has used in a period. A value, not a message by itself.
 
     `period` is `day`, `week`, `month` or `total`, `since` its start (`config.model.quotas`). `resets` is the number of
-    the last reset that the teller knows, -1 for none: what was counted before a reset counts no more.
+    the last reset that the reporting process knows, -1 for none: what was counted before a reset counts no more.
     """
 
     period: str
@@ -24,8 +24,8 @@ class AccountUsage:
 class ReportUsage:
     """Forwarding actor → metrics collector, each second while it changes, at its start and at its end.
 
-    By account id what this process has counted in the period. Answered by `Usage`, of the same accounts. What is
-    `final` is on disk before it is answered, since nobody will tell it again.
+    By account id what this process has counted in the period. → `Usage`, of the same accounts. What is `final` is on
+    disk before the reply, since it is not reported again.
     """
 
     proxy_id: str
@@ -36,7 +36,7 @@ class ReportUsage:
 
 @message
 class QueryUsage:
-    """API → metrics collector: what have the accounts of this proxy used? Answered by `Usage`."""
+    """API → metrics collector: the usage of the accounts of this proxy. → `Usage`."""
 
     proxy_id: str
 
@@ -50,7 +50,7 @@ class Usage:
 
 @message
 class ResetUsage:
-    """API → metrics collector: this account has used nothing from now on. Answered by `Done`, once it is on disk."""
+    """API → metrics collector: count the usage of this account from zero. → `Done`, once it is on disk."""
 
     proxy_id: str
     account_id: str
@@ -58,7 +58,7 @@ class ResetUsage:
 
 @message
 class DropAccountUsage:
-    """API → metrics collector: these accounts were removed. Answered by `Done`."""
+    """API → metrics collector: these accounts were removed. → `Done`."""
 
     proxy_id: str
     account_ids: tuple[str, ...]
@@ -66,9 +66,9 @@ class DropAccountUsage:
 
 @message
 class QueryAccounts:
-    """API → forwarding actor: how are the accounts? With `settle` it asks the collector before it answers.
+    """API → forwarding actor: the state of the accounts. → `AccountStates`.
 
-    Answered by `AccountStates`.
+    With `settle` it exchanges usage with the collector before it replies.
     """
 
     settle: bool
@@ -76,7 +76,7 @@ class QueryAccounts:
 
 @message
 class AccountState:
-    """How an account is at this moment. A value, not a message by itself."""
+    """The present state of an account. A value, not a message by itself."""
 
     usage: AccountUsage
     connections: int

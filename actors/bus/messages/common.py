@@ -1,4 +1,4 @@
-"""The names of the actors, and what is said between any of them and the supervisor."""
+"""The names of the actors, and the messages between any of them and the supervisor."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def forwarding_name(proxy_id: str) -> str:
 
 
 def proxy_label(name: str, port: int) -> str:
-    """What people call a proxy in logs and lists of processes."""
+    """The name of a proxy in logs and lists of processes."""
     return f"{name} ({port})"
 
 
 @message
 class Done:
-    """Receiver → asker: it is done, there is nothing more to say."""
+    """Receiver → asker: it is done."""
 
 
 @message
@@ -45,7 +45,7 @@ class Failed:
 
 @message
 class Unreachable:
-    """Supervisor → asker, at once: nobody called `actor` is on the bus, or its queue is full."""
+    """Supervisor → asker, at once: no `actor` of this name is on the bus, or its queue is full."""
 
     actor: str
     reason: str
@@ -63,7 +63,7 @@ class Hello:
 class Stop:
     """Supervisor → actor: finish within `drain` seconds and end. A forwarding actor stops accepting at once.
 
-    Answered by `Done` as soon as nothing new is accepted any more, not at the end.
+    → `Done` as soon as nothing new is accepted any more, not at the end.
     """
 
     drain: float
@@ -71,10 +71,10 @@ class Stop:
 
 @message
 class Terminated:
-    """Actor → supervisor: a SIGTERM has come to this process; was it for the whole product?
+    """Actor → supervisor: a SIGTERM has reached this process, and maybe the whole product.
 
-    Answered by `Done` when the product ends, so that the actor's `Stop` will come in its turn; by `Failed` half a
-    second later when it does not, and the actor ends by itself.
+    → `Done` when the product ends, so that the actor's `Stop` will come in its turn; `Failed` half a second later when
+    it does not, and the actor ends by itself.
     """
 
     instance: int
@@ -94,7 +94,7 @@ class ApplySettings:
 class Listening:
     """Metrics collector → supervisor: it listens at an address that it has chosen itself; no proxy may reach it.
 
-    Nothing answers. `host` is an IP address.
+    Nothing replies. `host` is an IP address.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""What happened that people may want to hear of, and how its delivery is doing."""
+"""Events for webhooks and subscribers, and the state of their delivery."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Event:
 
 @message
 class QueryWebhookSender:
-    """API → webhook sender: how is it? Answered by `WebhookSenderState`."""
+    """API → webhook sender: report its state. → `WebhookSenderState`."""
 
 
 @message
 class WebhookSenderState:
-    """Webhook sender → API: how many events it took in since its start, and how many wait for delivery.
+    """Webhook sender → API: how many events it stored since its start, and how many wait for delivery.
 
-    `lost` are the events of all times that can't be delivered any more: the disk took nothing for too long, or too many
+    `lost` are the events of all times that can't be delivered any more: the disk was full for too long, or too many
     waited.
     """
 

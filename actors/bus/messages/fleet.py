@@ -1,4 +1,9 @@
-"""The wish and what is really so: between the API and the supervisor."""
+"""Between the supervisor and the API, telemetry and the command line: desired and actual state, settings, upgrades.
+
+No predecessor sends or receives any of these: an upgrade ends the API and telemetry before the next program starts, and
+only forwarding actors outlive it. `Upgrade`, `DescribeProgram` and `Program` alone cross two releases, between the
+command that is installed and the program that runs.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,11 @@ from actors.bus.messages.specs import ProxySpec
 
 @message
 class ReserveListener:
-    """API → supervisor, before a proxy is stored or started: bind the listening socket and hold it.
+    """API → supervisor, before a proxy is stored or started: bind and reserve a listening socket.
 
-    Answered by `ListenerReserved` or `ListenerRefused`. What is not followed by `ApplyProxy` within ten seconds is let
-    go. A socket that the supervisor already holds for this proxy at this address is a success. What a proxy listens at
-    now stays until then, too. Where one of `instead_of`, which are to give up theirs, listens at this very address, the
-    proxy goes on with that socket.
+    → `ListenerReserved` or `ListenerRefused`. Unless `ApplyProxy` follows within ten seconds it is closed. An address
+    that the proxy has already is a success. Its present listener stays until then, too. Where one of `instead_of`,
+    which are about to leave their addresses, listens at this very address, the proxy gets that socket.
     """
 
     proxy_id: str
@@ -27,7 +31,7 @@ class ReserveListener:
 
 @message
 class CancelListeners:
-    """API → supervisor: nothing comes of the reservations for these proxies. What is kept stays. Answered by `Done`."""
+    """API → supervisor: close the reservations for these proxies; what is kept stays. → `Done`."""
 
     proxy_ids: tuple[str, ...]
 
@@ -50,9 +54,9 @@ class ListenerRefused:
 
 @message
 class ApplyProxy:
-    """API → supervisor, after the store has it: this is the wish for one proxy from now on. Answered by `Done`.
+    """API → supervisor, after the store has it: the desired state of one proxy. → `Done`.
 
-    The answer to one that is inactive comes when its listener is closed. An older revision than the known is ignored.
+    The reply for an inactive one follows when its listener is closed. An older revision than the known is ignored.
 
     An active one that has no socket yet is bound; when that fails its runtime becomes `failed`.
     """
@@ -62,7 +66,7 @@ class ApplyProxy:
 
 @message
 class RemoveProxy:
-    """API → supervisor, after the store has it: this proxy is gone. Answered by `Done` when its listener is closed."""
+    """API → supervisor, after the store has it: this proxy is gone. → `Done` when its listener is closed."""
 
     proxy_id: str
 
@@ -71,8 +75,8 @@ class RemoveProxy:
 class RestartProxy:
     """API → supervisor: a new process on the same socket; the old one drains.
 
-    Answered by `Done` when the new process has taken over, or after four seconds while it still starts; by `Failed`
-    when it died at its start (then the old one goes on), or when the proxy is unknown or inactive.
+    → `Done` when the new process serves, or after four seconds while it still starts; `Failed` when it died at its
+    start (then the old one continues), or when the proxy is unknown or inactive.
     """
 
     proxy_id: str
@@ -80,10 +84,10 @@ class RestartProxy:
 
 @message
 class AwaitProxy:
-    """API → supervisor, after a proxy was created, started or restarted: does its process serve?
+    """API → supervisor, after a proxy was created, started or restarted: wait for its process.
 
-    Answered by `Done` as soon as the proxy doesn't start (any more): it runs, it failed, or it is not to run. After
-    `seconds` the answer comes in any case.
+    → `Done` as soon as the proxy isn't starting (any more): it runs, it failed, or it is not to run. After `seconds`
+    the reply is sent in any case.
     """
 
     proxy_id: str
@@ -92,9 +96,9 @@ class AwaitProxy:
 
 @message
 class ReplaceProxies:
-    """API → supervisor, at the API's start and after an import: the whole wish, in place of what is remembered.
+    """API → supervisor, at the API's start and after an import: the desired state of all proxies.
 
-    Answered by `Done` when the listeners of those that are not wished any more are closed.
+    → `Done` when the listeners of those that are gone are closed.
     """
 
     specs: tuple[ProxySpec, ...]
@@ -102,26 +106,26 @@ class ReplaceProxies:
 
 @message
 class DrainConnections:
-    """Supervisor → API, when the TLS front in front of it ends: each connection ends with its next answer. → `Done`."""
+    """Supervisor → API, when the TLS front ends: close each connection after its next response. → `Done`."""
 
 
 @message
 class Upgrade:
-    """Command line → supervisor: become the program that is installed now. Answered by `Done` or `Failed`.
+    """Command line → supervisor: become the program that is installed now. → `Done` or `Failed`.
 
-    `Done` means that the new program would start, and comes before the supervisor becomes it; `Failed` says why it
-    would not start, and then nothing has changed.
+    `Done` means that the new program would start, and comes before the supervisor becomes it; `Failed` gives the reason
+    why it would not, and nothing has changed.
     """
 
 
 @message
 class DescribeProgram:
-    """Command line → supervisor: which program is this? Answered by `Program`."""
+    """Command line → supervisor: identify the program. → `Program`."""
 
 
 @message
 class Program:
-    """Supervisor → command line: its version, since when it runs, and whether it is ready for work."""
+    """Supervisor → command line: its version, its start in Unix seconds, and whether it is ready for work."""
 
     version: str
     started_at: float
@@ -130,7 +134,7 @@ class Program:
 
 @message
 class QueryRuntime:
-    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`.
+    """API or telemetry → supervisor: the actual state of these proxies, of all if empty. → `Fleet`.
 
     Without `stopped` those are left out that have no process and need none.
     """
@@ -152,7 +156,7 @@ class SetProxyNames:
 
 @message
 class Runtime:
-    """What is really so with one actor. A value, not a message by itself.
+    """The actual state of one actor. A value, not a message by itself.
 
     `state` is `starting`, `running`, `degraded`, `draining`, `failed` or `stopped`; `since` is when its life entered
     that state, of which `degraded` is `running` with `problems`; `restarts` counts starts that were not asked for.
@@ -172,12 +176,12 @@ class Runtime:
 
     @property
     def runs(self) -> bool:
-        """Does its process do its work, in whatever condition?"""
+        """True if its process works, even if degraded."""
         return self.state in ("running", "degraded")
 
     @property
     def serves(self) -> bool:
-        """Can clients be served? A process that turns all of them away runs and doesn't serve."""
+        """True if clients can be served: a process that rejects all of them runs and doesn't serve."""
         return self.runs and all(problem.serves for problem in self.problems)
 
 
@@ -195,10 +199,10 @@ class Fleet:
 
 @message
 class ValidateSettings:
-    """API → supervisor, before a change of the settings is stored: could this be in force?
+    """API → supervisor, before a change of the settings is stored: check that it could be applied.
 
-    `stored` is what `config.settings.runtime.Stored` says. A new address of the API is bound and held for ten seconds.
-    Answered by `Done`, by `ListenerRefused` when the address can't be bound, or by `Failed`.
+    `stored` is a `config.settings.runtime.Stored`. A new address of the API is bound and reserved for ten seconds.
+    → `Done`, `ListenerRefused` when the address can't be bound, or `Failed`.
     """
 
     stored: dict[str, dict[str, Any]]
@@ -206,7 +210,7 @@ class ValidateSettings:
 
 @message
 class ApplyOverrides:
-    """API → supervisor, after the store has it: this is in force from now on. Answered by `ApplySettings`.
+    """API → supervisor, after the store has it: apply these overrides. → `ApplySettings`.
 
     A new address of the API comes to the API as a descriptor, by the socket `RunDir.api_door`.
     """

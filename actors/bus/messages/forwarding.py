@@ -16,7 +16,7 @@ class Configure:
 
 @message
 class AllowTestClient:
-    """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`.
+    """API → forwarding actor: allow one test. `user` and `token` are valid once within `ttl` seconds. → `Done`.
 
     `request_id` is that of the API's request, which the record of the test gets, too; empty: one of its own.
     """
@@ -29,7 +29,7 @@ class AllowTestClient:
 
 @message
 class QueryTester:
-    """API → forwarding actor: how did the test with the one-use user `user` end? → `ReportOfTest`."""
+    """API → forwarding actor: the result of the test with the one-use user `user`. → `ReportOfTest`."""
 
     user: str
 
@@ -38,8 +38,8 @@ class QueryTester:
 class ReportOfTest:
     """Forwarding actor → API: the upstream that a test went through, and why it was refused or failed.
 
-    `parent` is None without an upstream. `reason` and `detail` are those of its access record, empty when all went well
-    or nothing is known.
+    `parent` is None without an upstream. `reason` and `detail` are those of its access record, empty when it
+    succeeded or nothing is known.
     """
 
     parent: str | None = None
@@ -49,9 +49,9 @@ class ReportOfTest:
 
 @message
 class Explain:
-    """API → forwarding actor: what would happen to a request? Answered by `Explanation` or `Failed` (a bad target).
+    """API → forwarding actor: the decision on a request, without making it. → `Explanation` or `Failed` (a bad target).
 
-    `user` is taken to have the right password; None means a client without credentials. No connection is made.
+    `user` counts as authenticated; None means a client without credentials. No connection is made.
     """
 
     client_ip: str
@@ -61,7 +61,7 @@ class Explain:
 
 @message
 class ExplainedAddress:
-    """What is decided about one address of a target. A value, not a message by itself. `decision`: `allow`, `deny`."""
+    """The decision on one address of a target. A value, not a message by itself. `decision`: `allow`, `deny`."""
 
     address: str
     decision: str
@@ -71,7 +71,7 @@ class ExplainedAddress:
 
 @message
 class Explanation:
-    """Forwarding actor → API: the decision, the word for it, and what decided at which stage (`explain.py`)."""
+    """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`)."""
 
     decision: str
     reason: str
@@ -85,7 +85,7 @@ class Explanation:
 
 @message
 class ConnectionFilter:
-    """Which connections: all that every given part matches. A value, not a message by itself.
+    """A filter of connections: those that every given part matches. A value, not a message by itself.
 
     `client` is an address or a network, `user` exact, `target` a part of it, `min_age` seconds.
     """
@@ -98,7 +98,7 @@ class ConnectionFilter:
 
 @message
 class QueryConnections:
-    """API → forwarding actor: what is open? A page of at most 1,000. Answered by `Connections`, after up to a second.
+    """API → forwarding actor: the open connections, a page of at most 1,000. → `Connections`, after up to a second.
 
     `sort` is one of `connections.SORTS`, with `-` before it for the greatest first.
     """
@@ -142,7 +142,7 @@ class Connections:
 
 @message
 class CloseConnections:
-    """API → forwarding actor: end what matches; `id` None means whichever. Answered by `Ended`."""
+    """API → forwarding actor: close the connections that match; `id` None means any. → `Ended`."""
 
     id: str | None
     only: ConnectionFilter
@@ -150,6 +150,6 @@ class CloseConnections:
 
 @message
 class Ended:
-    """Forwarding actor → API: so many connections were ended."""
+    """Forwarding actor → API: the number of connections that were closed."""
 
     count: int

@@ -19,7 +19,7 @@ class Counters:
     know fewer or more. `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules
     refused, `reported` what rules in report mode would have refused. `statuses` counts requests by the status of their
     record. `latency` has number and count of the buckets of `actors.histogram` that `response_seconds` fell into: one
-    entry for each request that was answered. `resident` is the memory of the process in bytes now.
+    entry for each request that got a response. `resident` is the memory of the process in bytes now.
     """
 
     proxy_id: str
@@ -44,9 +44,9 @@ def _active(values: dict[str, float]) -> dict[str, float]:
 
 @message
 class QueryStats:
-    """API or telemetry → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`.
+    """API or telemetry → metrics collector: the totals of these proxies, of all when empty. → `Stats`.
 
-    Only `detailed` ones have `statuses` and `latency`. With `since`, the `as_of` of an earlier answer, those may be
+    Only `detailed` ones have `statuses` and `latency`. With `since`, the `as_of` of an earlier reply, those may be
     left out that have not changed.
     """
 
@@ -60,7 +60,7 @@ class ProxyStats:
     """The totals of one proxy over all its processes. A value, not a message by itself.
 
     `values` are in the order of `actors.counters`, and read by name: `stats["requests"]`. The other fields are those of
-    `Counters`; `statuses` and `latency` are empty unless they were asked for.
+    `Counters`; `statuses` and `latency` are empty unless they were requested.
     """
 
     values: tuple[float, ...] = ZEROS
@@ -90,7 +90,7 @@ class Stats:
 
 @message
 class QuerySystem:
-    """API or telemetry → metrics collector: the system's and all proxies' figures now. Answered by `SystemMetrics`."""
+    """API or telemetry → metrics collector: the metrics of the system and of all proxies. → `SystemMetrics`."""
 
 
 @message
@@ -122,7 +122,7 @@ class QueryMetrics:
 
     The first bucket begins at `start` (Unix seconds, a multiple of `step`), the last one before `end`. They are of
     these proxies together; of everything when `proxy_ids` is None. With `of_one`, processors and memory are of the
-    process of the proxy instead of the machine. Answered by `MetricSeries`, or `Failed` when the disk can't be read.
+    process of the proxy instead of the machine. → `MetricSeries`, or `Failed` when the disk can't be read.
     """
 
     names: tuple[str, ...]
@@ -142,7 +142,7 @@ class MetricSeries:
 
 @message
 class QueryRealtime:
-    """API → metrics collector: what goes on in these proxies together, or in all (None)? Answered by `Realtime`.
+    """API → metrics collector: the present metrics of these proxies together, or of all (None). → `Realtime`.
 
     `of_one` as in `QueryMetrics`.
     """
@@ -161,6 +161,6 @@ class Realtime:
 
 @message
 class DropProxyMetrics:
-    """Supervisor → metrics collector: this proxy was deleted. Nothing answers."""
+    """Supervisor → metrics collector: this proxy was deleted. Nothing replies."""
 
     proxy_id: str

@@ -1,4 +1,4 @@
-"""What is wrong with an actor that goes on all the same: its list of problems."""
+"""What is wrong with an actor that works on all the same: its list of problems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REASONS = (
     LISTENER,
     PROCESS,
 )
-"""All words for a problem. `listener` and `process` are those of an actor that has failed."""
+"""All reasons of a problem. `listener` and `process` are those of an actor that has failed."""
 
 
 @message
@@ -40,7 +40,7 @@ class Problem:
 
 @message
 class ReportProblems:
-    """Forwarding actor or TLS front → supervisor, when it is configured and at each change. Nothing answers.
+    """Forwarding actor or TLS front → supervisor, when it is configured and at each change. Nothing replies.
 
     `problems` are all that it has now. `over` are those that have ended since the report before, each with a sentence
     that says how. `certificate_ends` is when the certificate that it serves ends, 0 without one. `instance` is the

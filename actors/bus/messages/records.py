@@ -1,4 +1,4 @@
-"""Questions for the log indexer."""
+"""Queries of access records."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from actors.bus.codec import message
 
 @message
 class QueryLogs:
-    """API or telemetry → log indexer: records, newest first. Answered by `LogPage` or `Failed`.
+    """API or telemetry → log indexer: records, newest first. → `LogPage` or `Failed`.
 
     `search` is words that must all occur.
 
     `level` is exact, `min_level` at least; `status_class` is the first digit of the status; `target` is a part of the
     target, whatever the case of A to Z; the others are exact; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
-    page that this one follows. Without `count` the total is not asked for.
+    page that this one follows. Without `count` the total is not counted.
     """
 
     start: float
@@ -57,10 +57,10 @@ class LogPage:
 
 @message
 class TailLogs:
-    """API or telemetry → log indexer: what was stored after record `after`? → `LogTail` or `Failed`.
+    """API or telemetry → log indexer: what was stored after record `after`. → `LogTail` or `Failed`.
 
     None is from now on.
-    The answer comes as soon as there is something that `query` finds (whose times and offset don't count), or after
+    The reply is sent as soon as there is something that `query` finds (whose times and offset don't count), or after
     `wait` seconds, at most 30.
     """
 

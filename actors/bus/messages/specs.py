@@ -60,7 +60,7 @@ class ProxySpec:
 
     `revision` is the store's: the greater one wins. `timeout` is for connecting and for idleness.
     `auth_hash` is bcrypt over the pre-hashed password of `auth_username`. Credentials are wanted when there is such a
-    name or `auth_required`; `accounts` are those that are good beside it.
+    name or `auth_required`; `accounts` are accepted beside it.
     `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
     `bind_address` is where its own connections leave from, empty for any address of the machine.
@@ -92,13 +92,13 @@ class ProxySpec:
 
     @property
     def wants_credentials(self) -> bool:
-        """Must clients say who they are?"""
+        """True if clients must authenticate."""
         return self.auth_required or self.auth_username is not None
 
 
 @message
 class EgressSpec:
-    """The egress guard's orders. A value, not a message by itself.
+    """The configuration of the egress guard. A value, not a message by itself.
 
     `policy` is `public_only`, `private` (all but the addresses that are never a target: link-local, metadata,
     multicast, reserved) or `off`; `allow` lists CIDRs and names that are excepted; `own` lists the addresses of all the

@@ -11,7 +11,7 @@ from actors.bus.codec import message
 class UpstreamSpec:
     """One upstream proxy. A value, not a message by itself.
 
-    `name` is what people see of it, `protocol` as of a proxy. `username` None: it wants no credentials. `verify`,
+    `name` is what the API calls it, `protocol` as of a proxy. `username` None: it wants no credentials. `verify`,
     `ca_file` and `server_name` are for `https` upstreams; `proxy_protocol` is `v1`, `v2` or None. `weight` is 1 to 100.
     """
 
@@ -45,14 +45,14 @@ class UpstreamsSpec:
 
 @message
 class QueryUpstreams:
-    """API → forwarding actor: the state of the upstreams? Answered by `Upstreams`."""
+    """API → forwarding actor: the state of the upstreams. → `Upstreams`."""
 
 
 @message
 class UpstreamState:
     """The state of one upstream. A value, not a message by itself.
 
-    `state` is `up`, `down` or `unknown` (nothing was heard of it yet), since `since`. `connections` and `active` count
+    `state` is `up`, `down` or `unknown` (not used or checked yet), since `since`. `connections` and `active` count
     uses by clients, `failures` failed attempts and checks; bytes are of uses that are over. `latency` is the
     milliseconds that connecting to it takes lately, None before the first.
     """

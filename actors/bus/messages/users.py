@@ -1,4 +1,4 @@
-"""What the command line asks of the API about its users."""
+"""Requests of the command line to the API about its users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actors.bus.codec import message
 class ResetPassword:
     """Command line → API: give this user another password, a random one when `password` is None.
 
-    Answered by `PasswordReset`, or by `Failed`, whose field is `username` when there is no such user.
+    → `PasswordReset`, or `Failed`, whose field is `username` when there is no such user.
     """
 
     username: str

@@ -8,9 +8,9 @@ from actors.bus.messages.events import Event
 
 @message
 class WebhookSpec:
-    """What the sender has to know of a webhook. A value, not a message by itself.
+    """The configuration of one webhook. A value, not a message by itself.
 
-    `secrets` are what is signed with, the current one first; those behind it until `previous_until`, each its own.
+    `secrets` sign the requests, the current one first; those behind it until their `previous_until`.
     Events from before `created_at` are not for it.
     """
 
@@ -27,9 +27,9 @@ class WebhookSpec:
 
 @message
 class SetWebhooks:
-    """API → webhook sender, at every change: all webhooks, in place of what it knew. Answered by `Done`.
+    """API → webhook sender, at every change: all webhooks, in place of the known ones. → `Done`.
 
-    It answers `FetchWebhooks`, too. `revision` is the store's: an older one than the known is ignored.
+    It is the reply to `FetchWebhooks`, too. `revision` is the store's: an older one than the known is ignored.
     """
 
     revision: int
@@ -38,12 +38,12 @@ class SetWebhooks:
 
 @message
 class FetchWebhooks:
-    """Webhook sender → API, at its start and now and then: what are the webhooks? Answered by `SetWebhooks`."""
+    """Webhook sender → API, at its start and now and then: fetch the webhooks. → `SetWebhooks`."""
 
 
 @message
 class DisableWebhook:
-    """Webhook sender → API: the target wants nothing more, or was away for too long. → `Done`, also when it is gone.
+    """Webhook sender → API: the target is gone, or was unreachable for too long. → `Done`, also when it is gone.
 
     `reason` is a sentence. `before` is when the sender saw the reason: a webhook that was changed since is left alone.
     """
@@ -55,7 +55,7 @@ class DisableWebhook:
 
 @message
 class SendTestEvent:
-    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookTried`, or `Failed` when unknown.
+    """API → webhook sender: send `webhook.test` once, now. → `WebhookTried`, or `Failed` when unknown.
 
     `request_id` is that of the API's request, and stands in the event's data.
     """
@@ -66,7 +66,7 @@ class SendTestEvent:
 
 @message
 class WebhookTried:
-    """Webhook sender → API: how the test went. `response_time` is in milliseconds."""
+    """Webhook sender → API: the result of the test. `response_time` is in milliseconds."""
 
     delivered: bool
     status_code: int | None
@@ -95,7 +95,7 @@ class DeliveryAttempt:
 class Delivery:
     """One event for one webhook. A value, not a message by itself.
 
-    `status` is `waiting`, `delivered` or `failed`; `next_attempt_at` is None where there is none to come.
+    `status` is `waiting`, `delivered` or `failed`; `next_attempt_at` is None when there is none.
     """
 
     id: str
@@ -109,7 +109,7 @@ class Delivery:
 
 @message
 class QueryDeliveries:
-    """API → webhook sender: the deliveries of a webhook, newest first, of one `status` if it isn't empty. Answered by
+    """API → webhook sender: the deliveries of a webhook, newest first, of one `status` if it isn't empty. →
     `Deliveries`."""
 
     webhook_id: str
@@ -128,7 +128,7 @@ class Deliveries:
 
 @message
 class Redeliver:
-    """API → webhook sender: send this once more, now. Answered by `Deliveries` of one, or of none."""
+    """API → webhook sender: send this once more, now. → `Deliveries` of one, or of none."""
 
     webhook_id: str
     delivery_id: str
@@ -136,7 +136,7 @@ class Redeliver:
 
 @message
 class WebhookStatus:
-    """How the deliveries of a webhook go. A value, not a message by itself. Times are None where there is none.
+    """The state of the deliveries of a webhook. A value, not a message by itself. Times are None where there is none.
 
     `failed_requests` counts since the sender's start.
     """
@@ -150,7 +150,7 @@ class WebhookStatus:
 
 @message
 class QueryWebhookStatus:
-    """API → webhook sender: how do deliveries go? Answered by `WebhookStatuses`."""
+    """API → webhook sender: the state of the deliveries. → `WebhookStatuses`."""
 
 
 @message
@@ -164,7 +164,7 @@ class WebhookStatuses:
 class ReplayEvents:
     """Webhook sender → supervisor: the events since that time, as far as it remembers them.
 
-    Asked at the sender's start and now and then, since the events plane keeps nothing for who isn't there. Answered by
+    At the sender's start and now and then, since the events plane keeps nothing for absent subscribers. →
     `ReplayedEvents`.
     """
 

@@ -37,7 +37,7 @@ class BoundOrigin:
         self._origin = origin
         self._served = served
         origin.readable = False
-        self._loop.hand_over(origin.fd, self._on_idle_event)
+        self._loop.set_handler(origin.fd, self._on_idle_event)
 
     def acquire(self, wanted: Served | None, forward: bool) -> OriginConnection | None:
         """The parked connection for the client's next request; closed, and None, when it doesn't serve that one."""

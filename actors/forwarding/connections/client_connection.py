@@ -118,7 +118,7 @@ class ClientConnection(ClientIO):
         """Make `origin` the other side, and take over its events."""
         self.origin = origin
         self.origin_ended = self.origin_broke = False
-        self.loop.hand_over(origin.fd, self.on_origin)
+        self.loop.set_handler(origin.fd, self.on_origin)
 
     def release_origin(self, reusable: bool, authenticated: bool = False) -> None:
         """Release the origin's connection to the pool, or close it; keep it if it is `authenticated` itself."""
@@ -259,7 +259,7 @@ class ClientConnection(ClientIO):
         self._release()
         if abort:
             reset_on_close(self.sock)
-        self.loop.forget(self.sock.fileno())
+        self.loop.unwatch_closed(self.sock.fileno())
         self.sock.close()
 
     def _release(self) -> None:
@@ -293,7 +293,7 @@ class ClientConnection(ClientIO):
         origin = self.origin
         for sock in (self.sock, self.datagrams, None if origin is None else origin.sock):
             if sock is not None:
-                self.loop.forget(sock.fileno())
+                self.loop.unwatch_closed(sock.fileno())
                 sock.close()
 
     def __repr__(self) -> str:

@@ -182,7 +182,7 @@ class ClientIO(ABC):
             self.execute(session.receive_from_client(data, self.loop.now))
             if not self.client_readable:
                 return
-            if self.loop.overdue():  # small chunks are a thousand times the work of large ones
+            if self.loop.turn_exceeded():  # small chunks are a thousand times the work of large ones
                 break
         self.loop.call_soon(self.pump)
 
@@ -216,7 +216,7 @@ class ClientIO(ABC):
             self.execute(session.origin_disconnected(now) if broke else session.receive_from_origin(data, now))
             if self.origin is not origin or not origin.readable:
                 return
-            if self.loop.overdue():
+            if self.loop.turn_exceeded():
                 break
         self.loop.call_soon(self.pump)
 

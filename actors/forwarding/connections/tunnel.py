@@ -72,8 +72,8 @@ class Tunnel:
         self._down: AnyFlow | None = context.flow(far, near, throttle=outward)
         self.deadline = context.loop.now + context.policy.session.timeout
         self.scheduled_for = NEVER
-        context.loop.hand_over(client_fd, self._on_client)
-        context.loop.hand_over(origin.fd, self._on_origin)
+        context.loop.set_handler(client_fd, self._on_client)
+        context.loop.set_handler(origin.fd, self._on_origin)
         context.timers.schedule(self)
         if client_readable or origin.readable or self._pending_up or pending_down:
             context.loop.call_soon(self._pump_both)  # the events of what came before are over
@@ -125,7 +125,7 @@ class Tunnel:
 
     def _close_sockets(self) -> None:
         for sock in (self._client, self._origin):
-            self._context.loop.forget(sock.fileno())
+            self._context.loop.unwatch_closed(sock.fileno())
             sock.close()
 
     def reconfigure(self, policy: SessionConfig) -> None:

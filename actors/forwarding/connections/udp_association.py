@@ -113,7 +113,7 @@ class UdpAssociation:
         self.scheduled_for = NEVER
         self.deadline = 0.0
         self._postpone_expiry()
-        context.loop.hand_over(control.fileno(), self._on_control)
+        context.loop.set_handler(control.fileno(), self._on_control)
         self._watch(relay)
         context.timers.schedule(self)
         context.loop.call_soon(self._read_control)  # what came before the hand-over causes no event any more

@@ -140,7 +140,7 @@ class ConnectionPool:
         self._idle[origin.key].append(origin)
         self.count += 1
         origin.park(self, self._loop.now + self._kept)
-        self._loop.hand_over(origin.fd, origin.on_idle_event)
+        self._loop.set_handler(origin.fd, origin.on_idle_event)
         self._timers.schedule(origin)
 
     def discard(self, origin: OriginConnection) -> None:
@@ -155,7 +155,7 @@ class ConnectionPool:
     def close(self, origin: OriginConnection) -> None:
         """Close a connection that is not idle here."""
         self.detach(origin)
-        self._loop.forget(origin.fd)
+        self._loop.unwatch_closed(origin.fd)
         origin.sock.close()
 
     def detach(self, origin: OriginConnection) -> None:

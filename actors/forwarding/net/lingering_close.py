@@ -37,12 +37,12 @@ class LingeringClose:
         except OSError:
             full = True  # the client is gone
         if full:
-            self.loop.forget(sock.fileno())
+            self.loop.unwatch_closed(sock.fileno())
             sock.close()
             return
         lingering = _Lingering(self, sock, client_ip)
         self._lingering.add(lingering)
-        self.loop.hand_over(sock.fileno(), lingering.discard)
+        self.loop.set_handler(sock.fileno(), lingering.discard)
         self.timers.schedule(lingering)
         lingering.discard(0)
 
@@ -94,5 +94,5 @@ class _Lingering:
         if self.deadline != NEVER:
             self.deadline = NEVER
             self._closer.remove(self)
-            self._closer.loop.forget(self._sock.fileno())
+            self._closer.loop.unwatch_closed(self._sock.fileno())
             self._sock.close()

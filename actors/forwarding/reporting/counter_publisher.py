@@ -1,7 +1,7 @@
 """Publishes an actor's counters: every second while they change, rarely while they don't.
 
 A timer that checks every second whether something has changed would be most of the work of two hundred idle actors. So
-it runs only while it finds changes, and is started again by the next activity (`Loop.when_stirred`).
+it runs only while it finds changes, and is started again by the next activity (`Loop.on_next_activity`).
 
 Published counters are not acknowledged, so they are repeated: every `REPEATED_AFTER` seconds while clients are
 connected, by which a collector knows that they still are; else after twice the previous time.
@@ -30,7 +30,7 @@ class CounterPublisher:
         self._published_at = 0.0
         self._pause = REPEATED_AFTER
         self._timer: Timer | None = None
-        loop.when_stirred(self._on_activity)
+        loop.on_next_activity(self._on_activity)
 
     def publish(self) -> None:
         """Publish the counters now, if there are any."""
@@ -49,7 +49,7 @@ class CounterPublisher:
             self.publish()
             self._check_after(PERIOD)
             return
-        self._loop.when_stirred(self._on_activity)
+        self._loop.on_next_activity(self._on_activity)
         if counters is not None:
             self._repeat(counters)
 

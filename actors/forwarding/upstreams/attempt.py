@@ -91,7 +91,7 @@ class Attempt:
             return
         self._sock = self._transport = result
         self.latency = self._loop.now - self._started
-        self._loop.hand_over(result.fileno(), self._on_ready)
+        self._loop.set_handler(result.fileno(), self._on_ready)
         self._out += self._plan.preface
         self._on_ready(0)
 

@@ -1,5 +1,6 @@
-"""Listening sockets, which the supervisor binds and hands to actors, so that a restart of one refuses no connection.
+"""Listening sockets, which the supervisor binds and passes to actors, so that a restart of one refuses no connection.
 
-`registry` holds those of proxies, `api` that of the management API; `socket_activation` takes those that systemd or a
-predecessor passed, `hostname` resolves the names that listeners are bound to.
+`registry` holds those of the proxies (`listener` has the states of one), `api` that of the management API. `bind` makes
+a socket, and `hostname` resolves the names that sockets are bound to. `socket_activation` has the sockets that systemd
+or a predecessor passed, `descriptor_store` the copies that systemd keeps.
 """

@@ -1,11 +1,11 @@
 """The address of the management API, and how it is changed while the product runs.
 
-The new socket is bound before anything is stored (`prepare`), so an address that can't be had changes nothing. With
-the change in force (`switch`) the supervisor keeps the new socket for all later starts of the API and hands a copy to
-the API that runs, as a datagram with a descriptor (unix(7), SCM_RIGHTS) to `RunDir.api_door`. The API answers the
-request that asked for it, and then accepts at the new socket; until then new connections queue in the kernel. Who has
-begun to connect to the old socket is answered there, and then it is closed (`actors.net.listener_drain`). An API that
-has died meanwhile finds the new socket at its next start.
+The new socket is bound before anything is stored (`prepare`), so an address that can't be bound changes nothing. When
+the change is effective (`switch`) the supervisor keeps the new socket for all later starts of the API and hands a copy
+to the API that runs, as a datagram with a descriptor (unix(7), SCM_RIGHTS) to `RunDir.api_door`. The API responds to
+the request that changed it, and then accepts at the new socket; until then new connections queue in the kernel. Clients
+that have begun to connect to the old socket are served there, and then it is closed (`actors.net.listener_drain`). An
+API that has died meanwhile gets the new socket at its next start.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from actors.supervision.listeners.registry import RESERVED_FOR, Store, listen, sharing
+from actors.supervision.listeners.bind import BACKLOG, listen, sharing
+from actors.supervision.listeners.descriptor_store import DescriptorStore
+from actors.supervision.listeners.registry import RESERVED_FOR
 from config.files.paths import RunDir
 
 log = logging.getLogger(__name__)
@@ -23,16 +26,15 @@ log = logging.getLogger(__name__)
 Address = tuple[str, int]
 
 LEFT_WITHIN = 10.0
-"""Seconds within which an API has closed its previous socket
-(`api.server.listener_handover.ACTIVATION_TIMEOUT`
-and a last call)."""
+"""Seconds within which an API has closed its previous socket (`api.server.listener_handover.ACTIVATION_TIMEOUT` and a
+drain)."""
 
 
 @dataclass(slots=True)
-class _Reserved:
+class _Reservation:
     address: Address
     socket: socket.socket
-    lapses: float
+    expires: float
 
 
 class ApiListener:
@@ -44,80 +46,89 @@ class ApiListener:
         address: Address,
         run: RunDir,
         clock: Callable[[], float],
-        store: Store | None = None,
+        store: DescriptorStore | None = None,
     ) -> None:
         self.socket = listener
-        self._store = store
-        if store is not None:
-            store.put(listener)
+        self._store = store or DescriptorStore()
+        self._store.put(listener)
         self.address = address
-        """As it was asked for: the host may be a name."""
-        self._door = run.api_door
+        """As it was configured: the host may be a name."""
+        self._receiver = run.api_door
         self._clock = clock
-        self._reserved: _Reserved | None = None
+        self._reservation: _Reservation | None = None
         self._left: dict[Address, float] = {}
-        """Addresses at which the API may still be answering the last ones, and until when."""
+        """Addresses at which the API may still be serving the last connections, and until when."""
 
     @property
     def bound(self) -> Address:
-        """As the kernel says it."""
+        """As the kernel reports it."""
         host, port = self.socket.getsockname()[:2]
         return str(host), int(port)
 
     def prepare(self, address: Address) -> None:
-        """Bind `address`, if it is another one, and hold it for a while. Raises `ListenError`.
+        """Bind `address`, if it is another one, and reserve it for `RESERVED_FOR` seconds. Raises `ListenError`.
 
-        What was prepared before and is another one still is let go.
+        A reservation of another address is closed.
         """
-        self.lapse()
-        if self._reserved is not None and self._reserved.address == address:
+        self.expire_reservation()
+        if self._reservation is not None and self._reservation.address == address:
             return
-        self._let_go()
+        self._cancel_reservation()
         if address == self.address:
             return
         with sharing([self.socket] if address[1] == self.address[1] else []):  # another host may overlap (`0.0.0.0`)
             listener = listen(*address, shared=address[1] == self.address[1] or address in self._left)
-        self._reserved = _Reserved(address, listener, self._clock() + RESERVED_FOR)
+        self._reservation = _Reservation(address, listener, self._clock() + RESERVED_FOR)
 
     def switch(self, address: Address) -> None:
-        """This is the address from now on. Raises `ListenError` when it was not prepared and can't be bound now."""
+        """Listen at this address from now on. Raises `ListenError` if it was not prepared and can't be bound now."""
         if address == self.address:
             return
         self.prepare(address)
-        reserved, self._reserved = self._reserved, None
-        if reserved is None:
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
             return
-        self._hand_over(reserved.socket)
-        older, self.socket = self.socket, reserved.socket
+        self._send_to_api(reservation.socket)
+        older, self.socket = self.socket, reservation.socket
         self._left[self.address] = self._clock() + LEFT_WITHIN
         self.address = address
-        if self._store is not None:
-            self._store.put(self.socket)
-            self._store.drop(older)
+        self._store.put(self.socket)
+        self._store.drop(older)
         older.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # it may be wanted again before that is closed
-        older.close()  # the API has its own copy, and closes it when the last ones are answered
+        older.close()  # the API has its own copy, and closes it when the last connections are served
 
-    def lapse(self) -> None:
-        """Let go what was prepared and never switched to, when its time is over."""
+    def expire_reservation(self) -> None:
+        """Close a reserved socket whose time is up."""
         self._left = {address: until for address, until in self._left.items() if until > self._clock()}
-        if self._reserved is not None and self._reserved.lapses <= self._clock():
-            self._let_go()
+        if self._reservation is not None and self._reservation.expires <= self._clock():
+            self._cancel_reservation()
 
     def close(self) -> None:
-        """Listen no more."""
-        self._let_go()
+        """Close the reserved socket and this process's copy of the other."""
+        self._cancel_reservation()
         self.socket.close()
 
-    def _let_go(self) -> None:
-        if self._reserved is not None:
-            self._reserved.socket.close()
-            self._reserved = None
+    def _cancel_reservation(self) -> None:
+        if self._reservation is not None:
+            self._reservation.socket.close()
+            self._reservation = None
 
-    def _hand_over(self, listener: socket.socket) -> None:
+    def _send_to_api(self, listener: socket.socket) -> None:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
-                sender.connect(str(self._door))
+                sender.connect(str(self._receiver))
                 socket.send_fds(sender, [b"listen"], [listener.fileno()])
         except OSError as error:
-            log.warning("the API is not there to take its new socket (%s); its next start has it", error)
+            log.warning("cannot pass the new socket to the API, whose next start gets it: %s", error)
+
+
+def inner_listener(path: Path) -> socket.socket:
+    """Where the API listens behind its TLS front; the run directory, 0700 and locked, keeps all others out."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener

@@ -1,8 +1,7 @@
 """From the host of a listener to its address, without letting a resolver hold up the supervisor's loop.
 
-An address is none of the resolver's business. A name of this machine is told by `/etc/hosts` at once; where a resolver
-has to be asked and is silent, the name is given up after `PATIENCE` and not asked for again for a while, whatever many
-listeners have it.
+An address needs no resolver. A name of this machine is in `/etc/hosts`; where a resolver is queried and is silent, the
+name is given up after `PATIENCE` seconds and not queried again for a while, however many listeners have it.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE = 1.0
-"""Seconds that the loop may stand still for a name; actors are only missed after ten."""
+"""Seconds that a name may block the loop; silent actors are killed only after ten."""
 GIVEN_UP_FOR = 30.0
 
 Found = tuple[int, Any]
 """An address family and an address as `bind` takes it."""
-Ask = Callable[..., list[Any]]
+Query = Callable[..., list[Any]]
 
 
 class HostnameResolver:
-    """Looks up. `ask` is `socket.getaddrinfo`, `clock` monotonic."""
+    """`query` is `socket.getaddrinfo`, `clock` monotonic."""
 
-    def __init__(self, ask: Ask = socket.getaddrinfo, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = ask
+    def __init__(self, query: Query = socket.getaddrinfo, clock: Callable[[], float] = time.monotonic) -> None:
+        self._query = query
         self._clock = clock
         self._given_up: dict[str, float] = {}
 
-    def look_up(self, host: str, port: int, patience: float = PATIENCE) -> Found:
+    def resolve(self, host: str, port: int, patience: float = PATIENCE) -> Found:
         """The first address of `host`. Raises `OSError` and `UnicodeError`; `TimeoutError` when it takes too long."""
         try:
             return self._first(host, port, socket.AI_NUMERICHOST)
@@ -38,7 +37,7 @@ class HostnameResolver:
             return self._with_patience(host, port, patience)
 
     def _first(self, host: str, port: int, flags: int) -> Found:
-        family, _kind, _protocol, _name, address = self._ask(
+        family, _kind, _protocol, _name, address = self._query(
             host, port, type=socket.SOCK_STREAM, flags=flags | socket.AI_PASSIVE
         )[0]
         return family, address
@@ -46,23 +45,23 @@ class HostnameResolver:
     def _with_patience(self, host: str, port: int, patience: float) -> Found:
         if self._given_up.get(host, 0.0) > self._clock():
             raise _too_late()
-        answers: list[Found | Exception] = []
+        results: list[Found | Exception] = []
 
-        def ask() -> None:
+        def query() -> None:
             try:
-                answers.append(self._first(host, port, 0))
+                results.append(self._first(host, port, 0))
             except (OSError, UnicodeError) as error:
-                answers.append(error)
+                results.append(error)
 
-        thread = threading.Thread(target=ask, name="listener-name", daemon=True)
+        thread = threading.Thread(target=query, name="listener-name", daemon=True)
         thread.start()
         thread.join(patience)
-        if not answers:
+        if not results:
             self._given_up[host] = self._clock() + GIVEN_UP_FOR
             raise _too_late()
-        if isinstance(answers[0], Exception):
-            raise answers[0]
-        return answers[0]
+        if isinstance(results[0], Exception):
+            raise results[0]
+        return results[0]
 
 
 def _too_late() -> TimeoutError:

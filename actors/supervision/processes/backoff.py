@@ -1,4 +1,4 @@
-"""When an actor that died is started again: at once, then after 0.1 s, 0.2 s … 30 s; a run of 60 s forgives.
+"""Delays before restarts of an actor: none, then 0.1 s, 0.2 s … 30 s; a run of 60 s resets them.
 
 It is OTP's restart intensity turned into delays: a fault that happens once costs nothing, one that comes back at every
 start costs little CPU and keeps the log readable, and the actor is never given up.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 30.0
-FORGIVEN_AFTER = 60.0
-"""Seconds of running after which earlier deaths don't count any more."""
+RESET_AFTER = 60.0
+"""Seconds of running after which earlier failures don't count any more."""
 
 
 class Backoff:
-    """The delays of one actor. Times are given in, by the monotonic clock."""
+    """The delays of one actor. `now` is by the monotonic clock."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -25,7 +25,7 @@ class Backoff:
 
     def failed(self, now: float) -> float:
         """It died, or could not be started, now. The seconds to wait before the next start."""
-        if self._started is not None and now - self._started >= FORGIVEN_AFTER:
+        if self._started is not None and now - self._started >= RESET_AFTER:
             self._failures = 0
         self._started = None
         self._failures += 1
@@ -33,6 +33,6 @@ class Backoff:
             return 0.0
         return float(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(self._failures - 2, 30)))
 
-    def forgive(self) -> None:
-        """Somebody wants it now: earlier failures don't count."""
+    def reset(self) -> None:
+        """Earlier failures don't count any more."""
         self._failures = 0

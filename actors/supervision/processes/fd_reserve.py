@@ -1,8 +1,8 @@
-"""Descriptors that the supervisor leaves unused, so that the bus goes on when there are few.
+"""Descriptors that the supervisor leaves unused, so that the bus works on when there are few.
 
 libzmq ends the whole process when an actor connects and there is no descriptor for the connection: its listener for
-`ipc://` takes EMFILE for impossible. So nothing new is begun when little room is left: no listener, and, with even
-less, no process.
+`ipc://` treats EMFILE as impossible. So nothing new is begun when few are left: no listener, and, with even fewer, no
+process.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import os
 import resource
 
 FOR_LISTENERS = 64
-"""Left over when a new listener is taken on: its process and what clients of the bus need in the next moments."""
+"""Spare when a listener is bound: for its process, and for clients of the bus in the next moments."""
 FOR_PROCESSES = 16
-"""Left over when a process is started: twice what one takes, counting its connections to the bus."""
+"""Spare when a process is started: twice what one takes, with its connections to the bus."""
 
 
 def require(spare: int) -> None:
@@ -27,10 +27,16 @@ def require(spare: int) -> None:
 
 
 def _is_free(number: int) -> bool:
-    """Numbers are given out from the lowest on: one so high that is free tells of room without a count, as a rule."""
+    """The kernel gives out the lowest free number: so a high one that is free mostly saves counting."""
     try:
         copy = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, number)
     except (OSError, ValueError, OverflowError):
         return False  # beyond the limit, or no room at all
     os.close(copy)
     return copy == number
+
+
+def raise_limit() -> None:
+    """As many descriptors as the system allows: every tunnel takes two, and actors inherit the limit."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -6,8 +6,8 @@
                         └──── DIED ─────┴──────────> failed ── START ──> starting
                               REFUSED                       └─ STOP ───> stopped
 
-`failed` means: it should run, doesn't, and is tried again after its back-off. An event that the table doesn't know in
-a state raises `IllegalTransitionError` and changes nothing.
+`failed` means: it should run, doesn't, and is tried again after its back-off. An event that the table doesn't list for
+a state raises `actors.supervision.transitions.IllegalTransitionError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.problems import LISTENER, PROCESS, Problem
+from actors.supervision.transitions import next_state
 
 
 class State(StrEnum):
@@ -64,17 +65,8 @@ TRANSITIONS: dict[tuple[State, LifecycleEvent], State] = {
 }
 
 
-class IllegalTransitionError(Exception):
-    """This can't happen in this state: a mistake in the supervisor, never in an actor."""
-
-    def __init__(self, state: State, happening: LifecycleEvent) -> None:
-        super().__init__(f"{happening} can't happen to an actor that is {state}")
-        self.state = state
-        self.happening = happening
-
-
 class Lifecycle:
-    """The state of one actor with what people want to know about it. `clock` is wall time, for `since`."""
+    """The state of one actor with what the API reports of it. `clock` is wall time, for `since`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -84,30 +76,28 @@ class Lifecycle:
         self.error: str | None = None
         self._reason = PROCESS
 
-    def transition(self, happening: LifecycleEvent, error: str | None = None) -> State:
-        """Go over to the next state and return it. Raises `IllegalTransitionError`."""
-        following = TRANSITIONS.get((self.state, happening))
-        if following is None:
-            raise IllegalTransitionError(self.state, happening)
+    def transition(self, event: LifecycleEvent, error: str | None = None) -> State:
+        """Enter the next state and return it. Raises `IllegalTransitionError`."""
+        following = next_state(TRANSITIONS, "an actor", self.state, event)
         if following is not self.state:
             self.since = self._clock()
         self.state = following
         if following is State.FAILED:
             self.error = error
-            self._reason = LISTENER if happening is LifecycleEvent.REFUSED else PROCESS
+            self._reason = LISTENER if event is LifecycleEvent.REFUSED else PROCESS
         elif following in (State.RUNNING, State.STOPPED):
             self.error = None
         return following
 
     def renewed(self) -> None:
-        """It runs in a new process, which has taken over from the older one without a gap."""
+        """A new process has replaced the older one without a gap."""
         self.since = self._clock()
 
     def runtime(self, pid: int | None) -> Runtime:
-        """As the API shows it; a failure is a problem like others, with which nobody is served."""
+        """As the API reports it; a failure is a problem like others, during which no client is served."""
         failed = self.state is State.FAILED
         problems = (Problem(self._reason, self.error or "", self.since, serves=False),) if failed else ()
         return Runtime(self.state.value, pid, self.since, self.restarts, self.error, problems=problems)
 
     def __repr__(self) -> str:
-        return f"<Life {self.state.value}{f': {self.error}' if self.error else ''}>"
+        return f"<Lifecycle {self.state.value}{f': {self.error}' if self.error else ''}>"

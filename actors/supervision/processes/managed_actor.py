@@ -1,69 +1,62 @@
 """One actor under supervision, whatever its kind: its processes, its state, its back-off, its orderly end.
 
 An actor has one *current* process. At a restart a *successor* is started beside it, on the same socket; at its hello
-it becomes current and the older one is asked to drain. Processes that drain are *leaving*: they live until they have
-finished or their time is up, and what becomes of them doesn't matter to the actor any more.
+it becomes current and the older one is asked to drain. A draining process lives until it has finished or its time is
+up, and its end doesn't change the state of an actor that has a current one.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from socket import socket
 from typing import Any, Protocol
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.mailbox import MailboxRouter, address_of
+from actors.bus.mailbox import MailboxRouter, Reply, address_of
 from actors.bus.messages.common import ApplySettings, Done, Failed, Stop
 from actors.bus.messages.fleet import Runtime
 from actors.process import ORPHAN_GRACE, Boot
 from actors.supervision.actor_settings import ActorSettings
-from actors.supervision.callbacks import CountdownLatch
+from actors.supervision.callbacks import CountdownLatch, noop
 from actors.supervision.processes.backoff import Backoff
+from actors.supervision.processes.instance import STUCK_AFTER, Instance
 from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
 from actors.supervision.processes.spawner import ActorProcess, Spawner
 from actors.supervision.upgrade.handover import Predecessor
 
 log = logging.getLogger(__name__)
 
-SILENCE_MAX = 10.0
-"""Seconds beyond what its pulse has promised after which an actor counts as hung and is killed."""
-START_MAX = 30.0
-"""Seconds that a new process may take to its hello."""
-STUCK_AFTER = 5.0
-"""Seconds after which a process that was killed should be gone: then only a restart of everything may help."""
-STOP_ANSWER_MAX = 1.0
+STOP_REPLY_MAX = 1.0
 """Seconds that an actor may take to stop accepting, once it was asked to stop."""
 APPLY_MAX = 1.0
 """Seconds that an actor may take to acknowledge that it has applied settings."""
-
-Outcome = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
     """How processes of an actor are made.
 
-    `settings` names the groups of the settings that it gets; `sockets` gives the listening sockets at a start.
+    `settings` names the groups of the settings that it gets; `sockets` returns the listening sockets at a start.
     """
 
     name: str
     actor_class: str
     settings: tuple[str, ...] = ()
-    params: dict[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     sockets: Callable[[], list[socket]] = list
 
 
 class ActorObserver(Protocol):
-    """What a managed actor tells the fleet, and asks it."""
+    """What a managed actor reports to, and where it gets its label."""
 
     def label(self, name: str) -> str:
-        """What people call the actor `name`."""
+        """What logs call the actor of this name."""
 
     def actor_ready(self, actor: ManagedActor, instance: int) -> None:
-        """A process said hello and will be current next; this is the time to configure it."""
+        """A process is ready and will be current next; this is the time to configure it."""
 
     def actor_up(self, actor: ManagedActor) -> None:
         """It runs."""
@@ -72,10 +65,10 @@ class ActorObserver(Protocol):
         """It died; `actor.life.error` says how."""
 
     def actor_ended(self, actor: ManagedActor) -> None:
-        """It has stopped as it was asked to."""
+        """It has drained and ended."""
 
     def actor_due(self, actor: ManagedActor) -> None:
-        """Its back-off is over: start it if it is still wanted."""
+        """Its back-off is over: start it if it is still desired."""
 
 
 @dataclass(slots=True)
@@ -89,36 +82,11 @@ class SupervisionContext:
     settings: ActorSettings = field(default_factory=ActorSettings)
 
 
-@dataclass(slots=True, eq=False)
-class _Instance:
-    process: ActorProcess
-    asked: float
-    settings: dict[str, Any] = field(repr=False)
-    """What it was sent, at its start or later."""
-    heard: float | None = None
-    leaves: bool = False
-    """Has it answered that it accepts nothing new?"""
-    terminated: bool = False
-    """A SIGTERM to this process alone asked it to end."""
-
-    def feel(self, now: float) -> None:
-        """Its pulse: who works has been silent since the promise ran out, who waits is well unless it was stopped."""
-        promise = self.process.promise
-        if self.heard is None:
-            return
-        if promise <= now:
-            self.heard = max(self.heard, promise)
-        elif now - self.heard > SILENCE_MAX / 2 and not self.process.stopped:
-            self.heard = now
-
-    def overdue(self, now: float) -> float:
-        """Seconds that it has been silent for longer than it may; negative while it may."""
-        since, allowed = (self.asked, START_MAX) if self.heard is None else (self.heard, SILENCE_MAX)
-        return now - since - allowed
-
-
 class ManagedActor:
     """See the module. Its methods never block; `now` is the loop's time."""
+
+    drain = 10.0
+    """Seconds that the older process has after a restart: `server.drain_timeout`, for actors that are restarted."""
 
     def __init__(self, spec: ActorSpec, context: SupervisionContext, observer: ActorObserver) -> None:
         self.spec = spec
@@ -126,11 +94,11 @@ class ManagedActor:
         self.backoff = Backoff()
         self._context = context
         self._observer = observer
-        self._current: _Instance | None = None
-        self._successor: _Instance | None = None
-        self._leaving: list[_Instance] = []
+        self._current: Instance | None = None
+        self._successor: Instance | None = None
+        self._draining: list[Instance] = []
         self._retry: Timer | None = None
-        self._replaced: list[Outcome] = []
+        self._replacing: list[Reply] = []
 
     @property
     def name(self) -> str:
@@ -139,12 +107,12 @@ class ManagedActor:
 
     @property
     def label(self) -> str:
-        """What people call it; a proxy's name may change."""
+        """What logs call it; a proxy's name may change."""
         return self._observer.label(self.name)
 
     @property
-    def waiting(self) -> bool:
-        """Does its back-off run?"""
+    def backs_off(self) -> bool:
+        """True while it waits for the end of its back-off."""
         return self._retry is not None
 
     @property
@@ -153,15 +121,15 @@ class ManagedActor:
         return self._current.process.instance if self._current else None
 
     def runtime(self) -> Runtime:
-        """What is so with it."""
-        shown = self._current or (self._leaving[-1] if self._leaving else None)
-        return self.life.runtime(shown.process.pid if shown else None)
+        """Its actual state, with the pid of its current process or else of the last one that drains."""
+        instance = self._current or (self._draining[-1] if self._draining else None)
+        return self.life.runtime(instance.process.pid if instance else None)
 
-    # --- what the fleet orders ---
+    # --- orders ---
 
     def start(self) -> None:
         """Make a process of it."""
-        self._no_retry()
+        self._cancel_retry()
         if self.life.state is State.FAILED:
             self.life.restarts += 1
         self.life.transition(LifecycleEvent.START)
@@ -172,44 +140,43 @@ class ManagedActor:
             self._failed(LifecycleEvent.DIED, "could not be started: out of descriptors")
 
     def refused(self, error: str) -> None:
-        """It can't be started, since its socket can't be bound. Tried again after a while."""
+        """It can't be started, since its socket can't be bound; its back-off begins."""
         self._failed(LifecycleEvent.REFUSED, error)
 
-    def replace(self, outcome: Outcome) -> None:
-        """A new process in place of the current one, without a gap. `outcome` gets `Done` or `Failed`."""
-        self._replaced.append(outcome)
+    def replace(self, reply: Reply) -> None:
+        """A new process in place of the current one, without a gap. `reply` gets `Done` or `Failed`."""
+        self._replacing.append(reply)
         if self.life.state is State.RUNNING and self._successor is None:
             self._successor = self._spawn()
             if self._successor is None:
-                self._tell_outcome(Failed("no process can be made: out of descriptors"))
+                self._reply_replaced(Failed("no process can be made: out of descriptors"))
 
     def stop(self, drain: float, quiet: Callable[[], None]) -> None:
         """End it in good order within `drain` seconds; `quiet` is called as soon as it accepts nothing new."""
-        self._no_retry()
-        self._tell_outcome(Failed("the actor is being stopped"))
+        self._cancel_retry()
+        self._reply_replaced(Failed("the actor is being stopped"))
         self._context.router.clear_current_instance(self.name)
         if self.life.state is State.FAILED:
             self.life.transition(LifecycleEvent.STOP)
         elif self.life.state in (State.STARTING, State.RUNNING):
             self.life.transition(LifecycleEvent.STOP)
-            generations = [each for each in (self._current, self._successor) if each is not None]
+            instances = self._accepting()
             self._current = self._successor = None
-            for each in generations:
-                self._dismiss(each, drain, quiet)
+            for each in instances:
+                self._drain_instance(each, drain, quiet)
             return
         quiet()
 
     def hand_over(self) -> list[Predecessor]:
-        """Its processes that serve or drain, for the next program. What has not begun to serve is killed."""
-        present = [each for each in (self._current, self._successor) if each is not None]
-        for each in present:
-            if each.heard is None:
+        """Its processes that serve or drain, for the next program. Those that don't serve yet are killed."""
+        for each in self._accepting():
+            if not each.serves:
                 each.process.kill()
         return [
-            Predecessor(self.name, each.process.instance, each.process.pid, lifeline, each.leaves)
+            Predecessor(self.name, each.process.instance, each.process.pid, lifeline, each.stopped_accepting)
             for each in self._all()
-            if each.heard is not None and each.process.pid is not None and not each.process.ended
-            if (lifeline := each.process.take_lifeline()) >= 0  # it was let go already
+            if each.serves and each.process.pid is not None and not each.process.ended
+            if (lifeline := each.process.detach_lifeline()) >= 0  # not closed yet
         ]
 
     def apply_settings(self, latch: CountdownLatch) -> None:
@@ -223,126 +190,116 @@ class ManagedActor:
             applied = latch.add()
             self._context.router.ask(self.name, ApplySettings(changed), lambda _reply: applied(), APPLY_MAX)
 
-    def hasten(self) -> None:
-        """No more time: what still lives of it is killed."""
+    def kill_all(self) -> None:
+        """Kill its processes."""
         for each in self._all():
             each.process.kill()
 
-    def forgive(self) -> None:
-        """Somebody wants it now: don't wait for the back-off."""
-        self._no_retry()
-        self.backoff.forgive()
-
-    # --- what comes from its processes ---
-
-    def hello(self, instance: int, pid: int) -> None:
-        """A process is ready for work. It may say so before the zygote has said that it was made."""
-        generation = self._find(instance)
-        if generation is None or generation in self._leaving or generation.heard is not None:
-            return
-        generation.heard = self._context.loop.now
-        if generation.process.pid is None:
-            generation.process.pid = pid
-        self._observer.actor_ready(self, instance)
-        self._context.router.set_current_instance(self.name, instance)
-        if generation is self._successor:
-            self._take_over(generation)
-        elif generation is self._current:
-            self.life.transition(LifecycleEvent.HELLO)
-        self._tell_outcome(Done())
-        self._observer.actor_up(self)
-
-    def pardon(self) -> None:
-        """The supervisor itself was held up: nobody's silence until now counts."""
-        for each in self._all():
-            each.asked = self._context.loop.now
-            each.heard = each.heard and self._context.loop.now
-
-    def check(self) -> None:
-        """Feel the pulse of its processes, and kill what hangs."""
-        now = self._context.loop.now
-        for each in (self._current, self._successor):
-            if each is None:
-                continue
-            each.feel(now)
-            if each.overdue(now) > 0:
-                silent = now - (each.heard or each.asked)
-                log.error(
-                    "%s (pid %s) missed its liveness deadline (silent for %.0f s); killing it",
-                    self.label,
-                    each.process.pid,
-                    silent,
-                )
-                each.process.kill()
-
-    @property
-    def stuck(self) -> bool:
-        """Is one of its processes still not gone, long after it was killed for its silence?"""
-        now = self._context.loop.now
-        return any(each.overdue(now) > STUCK_AFTER for each in (self._current, self._successor) if each is not None)
-
-    def process_started(self, process: ActorProcess) -> None:
-        """It has a pid; its time to hello begins."""
-        generation = self._find(process.instance)
-        if generation is not None:
-            generation.asked = self._context.loop.now
-
-    def process_ended(self, process: ActorProcess, how: str) -> None:
-        """One of its processes is gone."""
-        generation = self._find(process.instance)
-        if generation is None:
-            return
-        if generation in self._leaving:
-            self._left(generation)
-        elif generation is self._successor:
-            self._successor = None
-            log.error("%s (pid %s) %s at its start; the older process goes on", self.label, process.pid, how)
-            self._tell_outcome(Failed(f"the new process {how}"))
-        else:
-            self._died(f"its process {how}" if process.pid is None else f"process {process.pid} {how}")
-
-    # --- inside ---
-
-    def _spawn(self) -> _Instance | None:
-        settings = self._context.settings.of(self.spec.settings)
-        boot = self._context.new_boot(self.name, settings, self.spec.params)
-        try:
-            process = self._context.spawner.spawn(self.spec.actor_class, boot, self.spec.sockets(), self)
-        except OSError as error:
-            log.error("%s can't be started: %s", self.label, error)
-            return None
-        return _Instance(process, self._context.loop.now, settings)
-
-    def _take_over(self, successor: _Instance) -> None:
-        older, self._current, self._successor = self._current, successor, None
-        self.life.renewed()
-        self.backoff.started(self._context.loop.now)
-        if older is not None:
-            self._dismiss(older, self.drain, _nothing)
-
-    drain = 10.0
-    """Seconds that the older process has after a restart; the fleet keeps it at `server.drain_timeout`."""
-
-    def _dismiss(self, generation: _Instance, drain: float, quiet: Callable[[], None]) -> None:
-        self._leaving.append(generation)
-        process = generation.process
-        if generation.heard is None:
-            process.kill()  # it has not begun to serve anybody
-            quiet()
-            return
-
-        def heard(reply: object) -> None:
-            generation.leaves = isinstance(reply, Done)
-            quiet()
-
-        self._context.router.ask(address_of(self.name, process.instance), Stop(drain), heard, STOP_ANSWER_MAX)
-        self._context.loop.call_later(drain + ORPHAN_GRACE, process.let_go)
-        self._context.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
+    def reset_backoff(self) -> None:
+        """End its back-off: it is to run now."""
+        self._cancel_retry()
+        self.backoff.reset()
 
     def terminated(self) -> None:
         """An operator ends the current process by a SIGTERM; another one takes its place."""
         if self._current is not None:
             self._current.terminated = True
+
+    # --- what comes from its processes ---
+
+    def hello(self, instance: int, pid: int) -> None:
+        """A process is ready for work. Its hello may overtake the zygote's report that it was made."""
+        found = self._find(instance)
+        if found is None or found in self._draining or found.serves:
+            return
+        found.alive_at = self._context.loop.now
+        if found.process.pid is None:
+            found.process.pid = pid
+        self._observer.actor_ready(self, instance)
+        self._context.router.set_current_instance(self.name, instance)
+        if found is self._successor:
+            self._promote(found)
+        elif found is self._current:
+            self.life.transition(LifecycleEvent.HELLO)
+        self._reply_replaced(Done())
+        self._observer.actor_up(self)
+
+    def reset_liveness(self) -> None:
+        """The supervisor itself was held up: silence until now doesn't count."""
+        for each in self._all():
+            each.reset_liveness(self._context.loop.now)
+
+    def check(self) -> None:
+        """Kill the processes that hang."""
+        now = self._context.loop.now
+        for each in self._accepting():
+            each.update_liveness(now)
+            if each.seconds_overdue(now) > 0:
+                silent = now - (each.alive_at or each.requested_at)
+                text = "%s (pid %s) missed its liveness deadline (silent for %.0f s); killing it"
+                log.error(text, self.label, each.process.pid, silent)
+                each.process.kill()
+
+    @property
+    def stuck(self) -> bool:
+        """True if one of its processes still exists long after it was killed for its silence."""
+        now = self._context.loop.now
+        return any(each.seconds_overdue(now) > STUCK_AFTER for each in self._accepting())
+
+    def process_started(self, process: ActorProcess) -> None:
+        """It has a pid; its time to hello begins."""
+        found = self._find(process.instance)
+        if found is not None:
+            found.requested_at = self._context.loop.now
+
+    def process_ended(self, process: ActorProcess, how: str) -> None:
+        """One of its processes has ended."""
+        found = self._find(process.instance)
+        if found is None:
+            return
+        if found in self._draining:
+            self._drained(found)
+        elif found is self._successor:
+            self._successor = None
+            log.error("%s (pid %s) %s at its start; the older process continues", self.label, process.pid, how)
+            self._reply_replaced(Failed(f"the new process {how}"))
+        else:
+            self._died(f"its process {how}" if process.pid is None else f"process {process.pid} {how}")
+
+    # --- inside ---
+
+    def _spawn(self) -> Instance | None:
+        settings = self._context.settings.of(self.spec.settings)
+        boot = self._context.new_boot(self.name, settings, dict(self.spec.params))
+        try:
+            process = self._context.spawner.spawn(self.spec.actor_class, boot, self.spec.sockets(), self)
+        except OSError as error:
+            log.error("cannot start %s: %s", self.label, error)
+            return None
+        return Instance(process, self._context.loop.now, settings)
+
+    def _promote(self, successor: Instance) -> None:
+        older, self._current, self._successor = self._current, successor, None
+        self.life.renewed()
+        self.backoff.started(self._context.loop.now)
+        if older is not None:
+            self._drain_instance(older, self.drain, noop)  # the successor accepts already
+
+    def _drain_instance(self, instance: Instance, drain: float, quiet: Callable[[], None]) -> None:
+        self._draining.append(instance)
+        process = instance.process
+        if not instance.serves:
+            process.kill()
+            quiet()
+            return
+
+        def stopped(reply: object) -> None:
+            instance.stopped_accepting = isinstance(reply, Done)
+            quiet()
+
+        self._context.router.ask(address_of(self.name, process.instance), Stop(drain), stopped, STOP_REPLY_MAX)
+        self._context.loop.call_later(drain + ORPHAN_GRACE, process.close_lifeline)
+        self._context.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
 
     def _died(self, how: str) -> None:
         if self._current is not None and self._current.terminated:
@@ -352,52 +309,50 @@ class ManagedActor:
         self._current = None
         self._failed(LifecycleEvent.DIED, how)
 
-    def _failed(self, happening: LifecycleEvent, error: str) -> None:
-        self.life.transition(happening, error)
+    def _failed(self, event: LifecycleEvent, error: str) -> None:
+        self.life.transition(event, error)
         self._context.router.clear_current_instance(self.name)
         successor, self._successor = self._successor, None
         delay = self.backoff.failed(self._context.loop.now)
         if successor is not None or delay == 0.0:
             self._context.router.expect(self.name)
         self._observer.actor_down(self)
-        if successor is not None:  # a restart was under way: its process is the next one
+        if successor is not None:  # a restart had begun: its process is the next one
             self.life.transition(LifecycleEvent.START)
             self.life.restarts += 1
             self._current = successor
             return
-        self._tell_outcome(Failed(error))
+        self._reply_replaced(Failed(error))
         self._retry = self._context.loop.call_later(delay, self._due)
 
     def _due(self) -> None:
         self._retry = None
         self._observer.actor_due(self)
 
-    def _left(self, generation: _Instance) -> None:
-        self._leaving.remove(generation)
-        if self.life.state is State.DRAINING and not self._leaving:
+    def _drained(self, instance: Instance) -> None:
+        self._draining.remove(instance)
+        if self.life.state is State.DRAINING and not self._draining:
             self.life.transition(LifecycleEvent.ENDED)
             self._observer.actor_ended(self)
 
-    def _find(self, instance: int) -> _Instance | None:
+    def _find(self, instance: int) -> Instance | None:
         return next((each for each in self._all() if each.process.instance == instance), None)
 
-    def _all(self) -> list[_Instance]:
-        present = [each for each in (self._current, self._successor) if each is not None]
-        return present + self._leaving
+    def _accepting(self) -> list[Instance]:
+        return [each for each in (self._current, self._successor) if each is not None]
 
-    def _no_retry(self) -> None:
+    def _all(self) -> list[Instance]:
+        return self._accepting() + self._draining
+
+    def _cancel_retry(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
 
-    def _tell_outcome(self, message: Done | Failed) -> None:
-        waiting, self._replaced = self._replaced, []
-        for outcome in waiting:
-            outcome(message)
+    def _reply_replaced(self, message: Done | Failed) -> None:
+        waiting, self._replacing = self._replacing, []
+        for reply in waiting:
+            reply(message)
 
     def __repr__(self) -> str:
-        return f"<Managed {self.name} {self.life.state} {self._all()}>"
-
-
-def _nothing() -> None:
-    """Nobody waits for the older process to be quiet: the newer one accepts already."""
+        return f"<ManagedActor {self.name} {self.life.state} {self._all()}>"

@@ -1,8 +1,8 @@
-"""The supervisor's side of the zygote: actors are asked for here, and their processes are watched here.
+"""The supervisor's side of the zygote: processes of actors are requested here, and watched.
 
-A process is watched and signalled by its pidfd, which the zygote opened before anybody could have reaped the process:
-so a number that was given to another process meanwhile is never mistaken for ours, and it works as well for the
-children of a zygote that is dead.
+A process is watched and signalled by its pidfd, which the zygote opened before the process could have been reaped: so a
+pid that the kernel has given to another process meanwhile is never mistaken for it, and it works as well for the
+children of a dead zygote.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import msgpack
 from actors.bus.loop import Loop
 from actors.liveness import LivenessPage
 from actors.process import Boot
-from actors.signals import held
+from actors.signals import blocked
 from actors.supervision.processes.backoff import Backoff
 from actors.supervision.processes.fd_reserve import FOR_PROCESSES, require
 from actors.supervision.processes.zygote import PACKET_MAX
@@ -38,10 +38,10 @@ UNDER_WAY_MAX = 16
 """Requests that the zygote has at a time; descriptors in flight are limited."""
 
 ZYGOTE_SILENCE = 20.0
-"""Seconds after which a zygote that has requests and answers none of them is killed. It imports before the first."""
+"""Seconds after which a zygote that has requests and replies to none is killed. It imports before the first."""
 
 NOT_NOW = frozenset({errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM})
-"""What sending a request to the zygote fails with when only the moment is bad."""
+"""Errors of sending a request to the zygote that pass by themselves."""
 SEND_AGAIN = 0.05
 
 STATUS_WAIT = 0.1
@@ -55,34 +55,35 @@ run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
 """
 
 
-class Watcher(Protocol):
-    """Who asked for a process and hears of it."""
+class ProcessObserver(Protocol):
+    """What a process is reported to."""
 
     def process_started(self, process: ActorProcess) -> None:
         """It has a pid now."""
 
     def process_ended(self, process: ActorProcess, how: str) -> None:
-        """It is gone, or never came to be; `how` is a clause for people: `killed by SIGKILL`."""
+        """It has ended, or could not be made; `how` is a clause: `was killed by SIGKILL`."""
 
 
 class ActorProcess:
-    """One process of one actor, from the request for it to its end. Letting go of its lifeline ends it."""
+    """One process of one actor, from the request for it to its end. Closing its lifeline ends it."""
 
-    def __init__(self, boot: Boot, watcher: Watcher, page: LivenessPage) -> None:
-        """Raises `OSError` when there are no descriptors for it, and holds nothing then."""
+    def __init__(self, boot: Boot, observer: ProcessObserver, page: LivenessPage) -> None:
+        """Raises `OSError` when there are no descriptors for it, and none is left open then."""
         self.boot = boot
-        self.watcher = watcher
+        self.observer = observer
         self.pid: int | None = None
         self.ended = False
         self.pidfd: int | None = None
         self._kill_at_start = False
         self._page = page
-        self._far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        self.far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        """The read and the write end of the lifeline: the new process's, and this one's."""
         try:
-            self.slot = page.take()
+            self.slot = page.acquire()
         except OSError:
-            self.sent()
-            self.let_go()
+            self.close_far_end()
+            self.close_lifeline()
             raise
 
     @property
@@ -91,28 +92,24 @@ class ActorProcess:
         return self.boot.instance
 
     @property
-    def promise(self) -> float:
-        """Its pulse: the time until which it may be silent, by the monotonic clock."""
-        return self._page.promise(self.slot)
+    def deadline(self) -> float:
+        """Its liveness deadline: until when it may be silent, by the monotonic clock."""
+        return self._page.deadline(self.slot)
 
     @property
     def stopped(self) -> bool:
-        """Has a signal or a debugger stopped it (proc(5), the field behind the name)?"""
+        """True if a signal or a debugger has stopped it (proc(5), the field behind the name)."""
         try:
             with open(f"/proc/{self.pid}/stat", "rb", buffering=0) as stat:
                 return stat.read(1024).rpartition(b") ")[2][:1] in b"Tt"
         except OSError:
-            return False  # it has just ended; its pidfd says so, too
+            return False  # it has just ended, which its pidfd reports
 
-    def take_far_end(self) -> int:
-        """The read end of the lifeline, for the new process."""
-        return self._far_end
-
-    def sent(self) -> None:
-        """The new process's end of the lifeline is on its way; ours is not wanted any more."""
-        if self._far_end >= 0:
-            os.close(self._far_end)
-            self._far_end = -1
+    def close_far_end(self) -> None:
+        """The new process's end of the lifeline is on its way; the copy here is closed."""
+        if self.far_end >= 0:
+            os.close(self.far_end)
+            self.far_end = -1
 
     def kill(self) -> None:
         """SIGKILL, now or as soon as it exists. Harmless when it has ended."""
@@ -121,15 +118,15 @@ class ActorProcess:
             try:
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             except ProcessLookupError:
-                return  # it has just ended; its pidfd says so, too
+                return  # it has just ended, which its pidfd reports
 
-    def take_lifeline(self) -> int:
-        """The write end of the lifeline, which is the taker's from now on: this process lives for as long as that."""
-        taken, self._lifeline = self._lifeline, -1
-        return taken
+    def detach_lifeline(self) -> int:
+        """The write end of the lifeline, which is the caller's from now on: the process lives for as long as that."""
+        lifeline, self._lifeline = self._lifeline, -1
+        return lifeline
 
-    def let_go(self) -> None:
-        """Close the lifeline: it ends by itself within `actors.process.ORPHAN_GRACE`."""
+    def close_lifeline(self) -> None:
+        """Close it: the process ends by itself within `actors.process.ORPHAN_GRACE`."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -141,12 +138,12 @@ class ActorProcess:
             self.kill()
 
     def close(self) -> None:
-        """Give back what the supervisor holds of it. A process that still lives ends by this."""
+        """Release what the supervisor has of it. A process that still lives ends by this."""
         if not self.ended:
-            self._page.give(self.slot)
+            self._page.release(self.slot)
         self.ended = True
-        self.sent()
-        self.let_go()
+        self.close_far_end()
+        self.close_lifeline()
         if self.pidfd is not None:
             os.close(self.pidfd)
             self.pidfd = None
@@ -159,7 +156,7 @@ class Spawner:
     """Makes actor processes by way of a zygote, which it starts anew whenever that dies."""
 
     def __init__(self, loop: Loop, log_level: str, log_format: str, inherited: tuple[int, ...] = ()) -> None:
-        """`inherited` are descriptors that zygote and actors hold open, too: the locks of the product."""
+        """`inherited` are descriptors that zygote and actors inherit: the locks of the product."""
         self._loop = loop
         self._logging = (log_level, log_format)
         self._inherited = inherited
@@ -173,7 +170,7 @@ class Spawner:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._closed = False
-        self._heard = loop.now
+        self._replied_at = loop.now
         self._page = LivenessPage()
         self._start_zygote()
 
@@ -182,14 +179,14 @@ class Spawner:
         """The zygote's process id; None while there is none."""
         return self._zygote.pid if self._zygote else None
 
-    def spawn(self, entry: str, boot: Boot, sockets: list[socket.socket], watcher: Watcher) -> ActorProcess:
-        """Ask for a process of the actor class `entry`; `watcher` hears of it later, never in this very call.
+    def spawn(self, entry: str, boot: Boot, sockets: list[socket.socket], observer: ProcessObserver) -> ActorProcess:
+        """Request a process of the actor class `entry`; `observer` is called later, never in this very call.
 
         The sockets' descriptors are copied at once: the caller may close its own. Raises `OSError` when there are no
         descriptors left.
         """
         require(FOR_PROCESSES)
-        process = ActorProcess(boot, watcher, self._page)
+        process = ActorProcess(boot, observer, self._page)
         try:
             copies = _copies(sockets)
         except OSError:
@@ -199,24 +196,24 @@ class Spawner:
         self._loop.call_soon(self._send_waiting)
         return process
 
-    def check(self, pardon: bool = False) -> None:
-        """Look after the zygote: one that hangs is killed, and another is started.
+    def check(self, held_up: bool = False) -> None:
+        """Kill a zygote that hangs; another one is started.
 
-        With `pardon` its silence until now doesn't count, since it was the supervisor that was held up.
+        If the supervisor itself was `held_up`, the zygote's silence until now doesn't count.
         """
-        if pardon or not self._under_way:
-            self._heard = self._loop.now
-        elif self._zygote is not None and self._loop.now - self._heard > ZYGOTE_SILENCE:
-            log.error("the zygote has answered nothing for %.0f s and is killed", self._loop.now - self._heard)
-            self._heard = self._loop.now
+        if held_up or not self._under_way:
+            self._replied_at = self._loop.now
+        elif self._zygote is not None and self._loop.now - self._replied_at > ZYGOTE_SILENCE:
+            log.error("the zygote has not replied for %.0f s; killing it", self._loop.now - self._replied_at)
+            self._replied_at = self._loop.now
             self._zygote.kill()
 
     def set_logging(self, level: str, style: str) -> None:
-        """For the log of the next zygote; actors are told in their boot."""
+        """For the log of the next zygote; actors get theirs in their boot."""
         self._logging = (level, style)
 
     def reaped(self, pid: int, status: int) -> None:
-        """A process ended with `status`, says who reaped it: its zygote, or the supervisor when that is dead."""
+        """A process ended with `status`: reported by its zygote, or by the supervisor when that is dead."""
         if pid in self._living:
             self._statuses[pid] = status
             if pid in self._dead:
@@ -235,12 +232,12 @@ class Spawner:
             process, entry, sockets = self._waiting[0]
             self._tokens += 1
             request = {"token": self._tokens, "entry": entry, "boot": asdict(process.boot), "slot": process.slot}
-            if not self._send(self._control, msgpack.packb(request), [process.take_far_end(), *sockets]):
+            if not self._send(self._control, msgpack.packb(request), [process.far_end, *sockets]):
                 self._loop.call_later(SEND_AGAIN, self._send_waiting)
                 return
             self._waiting.popleft()
             self._under_way[self._tokens] = process
-            process.sent()
+            process.close_far_end()
             for fd in sockets:
                 os.close(fd)
 
@@ -251,8 +248,8 @@ class Spawner:
         except OSError as error:
             if error.errno in NOT_NOW:
                 return False
-            # Its end of the socket says the same in the next turn, and there all requests under way are failed.
-            log.warning("the zygote doesn't take requests: %s", error)
+            # Its end of the socket fails in the next turn, too, and there all requests under way are failed.
+            log.warning("cannot send a request to the zygote: %s", error)
         return True
 
     def _on_packet(self, _mask: int) -> None:
@@ -267,28 +264,29 @@ class Spawner:
             if not packet:
                 self._zygote_ended()
                 return
-            self._take(msgpack.unpackb(packet), descriptors)
+            self._handle_packet(msgpack.unpackb(packet), descriptors)
 
-    def _take(self, said: dict[str, Any], descriptors: list[int]) -> None:
-        if "ended" in said:
-            self.reaped(said["ended"], said["status"])
+    def _handle_packet(self, report: dict[str, Any], descriptors: list[int]) -> None:
+        if "ended" in report:
+            self.reaped(report["ended"], report["status"])
             return
-        process = self._under_way.pop(said["token"])
-        self._heard = self._loop.now
-        if "failed" in said or not descriptors:
+        process = self._under_way.pop(report["token"])
+        self._replied_at = self._loop.now
+        if "failed" in report or not descriptors:
             process.close()  # without a pidfd it can't be watched, so it can't be kept
             self._send_waiting()
-            why = f"was not made: {said['failed']}" if "failed" in said else "could not be watched: out of descriptors"
-            process.watcher.process_ended(process, why)
+            failed = "failed" in report
+            why = f"was not made: {report['failed']}" if failed else "could not be watched: out of descriptors"
+            process.observer.process_ended(process, why)
             return
-        process.started(said["started"], descriptors[0])
-        self._living[said["started"]] = process
+        process.started(report["started"], descriptors[0])
+        self._living[report["started"]] = process
         self._loop.watch(descriptors[0], select.EPOLLIN, lambda _mask: self._on_ended(process))
         self._send_waiting()
-        process.watcher.process_started(process)
+        process.observer.process_started(process)
 
     def _on_ended(self, process: ActorProcess) -> None:
-        """Its pidfd says so. How it ended comes from whoever reaps it, in a moment."""
+        """Its pidfd is readable. Its exit status follows in a moment, from the process that reaps it."""
         if process.pidfd is not None:
             self._loop.unwatch(process.pidfd)
         if process.pid in self._statuses:
@@ -302,7 +300,7 @@ class Spawner:
         if self._living.pop(pid, None) is not None:
             self._dead.pop(pid, None)
             process.close()
-            process.watcher.process_ended(process, describe_status(self._statuses.pop(pid, None)))
+            process.observer.process_ended(process, describe_status(self._statuses.pop(pid, None)))
 
     # --- the zygote itself ---
 
@@ -317,14 +315,14 @@ class Spawner:
             theirs.close()
         ours.setblocking(False)
         self._control = ours
-        self._heard = self._loop.now
+        self._replied_at = self._loop.now
         self._backoff.started(self._loop.now)
         self._loop.watch(ours.fileno(), select.EPOLLIN, self._on_packet)
         self._send_waiting()
 
     def _popen(self, control: socket.socket) -> subprocess.Popen[bytes]:
         descriptors = (control.fileno(), self._page.descriptor)
-        with held():
+        with blocked():
             return subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging],
                 stdin=subprocess.DEVNULL,
@@ -333,7 +331,7 @@ class Spawner:
             )
 
     def _zygote_ended(self) -> None:
-        log.error("the zygote ended; its children live on, and another one is started")
+        log.error("the zygote ended; its children live on, starting another one")
         self._drop_zygote()
         if not self._closed:
             self._loop.call_later(self._backoff.failed(self._loop.now), self._start_again)
@@ -341,15 +339,15 @@ class Spawner:
         self._under_way.clear()
         for process in lost:
             process.close()
-            process.watcher.process_ended(process, "was not made: the zygote ended")
+            process.observer.process_ended(process, "was not made: the zygote ended")
 
     def _start_again(self) -> None:
         if self._closed or self._control is not None:
             return
         try:
             self._start_zygote()
-        except OSError as error:  # out of descriptors or memory; what is there goes on
-            log.error("another zygote can't be started: %s", error)
+        except OSError as error:  # out of descriptors or memory; all processes that live serve on
+            log.error("cannot start another zygote: %s", error)
             self._loop.call_later(self._backoff.failed(self._loop.now), self._start_again)
 
     def _drop_zygote(self) -> None:
@@ -364,7 +362,7 @@ class Spawner:
 
 
 def _copies(sockets: Iterable[socket.socket]) -> list[int]:
-    """Of their descriptors: all, or none and `OSError`."""
+    """Copies of their descriptors: of all, or `OSError` and none."""
     made: list[int] = []
     try:
         for each in sockets:
@@ -377,7 +375,7 @@ def _copies(sockets: Iterable[socket.socket]) -> list[int]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours with where the supervisor finds its modules, and without the settings: some of them are secrets."""
+    """This process's, with its module path, and without the settings: some of them are secrets."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     return {**inherited, "ZYGOTE_PATH": json.dumps(sys.path)}
 

@@ -1,4 +1,4 @@
-"""Who waits for a proxy that starts: an answer that is given when it starts no more, or after a while."""
+"""Replies that wait for the start of a proxy, for a bounded time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from actors.supervision.callbacks import call_once
 
 
 class StartWaiters:
-    """`is_starting` says whether the proxy of an id starts at present."""
+    """`is_starting` returns whether the proxy with an id is starting."""
 
     def __init__(self, loop: Loop, is_starting: Callable[[str], bool]) -> None:
         self._loop = loop
@@ -17,7 +17,7 @@ class StartWaiters:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def wait(self, proxy_id: str, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` once: now when the proxy doesn't start, else when that is over, or after `seconds`."""
+        """Call `then` once: now unless the proxy is starting, else when that is over, or after `seconds`."""
         if not self._is_starting(proxy_id):
             then()
             return
@@ -34,8 +34,8 @@ class StartWaiters:
 
         self._loop.call_later(seconds, late)
 
-    def look(self, proxy_id: str) -> None:
-        """Something has happened to the proxy."""
+    def update(self, proxy_id: str) -> None:
+        """The state of the proxy may have changed."""
         if proxy_id in self._waiting and not self._is_starting(proxy_id):
             for call in self._waiting.pop(proxy_id):
                 call()

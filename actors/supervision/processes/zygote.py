@@ -2,7 +2,7 @@
 
 A fork of it costs milliseconds and shares its memory; a new interpreter costs ten times the time and 20 MB. It is our
 own because `multiprocessing`'s fork server imports the parent's main module in every child, starts a resource
-tracker, and takes all children for dead when it dies itself. This one has no threads, no ZeroMQ context and no state;
+tracker, and counts all children as dead when it dies itself. This one has no threads, no ZeroMQ context and no state;
 when it dies its children live on, and the supervisor starts another.
 
 Supervisor and zygote share a SEQPACKET socket; a packet is one msgpack map.
@@ -16,7 +16,7 @@ from it    `{failed: why, token}`: there is no such process    none
 from it    `{ended: pid, status}`: exit code or -signal        none
 =========  ==================================================  ======================================
 
-The socket's end is the zygote's end. `slot` is the actor's place on the page of pulses (`actors.liveness`), which the
+The socket's end is the zygote's end. `slot` is the actor's slot on the liveness page (`actors.liveness`), which the
 zygote has mapped and every fork of it shares.
 """
 
@@ -39,9 +39,9 @@ from typing import Any, NoReturn
 import msgpack
 from setproctitle import setproctitle
 
-from actors.liveness import open_page, promiser
+from actors.liveness import deadline_writer, open_page
 from actors.process import Boot, main
-from actors.signals import OF_THE_GROUP, hold, ignore, let_in
+from actors.signals import OF_THE_GROUP, block, ignore, unblock
 from actors.supervision.processes import reaping
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ COMM_MAX = 15
 """Bytes of a process name that Linux keeps (proc(5), comm)."""
 
 
-def serve(control: socket.socket, pulses: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:
+def serve(control: socket.socket, liveness: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:
     """Fork an actor for every request until the control socket ends."""
     _name_process("zygote")
     for module in preload:
@@ -81,7 +81,7 @@ def serve(control: socket.socket, pulses: memoryview[float], preload: Sequence[s
             if fd == wake:
                 os.read(wake, 4096)
                 _report_ended(control)
-            elif not _fork_on_request(control, pulses):
+            elif not _fork_on_request(control, liveness):
                 return
 
 
@@ -89,7 +89,7 @@ def _preload(module: str) -> None:
     try:
         importlib.import_module(module)
     except ImportError as error:
-        # Only a start that costs more: the actor that needs the module says in its own name what is wrong with it.
+        # Only a start that costs more: the actor that needs the module reports itself what is wrong with it.
         log.warning("not preloaded: %s", error)
 
 
@@ -99,7 +99,7 @@ def _wake_on_child() -> int:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     ignore(*OF_THE_GROUP)
-    let_in()  # they have waited since the supervisor made this process
+    unblock()  # they have waited since the supervisor made this process
     return reading
 
 
@@ -108,7 +108,7 @@ def _report_ended(control: socket.socket) -> None:
         _send(control, {"ended": pid, "status": status})
 
 
-def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
+def _fork_on_request(control: socket.socket, liveness: memoryview[float]) -> bool:
     try:
         packet, descriptors, flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
     except ConnectionResetError:
@@ -119,7 +119,7 @@ def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
     try:
         if flags & socket.MSG_CTRUNC:  # not all of its descriptors could be received
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        pid, pidfd = _fork(control, request, descriptors, pulses)
+        pid, pidfd = _fork(control, request, descriptors, liveness)
     except OSError as error:
         _send(control, {"failed": error.strerror, "token": request["token"]})
     else:
@@ -132,17 +132,17 @@ def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
 
 
 def _fork(
-    control: socket.socket, request: dict[str, Any], descriptors: list[int], pulses: memoryview[float]
+    control: socket.socket, request: dict[str, Any], descriptors: list[int], liveness: memoryview[float]
 ) -> tuple[int, int]:
     """The new process's id and a pidfd of it. Raises `OSError`, and then there is no process."""
-    hold()  # until the child has its handlers
+    block()  # until the child has its handlers
     try:
         pid = os.fork()
         if pid == 0:
             control.close()
-            _become(request, descriptors, pulses)
+            _become(request, descriptors, liveness)
     finally:
-        let_in()
+        unblock()
     try:
         return pid, os.pidfd_open(pid)
     except OSError:
@@ -158,7 +158,7 @@ def _send(control: socket.socket, packet: dict[str, Any], *descriptors: int) -> 
         os._exit(0)  # the supervisor is gone
 
 
-def _become(request: dict[str, Any], descriptors: list[int], pulses: memoryview[float]) -> NoReturn:
+def _become(request: dict[str, Any], descriptors: list[int], liveness: memoryview[float]) -> NoReturn:
     """The first thing in a new process: leave the zygote behind and be the actor."""
     status = 1
     try:
@@ -167,7 +167,7 @@ def _become(request: dict[str, Any], descriptors: list[int], pulses: memoryview[
         _name_process(boot.name)
         lifeline, *others = descriptors
         sockets = [socket.socket(fileno=fd) for fd in others]
-        status = main(request["entry"], boot, sockets, lifeline, promiser(pulses, request["slot"]))
+        status = main(request["entry"], boot, sockets, lifeline, deadline_writer(liveness, request["slot"]))
     except BaseException:  # noqa: BLE001 - nothing may escape into the zygote's own code; it ends this process
         traceback.print_exc()
     finally:
@@ -191,16 +191,16 @@ def _name_process(name: str) -> None:
     try:
         Path("/proc/self/comm").write_bytes(short.encode()[:COMM_MAX])
     except OSError as error:
-        log.debug("the process can't be named: %s", error)
+        log.debug("cannot name the process: %s", error)
 
 
 def run(descriptor: int, page: int, log_level: str, log_format: str) -> None:
-    """The zygote's main: `descriptor` is its end of the control socket, `page` the descriptor of the page of pulses."""
+    """The zygote's main: `descriptor` is its end of the control socket, `page` that of the liveness page."""
     from actors.process import set_up_logging
 
     set_up_logging(log_level, log_format)
     gc.disable()
-    pulses = open_page(page)
+    liveness = open_page(page)
     os.close(page)
     with socket.socket(fileno=descriptor) as control:
-        serve(control, pulses)
+        serve(control, liveness)

@@ -1,4 +1,4 @@
-"""What a supervisor hands over to the program that it becomes (`actors.supervision.upgrade.upgrade`).
+"""What a supervisor passes to the program that it becomes (`actors.supervision.upgrade.upgrade`).
 
 The process replaces its program by execve(2) and keeps its id, its children and the descriptors that are meant for it:
 
@@ -7,9 +7,9 @@ The process replaces its program by execve(2) and keeps its id, its children and
 - the lifelines of the forwarding actors that live, the *predecessors*: they keep serving until the new program has
   others in their place, and drain then.
 
-A memfd, whose number stands in the environment, says which descriptor is what, as a msgpack map of `FORMAT`. Only the
-process that it was written for reads it. The signals that the supervisor listens to are blocked before the exec and
-unblocked when the new program listens, so that none is lost and none ends a program that is just starting.
+A memfd, whose number stands in the environment, lists the descriptors by purpose, as a msgpack map of `FORMAT`. Only
+the process that it was written for reads it. The signals that the supervisor handles are blocked before the exec and
+unblocked when the new program handles them, so that none is lost and none ends a program that is just starting.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VARIABLE = "SUPERVISOR_LEGACY"
 FORMAT = 1
 _STANDARD_ERROR = 2
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
-"""What the supervisor listens to, besides the end of its children."""
+"""Those that the supervisor handles, besides SIGCHLD."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Predecessor:
 
 @dataclass(slots=True)
 class Handover:
-    """All that is handed over. Empty when this is the first program of its process."""
+    """All that is passed on. Empty when this is the first program of its process."""
 
     listeners: list[int] = field(default_factory=list)
     locks: list[int] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Handover:
         return next((each for each in self.locks if os.path.samestat(os.fstat(each), wanted)), None)
 
     def release_locks(self, but: Sequence[int]) -> None:
-        """Locks of directories that are not used any more."""
+        """Close the locks of directories that are not used any more, all `but` these."""
         for descriptor in self.locks:
             if descriptor not in but:
                 os.close(descriptor)
@@ -79,12 +79,12 @@ class Handover:
         return {"format": FORMAT, "listeners": self.listeners, "locks": self.locks, "elders": predecessors}
 
     def descriptors(self) -> list[int]:
-        """All that the next program has to get."""
+        """All descriptors that the next program needs."""
         return [*self.listeners, *self.locks, *(each.lifeline for each in self.predecessors)]
 
 
 def receive_handover(environ: MutableMapping[str, str]) -> Handover:
-    """What was handed over to this very process; taken out of `environ`."""
+    """What was handed over to this very process; removed from `environ`."""
     owner, _, number = environ.pop(VARIABLE, "").partition(":")
     if owner != str(os.getpid()):
         return Handover()
@@ -129,7 +129,7 @@ def _pass_only(wanted: set[int]) -> None:
 
 
 def block_signals() -> None:
-    """From now on signals wait."""
+    """From now on signals stay pending."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
@@ -146,5 +146,5 @@ def last_signals(wake: int) -> bytes:
 
 
 def unblock_signals() -> None:
-    """This program receives signals: those that came meanwhile, too."""
+    """Receive signals, those that are pending first."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

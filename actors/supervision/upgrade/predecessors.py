@@ -1,8 +1,8 @@
 """Forwarding actors that an older program made and handed over (`actors.supervision.upgrade.handover`).
 
-A predecessor accepts and serves until this program has a process in its place; then it is asked to drain, and ends by
-itself or when its time is up. It was forked by a zygote that is gone, so it is this process's child, and its pidfd
-becomes readable when it has ended. It reconnects to the bus by itself and reports there as before.
+A predecessor accepts and serves until this program has a process in its place; then it drains, and ends by itself or
+when its time is up. It was forked by a zygote that is gone, so it is this process's child, and its pidfd becomes
+readable when it has ended. It reconnects to the bus by itself and reports there as before.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from actors.supervision.upgrade.handover import Predecessor
 
 log = logging.getLogger(__name__)
 
-STOP_ANSWER_MAX = 1.0
-ASK_AGAIN = 0.05
-"""Seconds until it is asked again: it may not be connected to the bus again yet."""
+STOP_REPLY_MAX = 1.0
+RETRY_AFTER = 0.05
+"""Seconds until `Stop` is sent again: a predecessor may not have reconnected to the bus yet."""
 
 
 class _Tracked:
-    """One predecessor: `asked` to drain or not, and whether it has `acknowledged` that."""
+    """One predecessor, with whether it was `asked` to drain, and has `acknowledged` that."""
 
     def __init__(self, predecessor: Predecessor, pidfd: int) -> None:
         self.predecessor = predecessor
@@ -38,7 +38,7 @@ class _Tracked:
         self.lifeline = predecessor.lifeline
 
     def close_lifeline(self) -> None:
-        """It ends soon, whatever it does (`actors.process`)."""
+        """End it soon, whatever it does (`actors.process`)."""
         if self.lifeline >= 0:
             os.close(self.lifeline)
             self.lifeline = -1
@@ -48,7 +48,7 @@ class _Tracked:
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         except ProcessLookupError:
-            return  # its pidfd says so, too
+            return  # which its pidfd reports
 
 
 class Predecessors:
@@ -70,7 +70,7 @@ class Predecessors:
         return {each.predecessor.name for each in self._tracked if not each.asked}
 
     def drain(self, name: str, seconds: float) -> None:
-        """Have the predecessors of this name accept nothing new and drain: a successor runs, or none is wanted."""
+        """Have the predecessors of this name stop accepting and drain: a successor runs, or none is desired."""
         for each in self._tracked:
             if each.predecessor.name == name and not each.asked:
                 each.asked = True
@@ -111,17 +111,17 @@ class Predecessors:
             if isinstance(reply, Done):
                 tracked.acknowledged = True
             else:
-                self._loop.call_later(ASK_AGAIN, again)
+                self._loop.call_later(RETRY_AFTER, again)
 
         def again() -> None:
             if tracked in self._tracked:
                 self._ask(tracked, drain)
 
         to = address_of(tracked.predecessor.name, tracked.predecessor.instance)
-        self._router.ask(to, Stop(drain), replied, STOP_ANSWER_MAX)
+        self._router.ask(to, Stop(drain), replied, STOP_REPLY_MAX)
 
     def _limit(self, tracked: _Tracked, drain: float) -> None:
-        """When its time to drain is over, it is ended by its lifeline, and at last by SIGKILL."""
+        """End it when its time to drain is over: by its lifeline, and at last by SIGKILL."""
 
         def unless_ended(act: Callable[[], None]) -> Callable[[], None]:
             return lambda: act() if tracked in self._tracked else None

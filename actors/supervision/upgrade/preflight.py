@@ -2,8 +2,8 @@
 
 It has the same command line and environment, loads everything that it would run, reads configuration and store without
 a lock, and writes that it would start (`WOULD_START`) or what is wrong. So a bad configuration, a broken installation
-or a store that it can't read is known while the older program still serves. A status of 0 alone is not enough: a
-program of which half was written before the disk was full ends with that, too.
+or an unreadable store is known while the older program still serves. A status of 0 alone is not enough: a program of
+which half was written before the disk was full ends with that, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actors.supervision.processes.spawner import describe_status
 
 CHECK = "--check"
 WOULD_START = "It would start."
-"""The last line of the next program when all is well; every version writes these words."""
+"""The last line of a successful preflight; every version writes these words."""
 TIMEOUT = 60.0
 OUTPUT_MAX = 4_000
 """Bytes of the end of its output that are passed on."""
@@ -40,7 +40,7 @@ def own_command() -> list[str]:
 
 
 class Preflight:
-    """One run of it. `on_end` is called once, with what is wrong, or None when all is well.
+    """One run of it. `on_end` is called once, with what is wrong, or None.
 
     `reaped` has to be called for each child of this process that ends.
     """
@@ -76,7 +76,7 @@ class Preflight:
         return True
 
     def kill(self, why: str) -> None:
-        """End it and whatever it has started; `why` is what is wrong."""
+        """End it and its children; `why` is what is wrong."""
         if not self._killed:
             self._killed = why
             with contextlib.suppress(ProcessLookupError):  # it has just ended, and is reaped soon
@@ -87,7 +87,9 @@ class Preflight:
             return f"{self._killed}: {output}" if output else self._killed
         if status != 0:
             return output or f"it {describe_status(status)}"
-        return None if output.endswith(WOULD_START) else f"it did not say that it would: {output or 'nothing at all'}"
+        if output.endswith(WOULD_START):
+            return None
+        return f"it did not report that it would: {output or 'nothing at all'}"
 
     def _read(self) -> None:
         """Keep the end of its output."""

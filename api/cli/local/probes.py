@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from actors.supervision.listeners.registry import ListenError, listen
+from actors.supervision.listeners.bind import ListenError, listen
 from api.security.new_passwords import WeakPassword, check_strength
 from config.files.certificates import CertificateError, server_context, unusable_file
 from config.files.paths import DataDir, unwritable

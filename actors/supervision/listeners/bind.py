@@ -1,0 +1,109 @@
+"""Binding one listening TCP socket, and what a failure of it means."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Collection, Iterator
+
+from actors.supervision.listeners.hostname import Found, HostnameResolver
+from actors.supervision.processes.fd_reserve import FOR_LISTENERS, require
+
+BACKLOG = 4096
+"""Connections that may wait in the kernel; it takes the smaller of this and net.core.somaxconn."""
+
+_HOST_ERRORS = {
+    errno.EADDRNOTAVAIL: "is not an address of this machine",
+    errno.EAFNOSUPPORT: "is of an address family that this machine doesn't have",
+    errno.EINVAL: "can't be listened at",
+    errno.ENODEV: "names a network interface that this machine doesn't have",
+}
+_PORT_ERRORS = {
+    errno.EADDRINUSE: "is already in use",
+    errno.EACCES: "needs a permission that the service doesn't have (ports below 1024)",
+    errno.EPERM: "is not allowed by the system",
+}
+_SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+
+_resolver = HostnameResolver()
+
+
+class ListenError(Exception):
+    """An address can't be listened at. `field` is `host` or `port`, `error` a sentence for people."""
+
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(error)
+        self.field = field
+        self.error = error
+
+
+class ResourceExhausted(ListenError):
+    """The machine or the process lacks descriptors or memory at this moment; the address is not at fault."""
+
+
+def listen(host: str, port: int, shared: bool = False) -> socket.socket:
+    """A bound, listening, non-blocking TCP socket. Raises `ListenError` and its subclass `ResourceExhausted`.
+
+    `host` is an address or a name, of which the first address is bound; a name that takes long to resolve is refused
+    (`actors.supervision.listeners.hostname`). An IPv6 socket accepts IPv6 alone, so that `::` and `0.0.0.0` may be
+    bound side by side. With `shared` the port may overlap with that of a socket of this process in `sharing`.
+    """
+    family, address = resolve(host, port)
+    try:
+        require(FOR_LISTENERS)
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise refusal(error, host, port) from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)  # from now on no other socket may overlap
+    except OSError as error:
+        listener.close()
+        raise refusal(error, host, port) from error
+    listener.setblocking(False)
+    return listener
+
+
+@contextlib.contextmanager
+def sharing(listeners: Collection[socket.socket]) -> Iterator[None]:
+    """Within the block others may be bound that overlap with these: the kernel wants SO_REUSEPORT of both sides."""
+    for listener in listeners:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        yield
+    finally:
+        for listener in listeners:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+
+
+def refusal(error: OSError, host: str, port: int) -> ListenError:
+    """The error of a failed bind, with the field at fault."""
+    number = error.errno or 0
+    if number in _HOST_ERRORS:
+        return ListenError("host", f"{host} {_HOST_ERRORS[number]}")
+    if number in _SCARCE:
+        return ResourceExhausted("port", f"port {port} on {host} can't be listened at now: {error.strerror or error}")
+    meaning = _PORT_ERRORS.get(number, f"can't be listened at: {error.strerror or error}")
+    return ListenError("port", f"port {port} on {host} {meaning}")
+
+
+def resolve(host: str, port: int) -> Found:
+    """The family and the address that `listen` binds. Raises `ListenError`."""
+    try:
+        return _resolver.resolve(host, port)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
+        raise ListenError("host", f"{host} can't be resolved: {reason}") from error
+
+
+def end_listening(listener: socket.socket) -> None:
+    """Stop listening, in all processes that have a copy of the socket, and close this copy."""
+    with contextlib.suppress(OSError):  # it wasn't listening any more
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
