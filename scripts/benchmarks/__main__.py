@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, logs, observe, python_peers, signin, soak, starts, streaming, tunnelling
-from benchmarks.install import install
+from benchmarks import fleet, forwarding, logs, observe, signin, soak, starts, streaming, tunnelling
+from benchmarks.install import default_folder, install
 from benchmarks.management import measures
 from benchmarks.management.servers import YARDSTICK
 from benchmarks.ours import Product
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure the product beside its peers.")
     parser.add_argument("--install", action="store_true", help="install the load generator and the peers first")
     parser.add_argument(
-        "--peers-dir", type=Path, metavar="DIR", default=python_peers.default_folder(), help="of the peers from PyPI"
+        "--peers-dir", type=Path, metavar="DIR", default=default_folder(), help="of the peers from PyPI"
     )
     parser.add_argument("--quick", action="store_true", help="a short run: the figures are rough")
     only = f"one of {', '.join(MEASURES)}; may be given more than once"

@@ -1,35 +1,45 @@
-"""Who takes part in which measure: ours first, then the peers that speak the same."""
+"""Which programs take part in which measure: ours first, then the peers that speak the same protocol."""
 
 from __future__ import annotations
 
-from benchmarks.compiled_peers import Dante, Haproxy, Microsocks, Squid, Stunnel, Tinyproxy
+from typing import Any
+
 from benchmarks.peers import self_signed
-from benchmarks.python_peers import Mitmproxy, Pproxy, ProxyPy
+from benchmarks.processes import Missing
 from benchmarks.rounds import Bench, Entrant
+
+
+def _runners() -> Any:
+    """The classes that run other proxies. Raises `Missing` in an sdist, which leaves them out."""
+    try:
+        from benchmarks import other_proxies
+    except ImportError as error:
+        raise Missing("the runners of other proxies are in the repository alone, not in the sdist") from error
+    return other_proxies
 
 
 def squid(bench: Bench) -> Entrant:
     """The peer by which most is judged."""
-    return Entrant("squid", lambda: Squid(bench.own("squid")))
+    return Entrant("squid", lambda: _runners().Squid(bench.own("squid")))
 
 
 def tinyproxy(bench: Bench) -> Entrant:
     """The small one."""
-    return Entrant("tinyproxy", lambda: Tinyproxy(bench.own("tinyproxy")))
+    return Entrant("tinyproxy", lambda: _runners().Tinyproxy(bench.own("tinyproxy")))
 
 
 def haproxy(bench: Bench, mode: str, splice: bool = False) -> Entrant:
     """The relay, `http` or `tcp`, in front of the origin."""
     name = f"haproxy-{mode}{'-splice' if splice else ''}"
-    return Entrant(name, lambda: Haproxy(bench.own("haproxy"), mode, bench.origin.port, splice))
+    return Entrant(name, lambda: _runners().Haproxy(bench.own("haproxy"), mode, bench.origin.port, splice))
 
 
 def from_pypi(bench: Bench) -> list[Entrant]:
     """The peers in Python, for HTTP."""
     return [
-        Entrant("proxy.py", lambda: ProxyPy(bench.own("proxy.py"), bench.peers_dir)),
-        Entrant("pproxy", lambda: Pproxy(bench.own("pproxy"), bench.peers_dir)),
-        Entrant("mitmproxy", lambda: Mitmproxy(bench.own("mitmproxy"), bench.peers_dir)),
+        Entrant("proxy.py", lambda: _runners().ProxyPy(bench.own("proxy.py"), bench.peers_dir)),
+        Entrant("pproxy", lambda: _runners().Pproxy(bench.own("pproxy"), bench.peers_dir)),
+        Entrant("mitmproxy", lambda: _runners().Mitmproxy(bench.own("mitmproxy"), bench.peers_dir)),
     ]
 
 
@@ -42,10 +52,10 @@ def socks5(bench: Bench) -> list[Entrant]:
     """All that speak SOCKS5."""
     return [
         *bench.ours("socks5"),
-        Entrant("dante", lambda: Dante(bench.own("dante"))),
-        Entrant("microsocks", lambda: Microsocks(bench.own("microsocks"))),
-        Entrant("pproxy", lambda: Pproxy(bench.own("pproxy"), bench.peers_dir, "socks5")),
-        Entrant("mitmproxy", lambda: Mitmproxy(bench.own("mitmproxy"), bench.peers_dir, "socks5")),
+        Entrant("dante", lambda: _runners().Dante(bench.own("dante"))),
+        Entrant("microsocks", lambda: _runners().Microsocks(bench.own("microsocks"))),
+        Entrant("pproxy", lambda: _runners().Pproxy(bench.own("pproxy"), bench.peers_dir, "socks5")),
+        Entrant("mitmproxy", lambda: _runners().Mitmproxy(bench.own("mitmproxy"), bench.peers_dir, "socks5")),
     ]
 
 
@@ -54,9 +64,9 @@ def tls(bench: Bench) -> list[Entrant]:
     target = bench.origin.port
     return [
         *bench.ours("https"),
-        Entrant("stunnel", lambda: Stunnel(bench.own("stunnel"), target, self_signed(bench.folder))),
+        Entrant("stunnel", lambda: _runners().Stunnel(bench.own("stunnel"), target, self_signed(bench.folder))),
         Entrant(
             "haproxy-tls",
-            lambda: Haproxy(bench.own("haproxy"), "tcp", target, certificate=self_signed(bench.folder)),
+            lambda: _runners().Haproxy(bench.own("haproxy"), "tcp", target, certificate=self_signed(bench.folder)),
         ),
     ]

@@ -113,6 +113,15 @@ def test_the_sdist_has_all_that_the_tests_need_and_nothing_of_this_machine(built
     assert (sdist / "scripts" / "serve").stat().st_mode & 0o111
 
 
+def test_the_benchmark_of_the_sdist_has_no_runners_of_other_proxies_and_says_so(built: Built) -> None:
+    found = built.sdist / "scripts" / "benchmarks"
+    assert (found / "ours.py").is_file()
+    assert not (found / "other_proxies").exists()
+    ask = "from benchmarks.entrants import squid; from unittest.mock import Mock; squid(Mock()).start()"
+    asked = subprocess.run([sys.executable, "-c", ask], cwd=found.parent, capture_output=True, text=True, timeout=60)
+    assert "Missing: the runners of other proxies are in the repository alone" in asked.stderr.splitlines()[-1]
+
+
 def test_the_wheel_is_the_four_packages_whole_and_nothing_else(built: Built) -> None:
     found = names(built.wheel)
     beside = {f"proxyfleet-{VERSION}.dist-info", f"proxyfleet-{VERSION}.data"}

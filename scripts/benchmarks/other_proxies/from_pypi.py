@@ -1,35 +1,14 @@
 """The peers from PyPI, written in Python: proxy.py, pproxy and mitmproxy.
 
-They live in a virtual environment of their own, which `install` makes once; the product's environment stays as it is.
+They live in a virtual environment of their own (`benchmarks.install`); the product's environment stays as it is.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks.peers import GIGABYTE, Program, Speaks, version_of
 from benchmarks.processes import Missing, free_port
-
-DISTRIBUTIONS = ("proxy.py", "pproxy", "mitmproxy")
-
-
-def default_folder() -> Path:
-    """Where the environment is kept between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proxyfleet-bench"
-
-
-def install(folder: Path) -> list[str]:
-    """Make the environment in `folder`; the distributions that could not be installed."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        made = subprocess.run([sys.executable, "-m", "venv", str(folder)], stdin=subprocess.DEVNULL)
-        if made.returncode != 0:
-            return list(DISTRIBUTIONS)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    return [name for name in DISTRIBUTIONS if subprocess.run([*pip, name], stdin=subprocess.DEVNULL).returncode != 0]
 
 
 class _FromPyPI(Program):
