@@ -1,6 +1,6 @@
-"""docs/cli.md, made from the commands themselves: what they are called, what they take, what they say of themselves.
+"""docs/cli.md, made from the commands: their names, options and help.
 
-`manual()` is its text; run as a program it writes the file that is named.
+`manual()` returns the page; run as a program, this writes it into the given file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMON = {option.name for option in common_options()}
 
 HEAD = """# The command line
 
-This page is made from the commands by `scripts/cli-manual`; `proxyfleet COMMAND --help` says the same.
+`scripts/cli-manual` makes this page from the commands; `proxyfleet COMMAND --help` has the same texts.
 
 ```sh
 proxyfleet serve                                        # run the product
@@ -32,43 +32,44 @@ proxyfleet proxies create office --protocol http --port 3128 --username alice
 proxyfleet proxies list
 proxyfleet logs --follow --search example.com
 proxyfleet top                                          # live, full screen
-proxyfleet apply fleet.toml --dry-run                   # what would change
+proxyfleet apply fleet.toml --dry-run                   # list the changes
 ```
 
-Commands talk to the management API alone, except those that must work while the product is stopped; these are marked
-*offline*, and run on its machine as its user.
+Commands call the management API, except those that must work while the product is stopped; these are marked *offline*,
+and run on its machine as its user.
 
-## Who you are, and where
+## Credentials and address
 
 - `proxyfleet login` keeps tokens in `$XDG_CONFIG_HOME/proxyfleet/credentials.json` (mode 0600) and renews them.
   Programs use an API key in `PROXYFLEET_API_KEY`; a key wins over a login.
 - The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`. A key
-  is never sent to where only a login was: with a key, name the address if it is another.
+  is never sent to the address of a login: with a key, name the address if it is not the default.
 - `--ca-file` of a login is kept with it; later commands at the same address need neither the option nor its variable.
-- Proxies of the environment (`https_proxy`, `no_proxy`) are used on the way elsewhere, never to this machine itself.
+- Proxies of the environment (`https_proxy`, `no_proxy`) are used for other machines, never for this one.
 - A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No
-  option takes one as its value: others on the machine see the arguments of commands, and shells keep them.
+  option takes one as its value: others on the machine see arguments, and shells keep them in their history.
 
-## What is printed
+## Output
 
 - **At a terminal**: tables and colours, unless `NO_COLOR` is set or `TERM` is `dumb`. In a narrow one columns are left
-  out, which is said, then long texts wrapped.
-- **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured. Sizes are
-  plain numbers of bytes and spans of time of seconds there, so that `sort -n` and `awk` can use them.
-- **Units**: `KiB`, `MiB` and `GiB` are 1024-based, `kB`, `MB` and `GB` 1000-based. Where a size or a rate is given
-  (`--quota`, and `--set` of `quota.bytes`, `limits.bandwidth_in` and `limits.bandwidth_out`), a number of bytes is good
-  as well as `5MB`, `5MiB`, `1Mbit/s` or `125kB/s`. The API's own texts, which `-o json` has, call 1024-based units
+  out, with a note, then long texts are wrapped.
+- **In a pipe**: the same cells separated by tabs, under one line of titles; nothing is cut or coloured. Sizes are
+  plain numbers of bytes and spans of time plain numbers of seconds, so that `sort -n` and `awk` can use them.
+- **Units**: `KiB`, `MiB` and `GiB` are 1024-based, `kB`, `MB` and `GB` 1000-based. A size or a rate
+  (`--quota`, and `--set` of `quota.bytes`, `limits.bandwidth_in` and `limits.bandwidth_out`) is a number of bytes
+  or `5MB`, `5MiB`, `1Mbit/s` or `125kB/s`. The API's own texts, which `-o json` has, call 1024-based units
   `KB`, `MB` and `GB`.
-- **With `-o json`**: the `data` of the API's answer. Commands that ask several things (`proxies start A B`, `status`)
-  print an object that holds the answers; errors are one JSON object on standard error, also of a wrong command line.
-- Results go to standard output, all else to standard error. Characters that a terminal would obey are shown as escapes,
+- **With `-o json`**: the `data` of the API's response. Commands with several requests (`proxies start A B`, `status`)
+  print one object with all data; errors are one JSON object on standard error, also of a wrong command line.
+- Results go to standard output, all else to standard error. Characters that a terminal would obey are printed as
+escapes,
   also in JSON. Documents (`export`) are UTF-8 in every locale.
-- Errors name the option that they are about, `apply` the line of the file, and most of them what to do next.
+- Errors name the option, those of `apply` the line of the file, and most of them the next step.
 - **Times** (`--since`, `--until`, `--expires`) are `15m`, `2h` or `7d` from now, `12:30`, `yesterday`,
-  `yesterday 12:30`, `2030-01-31`, or ISO 8601. They are UTC unless they have an offset, and so are all times that are
-  printed.
+  `yesterday 12:30`, `2030-01-31`, or ISO 8601. They are UTC unless they have an offset. All printed
+  times are UTC.
 - **`-h`** after any command is its help; `proxyfleet --version` prints the version.
-- **A name or an id** says which proxy, user, key or webhook is meant; an id wins.
+- **A name or an id** selects a proxy, user, key or webhook; an id wins.
 
 ## Exit statuses
 
@@ -80,29 +81,28 @@ COMPLETION = """
 ## Backups
 
 `proxyfleet backup [TARGET]` runs on the product's machine as its user, while the product runs or not, and makes one
-gzipped tar of mode 0600 with a manifest of SHA-256 sums. In it are the configuration, the audit trail, totals and
+gzipped tar of mode 0600 with a manifest of SHA-256 sums. It holds the configuration, the audit trail, totals and
 series of metrics, the outbox of webhooks, and with `--with-logs` the access records. The configuration is that of one
-moment. An older archive of the same name is replaced when the new one is whole; no other file is, and nothing is put
-into the data directory, with which it would be lost.
+moment. A complete new archive replaces an older one of the same name, and no other file. TARGET must be outside of the
+data directory, with which the archive would be lost.
 
 - **Keys** (signing, sealed secrets) are sealed under a passphrase with scrypt and AES-256-GCM; the seal covers the
-  whole archive. With `--without-keys` they are left out, and the archive is good only where the keys still are. A key
-  that systemd gives to the service (`secrets-key`) is in no archive. What isn't sealed holds hashes of passwords and
+  whole archive. With `--without-keys` they are left out, and the archive is usable only where the keys still are. A key
+  that systemd gives to the service (`secrets-key`) is in no archive. The rest of it holds hashes of passwords and
   names, so keep it private.
 - **`restore FILE`**, while the product is stopped, reads and checks all of it first: sums, the seal, that this
-  release knows every document, that the keys open every secret, the hash chain of the audit trail. It shows which
-  resources and keys it would add, change and remove, and asks. `--dry-run` ends there, and works while the product
-  runs, too. Where nothing differs, nothing
-  is done unless `--force` says so, which is the way to audit trail, metrics and records alone. What was there is kept
-  beside, in `before-restore-…`; the newest two of these stay.
+  release knows every document, that the keys open every secret, the hash chain of the audit trail. It lists the
+  resources and keys that it would add, change and remove, and asks. `--dry-run` ends there, and works while the product
+  runs, too. If nothing differs, nothing is done without `--force`, which restores audit trail, metrics and records. The
+  earlier data are kept in `before-restore-…`; the newest two of these stay.
 - **`restore FILE --without-secrets`** needs neither passphrase nor keys: for an archive made without keys, or a lost
   passphrase. Users, accounts and API keys keep their credentials, which are hashed. Passwords for upstream proxies and
   header values of webhooks are removed, and webhooks get new signing secrets; the command lists what to enter again.
-- A restore that is killed leaves the old state, or, once it was decided, is completed by the next start. What is no
-  whole archive, is of a later format, or can't be read by this release is refused, and nothing is touched.
-- **After a restore** everybody signs in again: what was signed out since the backup stays so. An API key that was
-  revoked since is there again, and shown as `added`; deliveries of webhooks that waited then wait again. Answers that
-  are kept for `Idempotency-Key` are not restored. `initial-admin-password` stays where it is if it is good for the
+- A restore that is killed leaves the old state, or, after its decision, the next start completes it. An archive that is
+  incomplete, of a later format, or that this release can't read is refused, and nothing is changed.
+- **After a restore** all users must sign in again: sessions that ended since the backup stay so. An API key that was
+  revoked since is valid again, and listed as `added`; deliveries of webhooks that waited then wait again. Responses
+  kept for `Idempotency-Key` are not restored. `initial-admin-password` stays if it is valid for the
   restored `admin`. The restored audit trail has a row `backup.restored`.
 
 ## Completion
@@ -113,41 +113,41 @@ eval "$(proxyfleet completion zsh)"      # in ~/.zshrc
 proxyfleet completion fish | source      # in ~/.config/fish/config.fish
 ```
 
-Tab then offers commands, options, and the names of proxies, users, keys and webhooks, as the API knows them. A name
-that a shell would read as more than its letters (`a b`, `$(x)`) is offered by its id.
+Tab then completes commands, options, and the names of proxies, users, keys and webhooks, which the API lists. For a
+name that a shell would interpret (`a b`, `$(x)`) it offers the id.
 
 """
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its whole name, its function as Typer sees it."""
+    """One command: its full name, and the function that Typer gets."""
 
     name: str
     function: Callable[..., Any]
 
     @property
     def offline(self) -> bool:
-        """Does it work without the API?"""
+        """True if it works without the API."""
         return "url_" not in inspect.signature(self.function).parameters
 
     def parameters(self) -> Iterator[tuple[inspect.Parameter, Any, ArgumentInfo | OptionInfo]]:
-        """Its own arguments and options: the parameter, its type, what Typer was told."""
+        """Its own arguments and options: the parameter, its type, and what Typer has of it."""
         signature = inspect.signature(self.function)
         hints = get_type_hints(self.function, include_extras=True)
         for name, parameter in signature.parameters.items():
             if name not in COMMON and get_origin(hints[name]) is Annotated:
-                kind, told = get_args(hints[name])[:2]
-                yield parameter, kind, told
+                kind, info = get_args(hints[name])[:2]
+                yield parameter, kind, info
 
 
 def commands(group: typer.Typer, prefix: str = "") -> Iterator[Command]:
-    """All commands below `group`, those of groups behind the others."""
+    """All commands below `group`, those of groups last."""
     for command in group.registered_commands:
         function = command.callback
         assert function is not None
         if command.hidden:
-            continue  # another name of one that is there
+            continue  # an alias
         yield Command(f"{prefix}{command.name or function.__name__.replace('_', '-')}", function)
     for inner in group.registered_groups:
         assert inner.typer_instance is not None
@@ -159,13 +159,13 @@ def manual() -> str:
     statuses = "".join(f"| {int(status)} | {meaning} |\n" for status, meaning in MEANINGS.items())
     common = _table([(option, *get_args(option.annotation)[:2]) for option in common_options()])
     pages = "\n".join(_page(command) for command in commands(app))
-    title = "## Options of all commands that talk to the API"
+    title = "## Options of all commands that call the API"
     return f"{HEAD}{statuses}{COMPLETION}{title}\n\n{common}\n## Commands\n\n{pages}"
 
 
 def _page(command: Command) -> str:
     parameters = list(command.parameters())
-    arguments = [called(parameter, told) for parameter, _, told in parameters if isinstance(told, ArgumentInfo)]
+    arguments = [synopsis(parameter, info) for parameter, _, info in parameters if isinstance(info, ArgumentInfo)]
     usage = " ".join(["proxyfleet", command.name, *arguments])
     mark = "*offline* — " if command.offline else ""
     text = inspect.getdoc(command.function) or ""
@@ -177,33 +177,33 @@ def _table(parameters: list[tuple[inspect.Parameter, Any, Any]]) -> str:
     if not parameters:
         return ""
     rows = [
-        f"| {label} | {kind_of(kind, told, label)} | {meaning_of(each, told)} |"
-        for each, kind, told in parameters
-        for label in (called_in_table(each, told),)
+        f"| {label} | {value_text(kind, info, label)} | {description(each, info)} |"
+        for each, kind, info in parameters
+        for label in (option_names(each, info),)
     ]
-    return "| option | value | what it means |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    return "| option | value | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
-def called_in_table(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+def option_names(parameter: inspect.Parameter, info: ArgumentInfo | OptionInfo) -> str:
     """All names of an option, or the argument, as code."""
-    if isinstance(told, ArgumentInfo):
-        return f"`{called(parameter, told)}`"
-    first = (told.default,) if isinstance(told.default, str) and told.default.startswith("-") else ()
-    names = (*first, *(told.param_decls or ())) or (f"--{parameter.name.replace('_', '-')}",)
+    if isinstance(info, ArgumentInfo):
+        return f"`{synopsis(parameter, info)}`"
+    first = (info.default,) if isinstance(info.default, str) and info.default.startswith("-") else ()
+    names = (*first, *(info.param_decls or ())) or (f"--{parameter.name.replace('_', '-')}",)
     return ", ".join(f"`{name}`" for name in names)
 
 
-def called(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
-    """An argument as in a synopsis: in brackets if it is optional, with dots if there may be several."""
-    name = told.metavar or parameter.name.upper()
+def synopsis(parameter: inspect.Parameter, info: ArgumentInfo | OptionInfo) -> str:
+    """An argument in a synopsis: in brackets if it is optional, with dots if there may be several."""
+    name = info.metavar or parameter.name.upper()
     many = "..." if "list" in str(parameter.annotation) else ""
     return f"{name}{many}" if parameter.default is inspect.Parameter.empty else f"[{name}]{many}"
 
 
-def kind_of(kind: Any, told: ArgumentInfo | OptionInfo, label: str) -> str:
-    """What a value may be. That of an option which help calls by the option's own name is told by its type."""
-    if told.metavar and isinstance(told, OptionInfo) and f"`--{told.metavar.lower()}`" not in label:
-        return f"`{told.metavar}`"
+def value_text(kind: Any, info: ArgumentInfo | OptionInfo, label: str) -> str:
+    """The allowed values. An option whose help repeats its name as the value has its type instead."""
+    if info.metavar and isinstance(info, OptionInfo) and f"`--{info.metavar.lower()}`" not in label:
+        return f"`{info.metavar}`"
     while get_origin(kind) is not Literal and get_args(kind):
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
@@ -211,19 +211,19 @@ def kind_of(kind: Any, told: ArgumentInfo | OptionInfo, label: str) -> str:
     if kind is bool:
         return ""
     named = {str: "text", int: "integer", float: "number", Path: "file"}.get(kind, kind.__name__)
-    lowest, highest = told.min, told.max
+    lowest, highest = info.min, info.max
     if lowest is not None and highest is not None:
         return f"{named} from {lowest:g} to {highest:g}"
     return f"{named} from {lowest:g}" if lowest is not None else named
 
 
-def meaning_of(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+def description(parameter: inspect.Parameter, info: ArgumentInfo | OptionInfo) -> str:
     """The help of an option, its default and its variable."""
-    help_text = (told.help or "").replace("|", "\\|")
-    variable = f" Variable: `{told.envvar}`." if told.envvar else ""
+    help_text = (info.help or "").replace("|", "\\|")
+    variable = f" Variable: `{info.envvar}`." if info.envvar else ""
     default = parameter.default
-    shown = "" if default in (None, False, inspect.Parameter.empty) else f" Default: `{default}`."
-    return f"{help_text}{shown}{variable}"
+    default_text = "" if default in (None, False, inspect.Parameter.empty) else f" Default: `{default}`."
+    return f"{help_text}{default_text}{variable}"
 
 
 if __name__ == "__main__":

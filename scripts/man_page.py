@@ -1,4 +1,4 @@
-"""docs/proxyfleet.1, the manual page in the man macros of roff (man(7)), made from the commands as docs/cli.md is."""
+"""docs/proxyfleet.1, the manual page in the man macros of roff (man(7)), made from the commands like docs/cli.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
-from cli_manual import Command, called, called_in_table, commands, kind_of, meaning_of
+from cli_manual import Command, commands, description, option_names, synopsis, value_text
 from typer.models import ArgumentInfo
 
 from api.cli.commands import common_options
@@ -22,7 +22,7 @@ runs it; the other commands manage it over the API, or work on its data director
 Commands that are marked as offline need no API."""
 ENVIRONMENT = {
     "PROXYFLEET_URL": "Address of the API.",
-    "PROXYFLEET_API_KEY": "API key to use in place of a sign-in.",
+    "PROXYFLEET_API_KEY": "API key instead of a sign-in.",
     "PROXYFLEET_CA_FILE": "Certificate authority of the API's certificate.",
     "PROXYFLEET_CONFIG": "Configuration file of serve and of the offline commands.",
 }
@@ -46,7 +46,7 @@ def page() -> str:
         ".SH COMMANDS",
         *(_command(each) for each in commands(app)),
         ".SH COMMON OPTIONS",
-        "All commands that talk to the API take these.",
+        "All commands that call the API have these.",
         *(_option(option, *get_args(option.annotation)[:2]) for option in common_options()),
         ".SH EXIT STATUS",
         *(f".TP\n.B {int(status)}\n{_text(meaning)}" for status, meaning in MEANINGS.items()),
@@ -61,17 +61,17 @@ def page() -> str:
 
 def _command(command: Command) -> str:
     parameters = list(command.parameters())
-    arguments = [called(each, told) for each, _, told in parameters if isinstance(told, ArgumentInfo)]
+    arguments = [synopsis(each, info) for each, _, info in parameters if isinstance(info, ArgumentInfo)]
     offline = "(offline) " if command.offline else ""
     title = " ".join(["proxyfleet", command.name, *arguments])
     lines = [f".SS {_text(title)}", _text(offline + (inspect.getdoc(command.function) or ""))]
     return "\n".join([*lines, *(_option(*each) for each in parameters)])
 
 
-def _option(parameter: inspect.Parameter, kind: Any, told: Any) -> str:
-    name = called_in_table(parameter, told)
-    value = kind_of(kind, told, name)
-    return f".TP\n\\fB{_text(name)}\\fR {_text(value)}".rstrip() + f"\n{_text(meaning_of(parameter, told))}"
+def _option(parameter: inspect.Parameter, kind: Any, info: Any) -> str:
+    name = option_names(parameter, info)
+    value = value_text(kind, info, name)
+    return f".TP\n\\fB{_text(name)}\\fR {_text(value)}".rstrip() + f"\n{_text(description(parameter, info))}"
 
 
 def _text(text: str) -> str:

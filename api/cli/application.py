@@ -1,4 +1,4 @@
-"""All commands but `serve`, put into one application."""
+"""The application with all commands but `serve`."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ from api.cli.time_options import PERIOD
 from config import VERSION
 
 WIDTH = 110
-"""Of help in a pipe, where what commands do fits into a line; a narrower terminal gets help without panels."""
+"""Columns of help in a pipe, where descriptions fit into a line; help at a narrower terminal has no panels."""
 
 
 def new_application() -> typer.Typer:
-    """Without commands. Help is drawn on a wide terminal only: elsewhere it must be read, searched and piped."""
+    """An application without commands. Only a wide terminal gets help with panels: elsewhere it is searched and
+    piped."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     wide = terminal and get_terminal_size().columns >= WIDTH
     return typer.Typer(
@@ -57,8 +58,8 @@ def new_application() -> typer.Typer:
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put them in, in the order that help shows them in."""
-    app.callback()(_options_of_all)
+    """Add all commands to `app`, in the order of the help."""
+    app.callback()(_top_level_options)
     local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
     whole = typer.Typer(help="The configuration as a whole.", no_args_is_help=True)
     effective_settings.add_commands(whole)
@@ -91,13 +92,13 @@ def _print_version(given: bool) -> None:
         raise typer.Exit
 
 
-def _options_of_all(
+def _top_level_options(
     _version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
-    """What stands before a command."""
+    """Options before a command."""
 
 
 _GROUPS = {

@@ -1,8 +1,8 @@
-"""The management API as commands see it: a method, a path, data in and data out; everything else is a `CommandError`.
+"""A client of the management API: a method and a path, data in and data out; every failure is a `CommandError`.
 
-Credentials are an API key, or the tokens of a login, which are renewed when they are over. The environment's proxies
-are heeded, but never on the way to this machine itself: whoever uses a proxy of ours for all else would manage it
-through itself. No `.netrc` is read: requests would send what is in it in place of our own credentials.
+Credentials are an API key, or the tokens of a login, which are renewed when they expire. Proxies of the environment are
+used, but never on the way to this machine: a proxy of the product would then carry the calls that manage it. No
+`.netrc` is read: requests would send its credentials in place of ours.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Window:
     reset: float
 
     def pause(self, wanted: float) -> float:
-        """Seconds until the next request of somebody who watches: `wanted`, or what makes the window last.
+        """Seconds until the next poll: `wanted`, or more, so that the window lasts.
 
-        A share of it (`RESERVE`) is left to other commands of the same user.
+        A share of the window (`RESERVE`) is left to other commands of the same user.
         """
         left = max(0.0, self.reset - time.monotonic())
         spare = self.remaining - int(self.limit * RESERVE)
@@ -48,18 +48,18 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """What the last response said of the rate limits."""
+class RateLimits:
+    """The rate limits in the last response."""
 
     windows: tuple[Window, ...]
 
     def pause(self, wanted: float) -> float:
-        """As that of the window that asks for the longest."""
+        """The longest pause of all windows."""
         return max((window.pause(wanted) for window in self.windows), default=wanted)
 
 
 RESERVE = 0.25
-"""Share of each window that is not used up by watching."""
+"""Share of each window that polling leaves unused."""
 
 
 def check_url(text: str) -> str:
@@ -67,28 +67,28 @@ def check_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that don't match, or a port that is none
+    except ValueError:  # unmatched brackets, or an invalid port
         good = False
     if not good or parts.query or parts.fragment:
-        meant = f"http://{text}" if text and "://" not in text else DEFAULT_URL
-        raise CommandError(f"--url: {text!r} is not the address of an API", f"Such as {meant}", status=Status.USAGE)
+        example = f"http://{text}" if text and "://" not in text else DEFAULT_URL
+        raise CommandError(f"--url: {text!r} is not the address of an API", f"Such as {example}", status=Status.USAGE)
     if parts.username is not None or parts.password is not None:
-        raise CommandError("--url: must not hold a password", "Sign in by proxyfleet login", status=Status.USAGE)
+        raise CommandError("--url: must not hold a password", "Sign in with proxyfleet login", status=Status.USAGE)
     return text.rstrip("/").removesuffix(BASE)
 
 
-def _forgotten(username: str) -> str:
-    """What somebody can do who doesn't know the password."""
+def _password_hint(username: str) -> str:
+    """How a user gets a new password."""
     first = "The first password is in initial-admin-password in the data directory until it is changed. "
     return (
-        f"{first if username == 'admin' else ''}An administrator gives another: proxyfleet users update {username} "
+        f"{first if username == 'admin' else ''}An administrator sets another: proxyfleet users update {username} "
         f"--password; without one, on the product's machine, also while it runs: proxyfleet reset-password {username} "
         "--data-dir DIR"
     )
 
 
 def is_here(url: str) -> bool:
-    """Does `url` name this machine by loopback?"""
+    """True if the host of `url` is a loopback address or name."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -97,7 +97,7 @@ def is_here(url: str) -> bool:
 
 
 class Client:
-    """Calls to the API at `url`. `key` wins over the tokens of a login. `timeout` is in seconds."""
+    """Calls the API at `url`. `key` wins over the tokens of a login. `timeout` is in seconds."""
 
     def __init__(
         self,
@@ -109,12 +109,12 @@ class Client:
     ) -> None:
         self.url = check_url(url)
         self.credentials = credentials or Credentials()
-        self.allowance: Allowance | None = None
+        self.rate_limits: RateLimits | None = None
         self.etag: str | None = None
-        """The `ETag` of the last answer."""
+        """The `ETag` of the last response."""
         self.waits = True
-        """Whether a call waits, as long as `timeout` allows, when there were too many requests."""
-        self.on_wait: Callable[[int], None] = _silently
+        """Whether a call that got 429 waits and repeats, as long as `timeout` allows."""
+        self.on_wait: Callable[[int], None] = lambda _seconds: None
         """Called with the seconds that a call is about to wait."""
         self._key = key
         self._timeout = timeout
@@ -128,13 +128,13 @@ class Client:
 
     @property
     def _ca_file_of_login(self) -> str | None:
-        """The certificate authority that the last login at this address named."""
+        """The certificate authority of the last login at this address."""
         tokens = self.credentials.tokens(self.url) if self.url.startswith("https:") else None
         return None if tokens is None else tokens.ca_file
 
     @property
     def credential(self) -> Credential:
-        """What requests are authenticated by, if they are."""
+        """The kind of credential that requests have, if there is one."""
         return "key" if self._key else "login"
 
     def get(self, path: str, **query: Any) -> Any:
@@ -165,29 +165,32 @@ class Client:
     ) -> Any:
         """`data` of one call. `path` is below `/api/v1`, its parts quoted (`quoted`). Raises `CommandError`."""
         credentials = {} if anonymous else self._authorization()
-        more = dict(headers or {})
-        answer = self._send(method, path, query, body, {**more, **credentials}, timeout)
-        if answer.status_code == 401 and not anonymous and "Authorization" in credentials and _expired(answer):
-            answer = self._send(method, path, query, body, {**more, **self._renewed()}, timeout)
-        self.etag = answer.headers.get("ETag")
-        return data_of(answer, self.url, self.credential if credentials else None)
+
+        def send(authorization: Mapping[str, str]) -> requests.Response:
+            return self._send(method, path, query, timeout, json=body, headers={**(headers or {}), **authorization})
+
+        response = send(credentials)
+        if response.status_code == 401 and "Authorization" in credentials and _expired(response):
+            response = send(self._renewed())
+        self.etag = response.headers.get("ETag")
+        return data_of(response, self.url, self.credential if credentials else None)
 
     def stream(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
-        """The body of a GET that is no envelope, piece by piece. Raises `CommandError`, also when it breaks off."""
+        """The chunks of a body that is not an envelope. Raises `CommandError`, also if the body is incomplete."""
         import requests
 
-        answer = self._send("GET", path, query, None, self._authorization(), None, stream=True)
-        if answer.status_code != 200:
-            data_of(answer, self.url, self.credential)
+        response = self._send("GET", path, query, headers=self._authorization(), stream=True)
+        if response.status_code != 200:
+            data_of(response, self.url, self.credential)
         try:
-            yield from answer.iter_content(65536)
+            yield from response.iter_content(65536)
         except requests.RequestException as error:
-            raise CommandError(f"The answer broke off: {cause_of(error)}", status=Status.UNREACHABLE) from error
+            raise CommandError(f"The response ended early: {cause_of(error)}", status=Status.UNREACHABLE) from error
         finally:
-            answer.close()
+            response.close()
 
     def pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """All entries of a list that comes in pages."""
+        """All entries of a paginated list."""
         page = 1
         while True:
             data = self.get(path, **query, page=page, per_page=PAGE)
@@ -197,22 +200,22 @@ class Client:
             page += 1
 
     def sign_in(self, username: str, password: str) -> dict[str, Any]:
-        """Sign in and keep the tokens; the user."""
+        """Sign in and keep the tokens. Returns the user."""
         body = {"username": username, "password": password, "session": "interactive"}
         try:
             data: dict[str, Any] = self.call("POST", "/auth/login", body=body, anonymous=True)
-        except CommandError as trouble:
-            if trouble.status is Status.NOT_AUTHORISED:
-                trouble.hint = _forgotten(username)
+        except CommandError as error:
+            if error.status is Status.NOT_AUTHORISED:
+                error.hint = _password_hint(username)
             raise
         with self.credentials.locked():
             ca_file = str(Path(self._ca_file).absolute()) if self._ca_file else self._ca_file_of_login
-            self.credentials.put(self.url, Tokens.of_answer(data, username, ca_file))
+            self.credentials.put(self.url, Tokens.from_response(data, username, ca_file))
         user: dict[str, Any] = data["user"]
         return user
 
-    def moved(self, url: str) -> None:
-        """The same API is at `url` from now on, and so is the sign-in."""
+    def follow_to(self, url: str) -> None:
+        """The same API listens at `url` now: call it there, with the same sign-in."""
         with self.credentials.locked():
             tokens = self.credentials.tokens(self.url)
             if tokens is not None:
@@ -221,14 +224,14 @@ class Client:
         self.url = url
 
     def sign_out(self) -> bool:
-        """End the login, here and there; False when there was none."""
+        """End the login at the API and remove its tokens. Returns False if there was none."""
         if self.credentials.tokens(self.url) is None:
             return False
         try:
             self.call("POST", "/auth/logout")
-        except CommandError as trouble:
-            if trouble.status is not Status.NOT_AUTHORISED:
-                raise  # of one that is dead already nothing is left to end
+        except CommandError as error:
+            if error.status is not Status.NOT_AUTHORISED:
+                raise  # the API has ended this sign-in already
         with self.credentials.locked():
             self.credentials.forget(self.url)
         return True
@@ -239,22 +242,22 @@ class Client:
         tokens = self.credentials.tokens(self.url)
         if tokens is None:
             return {}
-        return self._renewed() if tokens.over else {"Authorization": f"Bearer {tokens.access_token}"}
+        return self._renewed() if tokens.expired else {"Authorization": f"Bearer {tokens.access_token}"}
 
     def _renewed(self) -> dict[str, str]:
-        """With a new access token. Another process may have got it while we waited for the lock."""
+        """The header with a new access token, which another process may have fetched while this one waited for the
+        lock."""
         before = self.credentials.tokens(self.url)
         with self.credentials.locked():
             tokens = self.credentials.tokens(self.url)
             if tokens is None:
                 return {}
-            if tokens == before or tokens.over:
-                body = {"refresh_token": tokens.refresh_token}
-                answer = self._send("POST", "/auth/refresh", None, body, {}, None)
-                if answer.status_code == 401:
+            if tokens == before or tokens.expired:
+                response = self._send("POST", "/auth/refresh", json={"refresh_token": tokens.refresh_token})
+                if response.status_code == 401:
                     self.credentials.forget(self.url)
                     raise CommandError("The sign-in is over", "proxyfleet login", Status.NOT_AUTHORISED)
-                tokens = tokens.renewed(data_of(answer, self.url, self.credential))
+                tokens = tokens.renewed(data_of(response, self.url, self.credential))
                 self.credentials.put(self.url, tokens)
         return {"Authorization": f"Bearer {tokens.access_token}"}
 
@@ -262,58 +265,42 @@ class Client:
         self,
         method: str,
         path: str,
-        query: Mapping[str, Any] | None,
-        body: Any,
-        headers: Mapping[str, str | bytes],
-        timeout: float | None,
-        stream: bool = False,
+        query: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **options: Any,
     ) -> requests.Response:
-        """The response; after `Retry-After` if there were too many requests and the time-out leaves time for that."""
-        until = time.monotonic() + (timeout or self._timeout)
+        """The response; a request that got 429 is repeated after `Retry-After`, if the time-out leaves time for that.
+
+        `options` are those of `requests`.
+        """
+        options["params"] = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        options["timeout"] = timeout or self._timeout
+        until = time.monotonic() + options["timeout"]
         while True:
-            answer = self._send_once(method, path, query, body, headers, timeout, stream)
-            pause = _retry_after(answer)
+            response = self._send_once(method, f"{self.url}{BASE}{path}", options)
+            pause = _retry_after(response)
             if pause is None or not self.waits or time.monotonic() + pause > until:
-                return answer
-            answer.close()
+                return response
+            response.close()
             self.on_wait(pause)
             time.sleep(pause)
 
-    def _send_once(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None,
-        body: Any,
-        headers: Mapping[str, str | bytes],
-        timeout: float | None,
-        stream: bool,
-    ) -> requests.Response:
+    def _send_once(self, method: str, url: str, options: Mapping[str, Any]) -> requests.Response:
         import requests
 
-        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         try:
-            answer = self._open().request(
-                method,
-                f"{self.url}{BASE}{path}",
-                params=given,
-                json=body,
-                headers=headers,
-                timeout=timeout or self._timeout,
-                allow_redirects=False,
-                stream=stream,
-            )
+            response = self._open().request(method, url, allow_redirects=False, **options)
         except requests.RequestException as error:
-            raise self._explained(unreachable(self.url, error)) from error
-        self.allowance = _allowance(answer.headers) or self.allowance
-        return answer
+            raise self._with_hint(unreachable(self.url, error)) from error
+        self.rate_limits = _rate_limits(response.headers) or self.rate_limits
+        return response
 
-    def _explained(self, trouble: CommandError) -> CommandError:
-        """A key is never sent to where only a login was, so the address of the last login doesn't count with one."""
+    def _with_hint(self, error: CommandError) -> CommandError:
+        """A key is never sent to the address of a login, so that address must be named."""
         last = self.credentials.last_url if self._key and self.url == DEFAULT_URL else None
         if last not in (None, self.url):
-            trouble.hint = f"With an API key the address of the last login isn't used: --url {last} or PROXYFLEET_URL"
-        return trouble
+            error.hint = f"With an API key the address of the last login isn't used: --url {last} or PROXYFLEET_URL"
+        return error
 
     def _open(self) -> requests.Session:
         import requests
@@ -331,7 +318,7 @@ class Client:
 
 
 def _checked(ca_file: str) -> str:
-    """A file that certificates can be read from; requests would end with a traceback, or blame the server."""
+    """The file, if it holds certificates; requests would end with a traceback, or report an error of the server."""
     from ssl import SSLError, create_default_context
 
     try:
@@ -344,7 +331,7 @@ def _checked(ca_file: str) -> str:
 
 
 def quoted(part: str) -> str:
-    """A part of a path; what people type may hold a slash."""
+    """A segment of a path; names may hold a slash."""
     return quote(part, safe="")
 
 
@@ -356,8 +343,8 @@ _POLICY = re.compile(r'"(\w+)";q=(\d+);w=\d+', re.ASCII)
 _STATE = re.compile(r'"(\w+)";r=(\d+);t=(\d+)', re.ASCII)
 
 
-def _allowance(headers: Mapping[str, str]) -> Allowance | None:
-    """The windows that `RateLimit-Policy` and `RateLimit` tell; None where there are no limits."""
+def _rate_limits(headers: Mapping[str, str]) -> RateLimits | None:
+    """The windows in `RateLimit-Policy` and `RateLimit`; None if there are no limits."""
     limits = dict(_POLICY.findall(headers.get("RateLimit-Policy", "")))
     now = time.monotonic()
     windows = [
@@ -365,19 +352,15 @@ def _allowance(headers: Mapping[str, str]) -> Allowance | None:
         for name, remaining, seconds in _STATE.findall(headers.get("RateLimit", ""))
         if name in limits
     ]
-    return Allowance(tuple(windows)) if windows else None
+    return RateLimits(tuple(windows)) if windows else None
 
 
-def _retry_after(answer: requests.Response) -> int | None:
-    """Seconds after which the same request may be made again; None unless there were too many."""
-    after = answer.headers.get("Retry-After", "")
-    return int(after) if answer.status_code == 429 and after.isdecimal() else None
+def _retry_after(response: requests.Response) -> int | None:
+    """Seconds until the request may be repeated; None unless the status is 429."""
+    after = response.headers.get("Retry-After", "")
+    return int(after) if response.status_code == 429 and after.isdecimal() else None
 
 
-def _silently(_seconds: int) -> None:
-    """Nobody watches."""
-
-
-def _expired(answer: requests.Response) -> bool:
-    """Not only TOKEN_EXPIRED: with a wrong clock here, a token may be refused before we think that it is over."""
-    return error_of(answer).get("code") in ("TOKEN_EXPIRED", "UNAUTHORIZED")
+def _expired(response: requests.Response) -> bool:
+    """Not only TOKEN_EXPIRED: with a wrong clock here, the API may reject a token that seems to be valid."""
+    return error_of(response).get("code") in ("TOKEN_EXPIRED", "UNAUTHORIZED")

@@ -1,10 +1,10 @@
-"""What all commands have in common: their options, their session, and what becomes of a `CommandError`.
+"""What all commands share: options, the session, and the output of a `CommandError`.
 
     @command(group, "show")
     def show_proxy(session: Session, proxy: ProxyArgument) -> None:
         "Show a proxy."
 
-Typer sees the function without `session` and with the common options behind its own.
+Typer gets the function without `session` and with the common options after its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -42,7 +41,7 @@ RUN, RESOURCES, WATCH, CONFIGURE, RECOVER, OTHER = (
     "On the product's machine",
     "Other",
 )
-"""Panels of the help at a terminal."""
+"""Panels of the help at a wide terminal."""
 
 OutputOption = Annotated[
     Format, typer.Option("--output", "-o", help="A table for people, or JSON for programs.", rich_help_panel=_PANEL)
@@ -53,7 +52,7 @@ UrlOption = Annotated[
         "--url",
         envvar=URL_VARIABLE,
         show_envvar=True,
-        help=f"The management API; unless said where the last login was, else {DEFAULT_URL}.",
+        help=f"The management API; by default that of the last login, else {DEFAULT_URL}.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -64,7 +63,7 @@ KeyOption = Annotated[
         envvar=KEY_VARIABLE,
         show_envvar=True,
         show_default=False,
-        help="An API key in place of a login. Better in the variable: others on this machine see arguments.",
+        help="An API key instead of a login. Prefer the variable: others on this machine see arguments.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -79,29 +78,25 @@ CaOption = Annotated[
     ),
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds that an answer may take.", rich_help_panel=_PANEL)
+    float, typer.Option("--timeout", min=0.1, help="Seconds that a response may take.", rich_help_panel=_PANEL)
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a command works with."""
+    """The API and the output of a command."""
 
     api: Client
     out: Output
 
-    def confirm(self, question: str, yes: bool) -> None:
-        """Go on only if somebody at a terminal says so, or `--yes` did. Raises `CommandError`."""
-        confirm(question, yes)
-
 
 def confirm(question: str, yes: bool) -> None:
-    """As `Session.confirm`."""
+    """Return if `--yes` was given or a person at the terminal agrees. Raises `CommandError`."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError("This is not done without being asked for", "There is no terminal here: --yes", Status.USAGE)
+        raise CommandError("Confirmation required", "There is no terminal to ask at: --yes confirms", Status.USAGE)
     sys.stderr.write(f"{safe(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -109,10 +104,10 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def common_options() -> list[inspect.Parameter]:
-    """The options that every command of the API has."""
+    """The options of every command that calls the API."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     options = (
-        ("output_", OutputOption, "table"),  # a command may have arguments of the names without the underscore
+        ("output_", OutputOption, "table"),  # commands have arguments of the names without the underscore
         ("url_", UrlOption, None),
         ("key_", KeyOption, None),
         ("ca_file_", CaOption, None),
@@ -128,15 +123,15 @@ def command(
     fields: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Callable[[Command], Command]:
-    """Make a function of a session a command of `group`.
+    """Make a function that takes a session a command of `group`.
 
     `fields` are options by the dotted field of the API that they set, each the annotation of a parameter. The function
-    gets what was given of them as its parameter `fields`, by field. `options` has fields of the API that other options
-    of this command set. Errors of the API name the option where it is not the field's own name.
+    gets their values by field as its parameter `fields`, None for those that were not given. `options` names the
+    options for further fields. Errors of the API name the option if it differs from the field.
     """
     by_parameter = {field.replace(".", "_"): field for field in fields or {}}
-    called = {field: _option_of(kind) for field, kind in (fields or {}).items()}
-    named = {field: option for field, option in called.items() if option != f"--{field}"} | dict(options or {})
+    by_field = {field: _option_of(kind) for field, kind in (fields or {}).items()}
+    renamed = {field: option for field, option in by_field.items() if option != f"--{field}"} | dict(options or {})
 
     def decorate(function: Command) -> Command:
         def run(**given: Any) -> None:
@@ -145,10 +140,9 @@ def command(
             if fields is not None:
                 found = {field: given.pop(parameter) for parameter, field in by_parameter.items()}
                 given["fields"] = {field: None if value == [] else value for field, value in found.items()}
-            guarded(out, lambda: function(connect(out, **connection), **given), named)
+            guarded(out, lambda: function(connect(out, **connection), **given), renamed)
 
-        made = _with_signature(run, function, drop=1, more=common_options(), fields=fields or {})
-        group.command(name, cls=FlagsCommand, **settings)(made)
+        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, common_options(), fields))
         return function
 
     return decorate
@@ -165,8 +159,8 @@ def _option_of(kind: Any) -> str:
     return next(each for each in names if each.startswith("--")).partition("/")[0]
 
 
-def also_called(group: typer.Typer, name: str, function: Command) -> None:
-    """Give a command of `group` another name, which help doesn't list."""
+def add_alias(group: typer.Typer, name: str, function: Command) -> None:
+    """Give a command of `group` another name, which help omits."""
     run = next(each.callback for each in group.registered_commands if _name(each.callback) == _name(function))
     assert run is not None
     group.command(name, cls=FlagsCommand, hidden=True)(run)
@@ -177,29 +171,29 @@ def _name(function: Command | None) -> str | None:
 
 
 def either(name: str, positional: str | None, option: str | None) -> str | None:
-    """What may be given as an argument or by the option `name`; None for neither. Raises `CommandError` for both."""
+    """A value that is an argument or the option `name`; None for neither. Raises `CommandError` for two different
+    ones."""
     if positional is not None and option is not None and positional != option:
         raise CommandError(f"{positional!r} and {name} {option!r}: give one of them", status=Status.USAGE)
     return option if positional is None else positional
 
 
 def local_command(group: typer.Typer, name: str, **settings: Any) -> Callable[[Command], Command]:
-    """Make a function of an `Output` a command that talks to no API."""
+    """Make a function that takes an `Output` a command that calls no API."""
 
     def decorate(function: Command) -> Command:
         def run(**given: Any) -> None:
             out = Output(given.pop("output_"))
             guarded(out, lambda: function(out, **given))
 
-        more = common_options()[:1]
-        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, drop=1, more=more))
+        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, common_options()[:1]))
         return function
 
     return decorate
 
 
 def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, timeout: float) -> Session:
-    """A session at the API that was named, or was signed in at last."""
+    """A session at the given address, else at that of the last login."""
     credentials = Credentials()
     where = url or (credentials.last_url if key is None else None) or DEFAULT_URL
     api = Client(where, key or None, credentials, timeout, ca_file)
@@ -208,56 +202,47 @@ def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, 
 
 
 def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] | None = None) -> None:
-    """Do it; what goes wrong becomes its words and its exit status."""
+    """Run `work`; print its error and raise `typer.Exit` with the exit status."""
     try:
         work()
         out.out.flush()
-    except CommandError as trouble:
-        trouble.options = options or {}
-        out.trouble(trouble)
-        raise typer.Exit(int(trouble.status)) from trouble
+    except CommandError as error:
+        error.options = options or {}
+        out.error(error)
+        raise typer.Exit(int(error.status)) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(int(Status.INTERRUPTED)) from error
-    except BrokenPipeError as error:  # whoever read our output has seen enough (`| head`)
-        forget_output()
+    except BrokenPipeError as error:  # the reader has left (`| head`)
+        discard_output()
         raise typer.Exit(int(Status.OK)) from error
-    except OSError as error:  # commands translate what is theirs; what is left is the output, on a full disk or so
-        forget_output()
-        out.trouble(unwritten(error))
+    except OSError as error:  # commands translate their own; this one is of the output, as on a full disk
+        discard_output()
+        out.error(output_error(error))
         raise typer.Exit(int(Status.FAILED)) from error
 
 
-def unwritten(error: OSError) -> CommandError:
-    """The results went nowhere."""
+def output_error(error: OSError) -> CommandError:
+    """The error of results that can't be written."""
     return CommandError(f"{error.filename or 'The output'} can't be written: {error.strerror or error}")
 
 
-def forget_output() -> None:
-    """The interpreter must not try once more, at its end, to write what could not be written."""
+def discard_output() -> None:
+    """Keep the interpreter from writing the same output again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def usage(message: str, hint: str | None = None) -> NoReturn:
-    """The command line is wrong."""
-    raise CommandError(message, hint, Status.USAGE)
-
-
 def _with_signature(
-    run: Command,
-    function: Command,
-    drop: int,
-    more: list[inspect.Parameter],
-    fields: Mapping[str, Any] = MappingProxyType({}),
+    run: Command, function: Command, more: list[inspect.Parameter], fields: Mapping[str, Any] | None = None
 ) -> Command:
-    """`run` with the parameters of `function`, the options of `fields` in the place of its parameter of that name."""
+    """`run` with the parameters of `function` but the first; the options of `fields` replace the one of that name."""
     hints = get_type_hints(function, include_extras=True)
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters: list[inspect.Parameter] = []
-    for each in list(inspect.signature(function).parameters.values())[drop:]:
+    for each in list(inspect.signature(function).parameters.values())[1:]:
         if each.name == "fields":
             parameters += [
                 inspect.Parameter(field.replace(".", "_"), keyword, default=None, annotation=kind)
-                for field, kind in fields.items()
+                for field, kind in (fields or {}).items()
             ]
         else:
             parameters.append(each.replace(kind=keyword, annotation=hints[each.name]))
@@ -271,10 +256,10 @@ def _with_signature(
 
 
 def _name_value(parameter: inspect.Parameter) -> None:
-    """Let help show the text of an option as `--client CLIENT`, not by a type of Python."""
+    """Have help print the value of a text option as `--client CLIENT`, not as a type of Python."""
     annotation = parameter.annotation
-    kind, *told = get_args(annotation) if get_origin(annotation) is Annotated else (None,)
+    kind, *info = get_args(annotation) if get_origin(annotation) is Annotated else (None,)
     texts = (kind, *get_args(kind))  # str, str | None, list[str] | None
-    for each in told:
+    for each in info:
         if isinstance(each, OptionInfo) and not each.metavar and (str in texts or list[str] in texts):
             each.metavar = _option_of(annotation)[2:].upper() if _is_named(each) else parameter.name.upper()

@@ -1,8 +1,8 @@
-"""Who we are: the tokens of `proxyfleet login`, one sign-in for each address of an API, in a private file.
+"""The tokens of `proxyfleet login`, one sign-in for each address of an API, in a private file.
 
 The file is `$XDG_CONFIG_HOME/proxyfleet/credentials.json`, mode 0600 in a directory of mode 0700. It is replaced as a
-whole, never altered in place. A refresh token is good once, and using it twice ends the sign-in; so whoever refreshes
-holds a lock, and first looks whether another process has done it meanwhile.
+whole, never altered in place. A refresh token is valid once, and its second use ends the sign-in; so a process that
+refreshes holds a lock, and first reads again what another process may have written.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from api.cli.errors import CommandError
 from config.files.durable import replace_file_of_user
 
-EARLY = 30.0
-"""Seconds before its end that an access token counts as over."""
+RENEW_BEFORE = 30.0
+"""Seconds before its end from which an access token counts as expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,36 +35,36 @@ class Tokens:
     ca_file: str | None = None
 
     @classmethod
-    def of_answer(cls, data: dict[str, Any], username: str, ca_file: str | None = None) -> Tokens:
+    def from_response(cls, data: dict[str, Any], username: str, ca_file: str | None = None) -> Tokens:
         """From the response to a login or a refresh."""
         end = time.time() + float(data["expires_in"])
         return cls(data["access_token"], data["refresh_token"], end, username, ca_file)
 
     @property
-    def over(self) -> bool:
-        """Has the access token ended, or is it about to?"""
-        return time.time() >= self.expires_at - EARLY
+    def expired(self) -> bool:
+        """True if the access token has ended or is about to."""
+        return time.time() >= self.expires_at - RENEW_BEFORE
 
     def renewed(self, data: dict[str, Any]) -> Tokens:
-        """After a refresh."""
-        return Tokens.of_answer(data, self.username, self.ca_file)
+        """From the response to a refresh; user and authority stay."""
+        return Tokens.from_response(data, self.username, self.ca_file)
 
 
 def directory() -> Path:
-    """Where this user's configuration of ours lies."""
+    """The directory of the user's configuration."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "proxyfleet"
 
 
 class Credentials:
-    """The file. Its methods raise `CommandError` when it can't be read or written."""
+    """The file of tokens. Methods raise `CommandError` if it can't be read or written."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or directory()
         self.file = self._folder / "credentials.json"
 
     def tokens(self, url: str) -> Tokens | None:
-        """The sign-in at `url`."""
+        """The sign-in at `url`; None if there is none."""
         found = self._read()["servers"].get(url)
         try:
             return None if found is None else Tokens(**found)
@@ -73,25 +73,25 @@ class Credentials:
 
     @property
     def last_url(self) -> str | None:
-        """Where the last login was."""
+        """The address of the last login."""
         url = self._read().get("last_url")
         return url if isinstance(url, str) else None
 
     def put(self, url: str, tokens: Tokens) -> None:
-        """Keep a sign-in."""
+        """Write a sign-in."""
         whole = self._read()
-        whole["servers"][url] = asdict(replace(tokens))
+        whole["servers"][url] = asdict(tokens)
         self._write({**whole, "last_url": url})
 
     def forget(self, url: str) -> None:
-        """Drop a sign-in, if there is one."""
+        """Remove a sign-in, if there is one."""
         whole = self._read()
         if whole["servers"].pop(url, None) is not None:
             self._write(whole)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Held by whoever changes it."""
+        """Hold the lock that every writer takes."""
         self._make_folder()
         with (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What a command ends with: exit statuses, and what went wrong as an exception made of data."""
+"""How a command ends: exit statuses, and `CommandError`, an error as data."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Status(IntEnum):
 MEANINGS = {
     Status.OK: "done",
     Status.FAILED: "refused, or failed; the message says why",
-    Status.USAGE: "the command line itself is wrong: an unknown option, a missing argument, a value that can't be read",
-    Status.UNREACHABLE: "the management API can't be reached, or what answers there is something else",
+    Status.USAGE: "the command line is wrong: an unknown option, a missing argument, a value that can't be read",
+    Status.UNREACHABLE: "the management API can't be reached, or another server responds at its address",
     Status.NOT_AUTHORISED: "not signed in, or without the permission that is needed",
     Status.NOT_FOUND: "there is no such proxy, user, key, webhook or connection",
     Status.DIFFERENT: "`apply --check`: what is configured differs from the file",
@@ -35,14 +35,14 @@ EXIT_STATUSES = (
     "0 done, 1 refused or failed, 2 a wrong command line, 3 the API can't be reached, 4 not signed in or not "
     "permitted, 5 no such thing, 6 apply --check found differences, 130 Ctrl-C"
 )
-"""The same in short, for the help."""
+"""A short form for the help."""
 
 
 class CommandError(Exception):
-    """Something went wrong: the sentence, what to do next, and the exit status.
+    """A command failed: the message, a hint what to do next, and the exit status.
 
-    `problems` has (field, error) pairs of what the API refused; `error` is the API's own error object, if it was one.
-    `options` says by which option of the command a field is given, where that is called otherwise.
+    `problems` are (field, error) pairs from a response of the API, `error` is its error object, if the API sent one.
+    `options` has the command's option for each field whose name differs.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class CommandError(Exception):
         self.options: Mapping[str, str] = {}
 
     def label(self, field: str) -> str:
-        """How a problem's field is called for people: `url (--target)`. A field inside of one has its option."""
+        """A field with the option that sets it, or the group it is in: `url (--target)`."""
         names = (name for name in self.options if field == name or field.startswith((f"{name}.", f"{name}[")))
         option = next((self.options[name] for name in names), None)
         return f"{field} ({option})" if option else field
 
     def as_data(self) -> dict[str, Any]:
-        """For programs: the API's error object, or one made in its form."""
+        """For programs: the API's error object, or one of the same members."""
         made = {"code": self.status.name, "message": self.message, "details": {}}
         return {**(self.error or made), "hint": self.hint, "exit_status": int(self.status)}
 
 
-def together(failures: Sequence[tuple[str, CommandError]]) -> CommandError:
-    """What went wrong with several things, by their names, as one: hint and exit status are those of the first."""
+def combined(failures: Sequence[tuple[str, CommandError]]) -> CommandError:
+    """One error of several, each with the name of its resource; hint and exit status are those of the first."""
     message = "\n".join(f"{name}: {each.message}" for name, each in failures)
     alone = len(failures) == 1
     problems = tuple(

@@ -1,4 +1,4 @@
-"""Help of flags, which take no value: Typer shows them with a type, `--yes <bool>`, where it draws help."""
+"""Help of flags, which take no value: Typer's help at a terminal would add a type, `--yes <bool>`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 
-def without_types(params: list[Any]) -> list[Any]:
-    """The same parameters, flags without a type."""
-    for each in params:
-        if getattr(each, "is_flag", False):
-            each.metavar = ""
-    return params
-
-
-class FlagsCommand(TyperCommand):
-    """A command whose flags are shown without a type."""
+class FlagsWithoutTypes:
+    """Mixed into a class of Typer: its parameters, flags without a type."""
 
     def get_params(self, ctx: Any) -> Any:
-        """As they are, without types of flags."""
-        return without_types(super().get_params(ctx))
+        """The parameters of the command or group."""
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for each in params:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return params
 
 
-class FlagsGroup(TyperGroup):
+class FlagsCommand(FlagsWithoutTypes, TyperCommand):
+    """A command whose help has no types of flags."""
+
+
+class FlagsGroup(FlagsWithoutTypes, TyperGroup):
     """A group of commands, likewise."""
-
-    def get_params(self, ctx: Any) -> Any:
-        """As they are, without types of flags."""
-        return without_types(super().get_params(ctx))

@@ -1,4 +1,4 @@
-"""Which proxy, user, key or webhook is meant: people give its name or its id."""
+"""Finds a proxy, user, key or webhook by its name or id."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from api.cli.errors import CommandError, Status
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of resource: what it is called, the field of its name, how all are listed and what lists them."""
+    """A kind of resource: its name in messages, the field that names one, and how the API and the command list all."""
 
-    called: str
+    title: str
     name_field: str
     list_all: Callable[[Client], Iterable[dict[str, Any]]]
-    listing: str
+    list_command: str
 
 
 PROXY = Kind("proxy", "name", lambda api: api.pages("/proxies", "proxies"), "proxyfleet proxies list")
@@ -27,33 +27,37 @@ KEY = Kind("API key", "name", lambda api: api.get("/api-keys")["api_keys"], "pro
 WEBHOOK = Kind("webhook", "name", lambda api: api.get("/webhooks")["webhooks"], "proxyfleet webhooks list")
 
 
-def find(api: Client, kind: Kind, meant: str) -> dict[str, Any]:
-    """The one that is meant, in its list form; an id wins over a name. Raises `CommandError`."""
+def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:
+    """The resource as the API lists it; an id wins over a name. Raises `CommandError` for none and for several."""
     everything = list(kind.list_all(api))
-    by_id = [one for one in everything if one["id"] == meant]
-    found = by_id or [one for one in everything if one[kind.name_field] == meant]
+    by_id = [one for one in everything if one["id"] == name_or_id]
+    found = by_id or [one for one in everything if one[kind.name_field] == name_or_id]
     if len(found) > 1:
         ids = ", ".join(str(one["id"]) for one in found)
         raise CommandError(
-            f"There are {len(found)} {kind.called}s called {meant!r}", f"Give the id: {ids}", Status.USAGE
+            f"There are {len(found)} {kind.title}s called {name_or_id!r}", f"Give the id: {ids}", Status.USAGE
         )
     if not found:
-        near = get_close_matches(meant, [str(one[kind.name_field]) for one in everything], n=1)
-        hint = f"Did you mean {near[0]!r}? All of them: {kind.listing}" if near else f"All of them: {kind.listing}"
-        raise CommandError(f"There is no {kind.called} {meant!r}", hint, Status.NOT_FOUND)
+        near = get_close_matches(name_or_id, [str(one[kind.name_field]) for one in everything], n=1)
+        hint = (
+            f"Did you mean {near[0]!r}? All of them: {kind.list_command}"
+            if near
+            else f"All of them: {kind.list_command}"
+        )
+        raise CommandError(f"There is no {kind.title} {name_or_id!r}", hint, Status.NOT_FOUND)
     return found[0]
 
 
-def find_id(api: Client, kind: Kind, meant: str) -> str:
-    """The id of the one that is meant."""
-    return str(find(api, kind, meant)["id"])
+def find_id(api: Client, kind: Kind, name_or_id: str) -> str:
+    """The id of the resource. Raises `CommandError`."""
+    return str(find(api, kind, name_or_id)["id"])
 
 
 def names(api: Client, kind: Kind) -> dict[str, str]:
-    """The names by id, for showing; empty where the caller may not list them."""
+    """Names by id; empty if the caller may not list the resources."""
     try:
         return {str(one["id"]): str(one[kind.name_field]) for one in kind.list_all(api)}
-    except CommandError as trouble:
-        if trouble.status is not Status.NOT_AUTHORISED:
+    except CommandError as error:
+        if error.status is not Status.NOT_AUTHORISED:
             raise
         return {}

@@ -1,7 +1,7 @@
 """Sizes, rates and spans of time: with a unit at a terminal, plain numbers in a pipe, and read with a unit.
 
-The management API writes `4.77 MB` and means 1024-based units. The command line takes the API's plain numbers and
-calls the units what they are: `KiB` and `MiB` are 1024-based, `kB` and `MB` 1000-based.
+The management API writes `4.77 MB` for 1024-based units. The command line takes the API's plain numbers and uses the
+standard names: `KiB` and `MiB` are 1024-based, `kB` and `MB` 1000-based.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from config.text.formatting import uptime_text
 
 @runtime_checkable
 class Quantity(Protocol):
-    """A value that people and programs read differently."""
+    """A value that is printed differently for people and for programs."""
 
     @property
     def text(self) -> str:
@@ -29,7 +29,7 @@ class Quantity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """So many bytes, or bytes per second."""
+    """A number of bytes, or of bytes per second."""
 
     count: float
     per_second: bool = False
@@ -47,7 +47,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """So many seconds."""
+    """A number of seconds."""
 
     seconds: float
 
@@ -74,8 +74,8 @@ def binary(count: float) -> str:
     return f"{digits} {_BINARY[power]}"
 
 
-def in_binary(text: str) -> str:
-    """A text of the API with the names that its units have: `1.50 GB` becomes `1.50 GiB`."""
+def with_binary_units(text: str) -> str:
+    """A text of the API with the standard names of its units: `1.50 GB` becomes `1.50 GiB`."""
     return _OF_THE_API.sub(lambda found: f"{found[1]} {found[2]}iB" if found[2] else f"{found[1][:-3]} B", text)
 
 
@@ -85,7 +85,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(
     r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(?:([kmgtp]?)(i?)(bytes?|bits?|bps|b))?(/s)?", re.ASCII | re.IGNORECASE
 )
-_UNCLEAR = frozenset("KMGTPk")
+_AMBIGUOUS = frozenset("KMGTPk")
 """Prefixes of `b`: `Mb` is a megabit to one reader and a megabyte to another."""
 
 SIZE_EXAMPLES = "5000000, 5MB, 5MiB"
@@ -93,7 +93,7 @@ RATE_EXAMPLES = "125000, 125kB/s, 1Mbit/s, 1MiB/s"
 
 
 def size_of(text: str) -> int:
-    """Bytes of `5000000`, `5MB` or `5MiB`. Raises `ValueError`, which says what is allowed."""
+    """Bytes of `5000000`, `5MB` or `5MiB`. Raises `ValueError` with what is allowed."""
     return _parsed(text, rate=False)
 
 
@@ -109,7 +109,7 @@ def _parsed(text: str, rate: bool) -> int:
     bits = unit is not None and unit.lower() in ("bit", "bits", "bps")
     if number is None or ((per_second or bits) and not rate):
         raise ValueError(f"must be {'a rate in bytes or bits per second' if rate else 'a size in bytes'}: {examples}")
-    if unit == "b" and prefix and prefix in _UNCLEAR:
+    if unit == "b" and prefix and prefix in _AMBIGUOUS:
         raise ValueError(f"could be bits or bytes: write {prefix}B{f' or {prefix}bit' if rate else ''}")
     base = 1024 if binary_ else 1000
     value = Decimal(number) * base ** _POWERS[(prefix or "").lower()]
@@ -122,7 +122,7 @@ RATES = frozenset({"bandwidth_in", "bandwidth_out"})
 
 
 def field_value(name: str, text: str) -> int | None:
-    """The number that `text` means as the value of the field `name`; None for fields of another kind."""
+    """The number in `text` if the field `name` is a size or a rate, else None. Raises `ValueError`."""
     last = name.rpartition(".")[2]
     if last in SIZES:
         return size_of(text)
@@ -130,7 +130,7 @@ def field_value(name: str, text: str) -> int | None:
 
 
 def with_unit(name: str, value: Any) -> Any:
-    """The value of the field `name` as a `Quantity`, if it is one."""
+    """`value` as a `Quantity` if the field `name` is a size or a rate."""
     last = name.rpartition(".")[2]
     if last in SIZES | RATES and isinstance(value, (int, float)) and not isinstance(value, bool):
         return Size(value, per_second=last in RATES)

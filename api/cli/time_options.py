@@ -1,6 +1,6 @@
-"""Times as people type them: `15m`, `2h`, `7d`; `12:30`, `yesterday`, `yesterday 12:30`, a date; or ISO 8601.
+"""Times on the command line: `15m`, `2h`, `7d`; `12:30`, `yesterday`, `yesterday 12:30`, a date; or ISO 8601.
 
-Without an offset all of them are UTC, as the API reads and writes times.
+Without an offset they are UTC, as in the API.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ SinceOption = Annotated[
     str | None,
     typer.Option(
         "--since",
-        help="Not before: 15m, 2h, 7d ago; 12:30, yesterday, 2030-01-31; or an ISO 8601 date and time. UTC; an hour "
-        "ago unless said.",
+        help="Not before: 15m, 2h, 7d ago; 12:30, yesterday, 2030-01-31; or an ISO 8601 date and time. UTC; by "
+        "default an hour ago.",
     ),
 ]
 PERIOD = {"start_time": "--since", "end_time": "--until"}
-"""How the API calls them."""
+"""The options by the API's fields."""
 
-UntilOption = Annotated[str | None, typer.Option("--until", help="Not after: the same; now unless said.")]
+UntilOption = Annotated[str | None, typer.Option("--until", help="Not after: the same; by default now.")]
 
 
 def ago(text: str, option: str = "--since") -> str:
-    """The moment that lies so long back, or is named, as ISO 8601. Raises `CommandError`."""
+    """The moment so long ago, or the given one, as ISO 8601. Raises `CommandError`."""
     return _moment(text, -1, option)
 
 
 def from_now(text: str, option: str = "--expires") -> str:
-    """The moment that lies so far ahead, or is named, as ISO 8601. Raises `CommandError`."""
+    """The moment so far ahead, or the given one, as ISO 8601. Raises `CommandError`."""
     return _moment(text, 1, option)
 
 
@@ -49,7 +49,7 @@ def seconds(text: str, option: str) -> int:
     """The seconds of a span such as `15m`. Raises `CommandError`."""
     span = _SPAN.fullmatch(text)
     if span is None:
-        raise CommandError(f"{option} {text!r}: is no span of time", "Such as 15m, 2h, 7d", Status.USAGE)
+        raise CommandError(f"{option} {text!r}: is not a span of time", "Such as 15m, 2h, 7d", Status.USAGE)
     return int(span[1]) * _SECONDS[span[2]]
 
 
@@ -60,15 +60,15 @@ def _moment(text: str, direction: int, option: str) -> str:
         return timestamp_text(parse_moment(text) if found is None else found.timestamp())
     except ValueError as error:
         hint = "Such as 15m, 2h, 7d, 12:30, yesterday, 2030-01-31, or 2030-01-31T12:00:00Z; all in UTC"
-        raise CommandError(f"{option} {text!r}: is no span of time and no date", hint, Status.USAGE) from error
+        raise CommandError(f"{option} {text!r}: is neither a span of time nor a date", hint, Status.USAGE) from error
     except OverflowError as error:
         raise CommandError(f"{option} {text!r}: is too far away", status=Status.USAGE) from error
 
 
 def moment_of(text: str, direction: int, now: datetime) -> datetime | None:
-    """What `text` means at `now`; None where it is none of the short forms. Raises `ValueError` and `OverflowError`.
+    """The moment of `text` at `now`; None if it is not one of the short forms. Raises `ValueError`, `OverflowError`.
 
-    A time of day alone is the nearest one in `direction`: the last one that has passed, or the next to come.
+    A time of day is the nearest in `direction`: the last one that has passed, or the next one.
     """
     if span := _SPAN.fullmatch(text):
         return now + timedelta(seconds=direction * int(span[1]) * _SECONDS[span[2]])

@@ -1,6 +1,10 @@
-"""Writing TOML 1.0: tables, arrays of tables, and values. (`tomllib` reads it, and nothing in the library writes it.)
+"""Writes TOML 1.0: tables, arrays of tables, and values; `tomllib` reads it.
 
 TOML has no null, so members that are None are left out; None in an array can't be written and is a `ValueError`.
+
+tomli-w writes each entry of an array on a line of its own, and short tables of an array inside of brackets. Exports
+would have neither the form that the documentation shows nor a line for each field, which errors of `apply` name, and
+the defaults in `docs/proxyfleet.toml` would take several lines each.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Any
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 WIDE = 100
-"""Characters from which an array is written over several lines."""
+"""Characters of a line; a longer array is written over several."""
 
 
 def dumps(document: Mapping[str, Any]) -> str:
@@ -21,7 +25,7 @@ def dumps(document: Mapping[str, Any]) -> str:
 
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    """Plain members first: whatever follows a header belongs to it."""
+    """Plain members first: members after a header belong to it."""
     inner: list[tuple[str, Any]] = []
     for name, value in table.items():
         if value is None:

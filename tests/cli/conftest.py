@@ -1,4 +1,4 @@
-"""One running product for the command line's tests of a worker, and somebody who is signed in to it."""
+"""One running product for the command line's tests of a worker, and a signed-in command line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shell(product: Product, tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def stranger(product: Product, tmp_path: Path) -> Shell:
-    """Somebody who isn't signed in."""
+    """A command line without a sign-in."""
     return Shell(tmp_path / "elsewhere", product.base_url)
 
 
@@ -66,10 +66,15 @@ def original() -> Iterator[Path]:
         yield product.data_dir
 
 
-@pytest.fixture
-def site(folder: Path, original: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """A stopped product with two proxies. Its keys are sealed with less than the usual work."""
+@pytest.fixture(autouse=True)
+def seal_with_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of backups are sealed by a passphrase with a fraction of the usual work."""
     monkeypatch.setattr(sealed_keys, "N", 2**10)
+
+
+@pytest.fixture
+def site(folder: Path, original: Path) -> Site:
+    """A stopped product with two proxies."""
     shutil.copytree(original, folder / "data")
     (folder / "data").chmod(0o700)
     return Site(folder, folder / "data")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -13,16 +15,19 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from typer.testing import CliRunner
+import typer.main
 
+from api.cli.help import run
 from supervisor import app
 from tests.kit.product import PASSWORD, Product
 
+COMMANDS: Any = typer.main.get_command(app)
+"""Built once: a process has one command to run, tests have hundreds."""
 OURS = "PROXYFLEET_"
 FORMS = ("NO_COLOR", "TERM", "COLUMNS", "LINES")
 """Variables that change how things are printed."""
@@ -53,7 +58,7 @@ class Ran:
 
 
 class Shell:
-    """Somebody at a command line, with a home of their own."""
+    """The command line of one user, with a home of its own."""
 
     def __init__(self, home: Path, url: str | None = None, **env: str) -> None:
         self.home = home
@@ -70,18 +75,27 @@ class Shell:
         return self.home / "proxyfleet" / "credentials.json"
 
     def __call__(self, *arguments: str, stdin: str = "", **env: str) -> Ran:
-        """In this process, which costs no start of an interpreter."""
-        before = dict(os.environ)
+        """In this process, which costs no start of an interpreter; in pipes."""
+        out, err = Stream(), Stream()
+        return Ran(self._run(arguments, env, Stream(stdin), out, err), out.text, err.text)
+
+    def screen(self, *arguments: str, **env: str) -> Ran:
+        """In this process, with streams that are a terminal of 200 columns for the command; `out` has both."""
+        screen = Stream(terminal=True)
+        return Ran(self._run(arguments, {"COLUMNS": "200", **env}, Stream(), screen, screen), screen.text, "")
+
+    def _run(self, arguments: Sequence[str], env: dict[str, str], stdin: Stream, out: Stream, err: Stream) -> int:
+        before, stdin_before = dict(os.environ), sys.stdin
+        os.environ.clear()
+        os.environ.update({**self.env, **env})
+        sys.stdin = stdin
         try:
-            os.environ.clear()
-            os.environ.update({**self.env, **env})
-            result = CliRunner().invoke(app, list(arguments), input=stdin)
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                return run(COMMANDS, arguments)
         finally:
+            sys.stdin = stdin_before
             os.environ.clear()
             os.environ.update(before)
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Ran(result.exit_code, result.stdout, result.stderr)
 
     def good(self, *arguments: str, stdin: str = "", **env: str) -> Ran:
         """As a call, and it must succeed."""
@@ -106,10 +120,27 @@ class Shell:
 
 
 def shell_of(product: Product, home: Path, **env: str) -> Shell:
-    """Somebody who is signed in as the administrator."""
+    """The command line of the signed-in administrator."""
     shell = Shell(home, product.base_url, **env)
     shell.login()
     return shell
+
+
+class Stream(io.TextIOWrapper):
+    """A standard stream in memory."""
+
+    def __init__(self, content: str = "", terminal: bool = False) -> None:
+        super().__init__(io.BytesIO(content.encode()), encoding="utf-8", newline="")
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    @property
+    def text(self) -> str:
+        """All that was written."""
+        self.flush()
+        return self.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
 class Terminal:
@@ -145,7 +176,7 @@ class Terminal:
         return termios.tcgetattr(self._master)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Give it another size, of which the process hears."""
+        """Change the size, which signals the process."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys: str) -> None:
@@ -170,7 +201,7 @@ class Terminal:
         return self.process.wait(max(0.1, deadline - time.monotonic()))
 
     def _read(self, seconds: float) -> bool:
-        """One piece; False when nobody holds the other side any more."""
+        """Read one piece; False when the other side is closed."""
         readable, _, _ = select.select([self._master], [], [], seconds)
         if not readable:
             return True

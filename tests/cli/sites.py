@@ -17,7 +17,7 @@ PASSPHRASE = "correct horse battery staple"
 
 
 class Site:
-    """A machine with a data directory, and somebody who runs commands there."""
+    """A machine with a data directory, and a command line there."""
 
     def __init__(self, folder: Path, data: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Backups and restores in the hands of somebody tired, on a disk that is full, and of archives that mean harm."""
+"""Backups and restores after mistakes of operators, on a full disk, and of hostile archives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.cli.sites import PASSPHRASE, Site, crafted, forget, header, rebuilt
 
 @pytest.fixture(autouse=True)
 def _usual_mask() -> Iterator[None]:
-    """As shells have it: others may read what nobody gave a mode."""
+    """As shells have it: others may read files without a mode of their own."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -154,7 +154,7 @@ def test_an_older_archive_that_cannot_be_removed_is_no_failed_backup(site: Site)
     backups = site.folder / "backups"
     (backups / "proxyfleet-20200101T000000Z.tar.gz").mkdir(parents=True)
     ran = site.shell("backup", str(backups), "--without-keys", "--keep", "1")
-    assert (ran.status, "is made, but an older one can't be removed" in ran.err) == (1, True), ran.err
+    assert (ran.status, "is complete, but an older archive can't be removed" in ran.err) == (1, True), ran.err
     (made,) = (path for path in backups.iterdir() if path.is_file())
     assert site.restore(made, "--dry-run").status == 0
 
@@ -192,7 +192,7 @@ def test_from_a_read_only_data_directory_a_backup_is_made_and_the_trail_verified
 ) -> None:
     before = seen(site.data.path)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "access", lambda _path, mode: mode != os.W_OK)  # as root is told on such a file system
+        patched.setattr(os, "access", lambda _path, mode: mode != os.W_OK)  # as for root on such a file system
         file = site.backup()
         site.shell.good("audit", "verify")
     assert seen(site.data.path) == before  # SQLite would make files there
@@ -238,7 +238,7 @@ def test_in_an_empty_directory_a_refused_restore_leaves_nothing_and_a_good_one_k
     assert new.restore(site.secret, "--yes").status == 1
     assert list(new.data.path.iterdir()) == []
     done = new.restore(file, "--yes")
-    assert (done.status, "There was nothing before" in done.out) == (0, True)
+    assert (done.status, "There were no earlier data" in done.out) == (0, True)
     assert list(new.data.path.glob("before-*")) == []
 
 
@@ -257,8 +257,8 @@ def test_other_keys_and_a_broken_audit_trail_are_differences(site: Site) -> None
     file = site.backup()
     (site.data.keys / "access-tokens.key").write_text("0" * 64)
     (site.data.audit / "audit.sqlite").unlink()
-    shown = site.restore(file, "--dry-run")
-    assert [row[:3] for row in shown.rows[1:3]] == [
+    printed = site.restore(file, "--dry-run")
+    assert [row[:3] for row in printed.rows[1:3]] == [
         ["changed", "keys", "access-tokens.key"],
         ["added", "audit", "trail"],
     ]
@@ -362,7 +362,7 @@ def test_the_way_back_that_an_interrupted_restore_decided_is_completed_before_an
     assert (refused.status, "a restore was interrupted" in refused.err) == (1, True)
     idle = site.restore(file, "--yes")
     assert (idle.status, "Nothing to restore" in idle.out) == (0, True)
-    assert "is completed" in idle.err
+    assert "has been completed" in idle.err
     assert site.names() == ["chained", "plain"]
 
 
@@ -373,7 +373,7 @@ def test_a_directory_of_another_account_is_refused_and_the_account_named(
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     for command in (("restore", str(file), "--yes"), ("backup", str(site.folder / "c.tar.gz")), ("reset-settings",)):
         refused = site.shell(*command)
-        assert (refused.status, "Run it as the user that the product runs as" in refused.err) == (1, True), refused.err
+        assert (refused.status, "Run the command as the user of the product" in refused.err) == (1, True), refused.err
 
 
 # --- archives that mean harm ---
@@ -388,6 +388,7 @@ def test_keys_that_want_more_memory_than_a_backup_ever_takes_are_refused(site: S
 
 
 def test_keys_of_a_release_that_seals_twice_as_hard_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # of the fixture: with the usual work
     monkeypatch.setattr(sealed_keys, "N", 2 * sealed_keys.N)
     sealed = sealed_keys.seal({"a.key": b"x"}, PASSPHRASE, b"")
     monkeypatch.undo()

@@ -13,8 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from api.store import open_store
 from api.store.storage import compose
 from tests.cli.shell import Shell
+from tests.cli.sites import Site
+from tests.kit.ports import free_port
 from tests.kit.product import Product
 
 
@@ -40,9 +43,9 @@ def pair(folder: Path, days: float) -> str:
 @pytest.mark.parametrize(
     ("days", "status", "words"),
     [
-        (-1, 1, "has ended at"),
+        (-1, 1, "expired at"),
         (10, 0, "note: server.tls.cert_file: "),
-        (100, 0, "Looked at: data_dir; server.tls.cert_file."),
+        (100, 0, "Checked: data_dir; server.tls.cert_file."),
     ],
 )
 def test_a_certificate_is_judged_by_its_end(shell: Shell, tmp_path: Path, days: int, status: int, words: str) -> None:
@@ -95,7 +98,7 @@ def test_a_certificate_of_tomorrow_is_not_good(shell: Shell, tmp_path: Path) -> 
     file = tmp_path / "fleet.toml"
     file.write_text(pair(tmp_path, 401))
     checked = shell("check-config", "--config", str(file))
-    assert (checked.status, "is not good before" in checked.err) == (1, True)
+    assert (checked.status, "is not valid before" in checked.err) == (1, True)
 
 
 def test_the_first_password_is_judged_while_there_is_nobody(shell: Shell, tmp_path: Path) -> None:
@@ -111,7 +114,7 @@ def test_data_that_cannot_be_written_are_found_before_the_start(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data").mkdir()
-    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as root is told of a read-only disk
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as for root on a read-only disk
     checked = shell("check-config")
     assert (checked.status, f"data_dir: {tmp_path / 'data'}: can't be written" in checked.err) == (1, True)
 
@@ -125,18 +128,23 @@ def test_a_port_that_is_taken_is_found_by_probe_alone(shell: Shell) -> None:
 
 
 @pytest.mark.product
-def test_upstreams_and_ports_of_stored_proxies_are_tried_while_it_is_stopped_and_upstreams_while_it_runs() -> None:
-    with Product() as product, socket.create_server(("127.0.0.1", 0)) as upstream:
+def test_upstreams_of_stored_proxies_are_probed_while_the_product_runs(product: Product) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as upstream:
         there, gone = upstream.getsockname()[1], product.free_port()
         upstreams = [{"protocol": "http", "host": "127.0.0.1", "port": port} for port in (there, gone)]
-        proxy = product.proxy(name="chained", upstreams=upstreams, upstream_check={"enabled": False})
+        proxy = product.proxy(upstreams=upstreams, upstream_check={"enabled": False})
         places = {"PROXYFLEET_DATA_DIR": str(product.data_dir), "PROXYFLEET_SERVER__PORT": str(product.port)}
-        shell = Shell(product.directory / "home", None, **places)
-        running = shell("check-config", "--probe")
-        assert (running.status, f"127.0.0.1:{gone} can't be reached" in running.err) == (1, True)
-        assert f"127.0.0.1:{there}" not in running.err
-        assert "in use" not in running.err  # by itself
-        product.stop()
-        with socket.create_server(("127.0.0.1", proxy["port"])):
-            stopped = shell("check-config", "--probe")
-        assert f"proxy chained: port: port {proxy['port']} on 127.0.0.1 is already in use" in stopped.err
+        running = Shell(product.directory / "home", None, **places)("check-config", "--probe")
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+    assert (running.status, f"127.0.0.1:{gone} can't be reached" in running.err) == (1, True)
+    assert f"127.0.0.1:{there}" not in running.err
+    assert "in use" not in running.err  # by the product
+
+
+def test_ports_of_stored_proxies_are_probed_while_the_product_is_stopped(site: Site) -> None:
+    store = open_store(site.data)
+    port = next(each.body["port"] for each in store.find("proxies") if each.body["name"] == "chained")
+    store.close()
+    with socket.create_server(("127.0.0.1", port)):
+        stopped = site.shell("check-config", "--probe", PROXYFLEET_SERVER__PORT=str(free_port()))
+    assert f"proxy chained: port: port {port} on 127.0.0.1 is already in use" in stopped.err

@@ -1,4 +1,4 @@
-"""Tab in real shells: what is offered, and that a name which somebody else chose runs nothing."""
+"""Completion in real shells: what is offered, and that a name chosen by another user runs nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def evil(product: Product) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def env(shell: Shell) -> dict[str, str]:
-    """With `proxyfleet` alone in front of the path, as somebody has it who installed it."""
+    """With `proxyfleet` first on the path, as after an installation."""
     folder = shell.home / "bin"
     folder.mkdir()
     (folder / "proxyfleet").symlink_to(shutil.which("proxyfleet", path=str(Path(sys.executable).parent)) or "missing")
@@ -86,7 +86,7 @@ def test_zsh_without_a_configuration_completes_and_runs_nothing_of_a_name(
         terminal.until("ready")
 
         def completes(begun: str, whole: str) -> bool:
-            """One attempt: a busy machine may have had no time for an answer within the completion's second."""
+            """One attempt: a busy machine may not respond within the completion's second."""
             seen = len(terminal.text)
             terminal.type(f"\x15proxyfleet proxies stop {begun}\t")
             terminal.type("\x05 mark''ed")  # comes back behind whatever was completed
@@ -104,8 +104,11 @@ def test_zsh_without_a_configuration_completes_and_runs_nothing_of_a_name(
 def test_fish_completes_commands_and_the_names_of_proxies(
     env: dict[str, str], proxy: dict[str, Any], evil: dict[str, Any]
 ) -> None:
+    completions = Path(env["HOME"]) / "proxyfleet.fish"
+    completions.write_text(script_of("fish"))
+
     def complete(line: str) -> list[str]:
-        script = f"cd {env['HOME']}; proxyfleet completion fish | source; complete -C '{line}'"
+        script = f"cd {env['HOME']}; source {completions}; complete -C '{line}'"
         ended = subprocess.run(["fish", "-N", "-c", script], capture_output=True, text=True, timeout=60, env=env)
         return [offered.split("\t")[0] for offered in ended.stdout.splitlines()]
 

@@ -36,7 +36,7 @@ HEALTH = {
 
 
 class Session:
-    """A session whose API answers from above."""
+    """A session whose API responds with the data above."""
 
     def __init__(self) -> None:
         self.text = io.StringIO()

@@ -40,8 +40,8 @@ def test_each_value_comes_with_the_line_the_variable_or_the_api_that_said_it(she
     (data / "store").mkdir(parents=True)
     body = {"id": "settings", "logging": {"level": "debug"}}
     (data / "store" / "settings.json").write_bytes(compose(json.dumps({"settings": {"revision": 1, "body": body}})))
-    shown = shell.good("config", "show", "--data-dir", str(data), PROXYFLEET_SERVER__PORT="8099")
-    rows = {key: (value, source) for key, value, source in shown.rows}
+    printed = shell.good("config", "show", "--data-dir", str(data), PROXYFLEET_SERVER__PORT="8099")
+    rows = {key: (value, source) for key, value, source in printed.rows}
     file = tmp_path / "fleet.toml"
     assert rows["logging.level"] == ("debug", BY_API)
     assert rows["logging.access"] == ("errors", f"{file}:4")
@@ -54,9 +54,9 @@ def test_each_value_comes_with_the_line_the_variable_or_the_api_that_said_it(she
 
 def test_no_secret_is_shown(shell: Shell) -> None:
     for form in ("table", "json"):
-        shown = shell.good("config", "show", "-o", form, PROXYFLEET_ADMIN_PASSWORD="sesame sesame")
-        assert "sesame" not in shown.out
-        assert "prometheus_token" in shown.out
+        printed = shell.good("config", "show", "-o", form, PROXYFLEET_ADMIN_PASSWORD="sesame sesame")
+        assert "sesame" not in printed.out
+        assert "prometheus_token" in printed.out
 
 
 def test_only_what_has_no_default_is_shown_when_that_is_asked_for(shell: Shell, tmp_path: Path) -> None:
@@ -74,6 +74,6 @@ def test_only_what_has_no_default_is_shown_when_that_is_asked_for(shell: Shell, 
 
 def test_what_systemd_has_given_is_named_a_credential(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "admin-password").write_text("open, sesame, open\n")
-    shown = shell.good("config", "show", "-o", "json", CREDENTIALS_DIRECTORY=str(tmp_path))
-    (row,) = [each for each in shown.data["config"] if each["key"] == "admin_password"]
+    printed = shell.good("config", "show", "-o", "json", CREDENTIALS_DIRECTORY=str(tmp_path))
+    (row,) = [each for each in printed.data["config"] if each["key"] == "admin_password"]
     assert (row["source"], "open" in row["value"]) == ("credential", False)

@@ -1,4 +1,4 @@
-"""`proxyfleet export`, `import` and `apply`: the configuration as a file, and only what was shown is done."""
+"""`proxyfleet export`, `import` and `apply`: the configuration as a file, and only listed changes are made."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Shell, shell_of
+from tests.kit.ports import free_port
 from tests.kit.product import Product
 
 pytestmark = pytest.mark.product
@@ -52,10 +53,10 @@ def proxy_of(name: str, port: int, **more: Any) -> str:
 
 def test_a_dry_run_shows_the_difference_and_changes_nothing(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     port = fleet.free_port()
-    shown = shell.good("apply", "-f", file_of(tmp_path, proxy_of("desk", port)), "--dry-run")
-    assert "+ proxy desk\n" in shown.out
-    assert f"    port: {port}\n" in shown.out
-    assert "1 would be created" in shown.out
+    printed = shell.good("apply", "-f", file_of(tmp_path, proxy_of("desk", port)), "--dry-run")
+    assert "+ proxy desk\n" in printed.out
+    assert f"    port: {port}\n" in printed.out
+    assert "1 would be created" in printed.out
     assert fleet.data("GET", "/proxies")["proxies"] == []
 
 
@@ -74,8 +75,8 @@ def test_what_is_wrong_with_a_file_is_told_with_its_lines(shell: Shell, fleet: P
 
 def test_of_what_is_new_only_what_the_file_has_is_shown(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     file = file_of(tmp_path, proxy_of("desk", fleet.free_port()))
-    shown = shell.good("apply", "-f", file, "--dry-run").out
-    assert [line.split(":")[0].strip() for line in shown.splitlines()[1:-1]] == ["port", "protocol"]
+    printed = shell.good("apply", "-f", file, "--dry-run").out
+    assert [line.split(":")[0].strip() for line in printed.splitlines()[1:-1]] == ["port", "protocol"]
 
 
 def test_an_export_is_utf_8_in_every_locale_and_is_read_so(shell: Shell, fleet: Product) -> None:
@@ -96,7 +97,7 @@ def test_apply_makes_it_so_and_again_changes_nothing(shell: Shell, fleet: Produc
     done = shell.good("apply", "-f", file, "--yes")
     assert "1 created, 1 changed" in done.out
     assert shell.good("proxies", "show", "desk").details["tags"] == "a"
-    assert shell.good("apply", "-f", file).out == "Nothing to change; 2 as they are.\n"
+    assert shell.good("apply", "-f", file).out == "Nothing to change; 2 unchanged.\n"
     assert shell.good("apply", "-f", file, "--check").status == 0
     changed = file_of(tmp_path, proxy_of("desk", port, tags='["b"]'))
     assert shell("apply", "-f", changed, "--check").status == 6
@@ -118,7 +119,7 @@ def test_prune_deletes_what_the_file_does_not_have_and_asks_first(shell: Shell, 
     assert [proxy["name"] for proxy in fleet.data("GET", "/proxies")["proxies"]] == ["new"]
 
 
-def test_what_was_changed_by_somebody_else_between_the_look_and_the_yes_is_not_overwritten(
+def test_a_change_by_another_user_between_the_comparison_and_the_yes_is_not_overwritten(
     shell: Shell, fleet: Product, tmp_path: Path
 ) -> None:
     file = file_of(tmp_path, proxy_of("desk", fleet.free_port()))
@@ -127,7 +128,7 @@ def test_what_was_changed_by_somebody_else_between_the_look_and_the_yes_is_not_o
         fleet.proxy(name="meanwhile")
         terminal.type("y\n")
         assert terminal.end() == 1
-    assert "Somebody changed the configuration meanwhile" in terminal.text
+    assert "The configuration has changed meanwhile" in terminal.text
     assert [proxy["name"] for proxy in fleet.data("GET", "/proxies")["proxies"]] == ["meanwhile"]
 
 
@@ -196,28 +197,26 @@ def test_a_user_is_as_in_the_file_again_whose_permissions_were_those_of_the_role
     shell.good("export", str(file))
     assert 'permissions = "role"' in file.read_text()
     fleet.data("PATCH", f"/users/{clerk['id']}", {"permissions": ["admin"], "email": "clerk@example.com"})
-    told = shell.good("apply", "-f", str(file), "--yes", "-o", "json").data
-    assert [field["field"] for change in told["changes"] for field in change["fields"]] == ["email", "permissions"]
+    result = shell.good("apply", "-f", str(file), "--yes", "-o", "json").data
+    assert [field["field"] for change in result["changes"] for field in change["fields"]] == ["email", "permissions"]
     again = fleet.data("GET", f"/users/{clerk['id']}")["user"]
     assert (again["permissions"], again["email"]) == (clerk["permissions"], None)
     fleet.data("DELETE", f"/users/{clerk['id']}")
 
 
-def test_groups_of_what_is_new_are_shown_field_by_field_with_units(
-    shell: Shell, product: Product, tmp_path: Path
-) -> None:
+def test_groups_of_what_is_new_are_shown_field_by_field_with_units(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "new.toml"
     text = '[[proxies]]\nname = "fresh"\nprotocol = "http"\nport = 1234\n'
     file.write_text(f"{text}limits = {{ bandwidth_in = 1048576, connections_per_client = 5 }}\n")
-    shown = shell.good("apply", str(file), "--dry-run").out
-    assert "    limits.bandwidth_in: 1 MiB/s\n    limits.connections_per_client: 5\n" in shown
-    assert "{" not in shown
+    printed = shell.good("apply", str(file), "--dry-run").out
+    assert "    limits.bandwidth_in: 1 MiB/s\n    limits.connections_per_client: 5\n" in printed
+    assert "{" not in printed
 
 
-def test_a_minimal_export_is_short_and_makes_the_same_again(shell: Shell, product: Product, tmp_path: Path) -> None:
+def test_a_minimal_export_is_short_and_makes_the_same_again(shell: Shell, tmp_path: Path) -> None:
     name = "only-this"
     shell.good(
-        *("proxies", "create", name, "--protocol", "http", "--port", str(product.free_port()), "--tag", "a"),
+        *("proxies", "create", name, "--protocol", "http", "--port", str(free_port()), "--tag", "a"),
         *("--set", "limits.bandwidth_in=1Mbit/s", "--set", "settings.keep_alive=false"),
     )
     shell.good("accounts", "create", name, "eve", "--quota", "5MB", "--password-stdin", stdin="eves password\n")
@@ -227,9 +226,9 @@ def test_a_minimal_export_is_short_and_makes_the_same_again(shell: Shell, produc
     phrase.write_text("a passphrase of some length\n")
     sealed = ("--passphrase-file", str(phrase))
     shell.good("export", str(file), "--minimal", "--secrets", *sealed)
-    told = file.read_text().partition("[[users]]")[0]
+    result = file.read_text().partition("[[users]]")[0]
     for left_out in ("max_connections", "upstream_policy", "deny_clients", "bandwidth_out", "status ="):
-        assert left_out not in told, told
+        assert left_out not in result, result
     assert "email_claimed" not in file.read_text()
     assert shell.good("apply", str(file), "--dry-run", *sealed).out.startswith("Nothing to change")
     shell.good("proxies", "delete", name, "--yes")

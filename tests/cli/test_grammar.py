@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.errors import CommandError, together
+from api.cli.errors import CommandError, combined
 from api.cli.remote.webhooks import DELIVERIES, sent_again
 from api.cli.terminal.output import Output
 from config import VERSION
@@ -31,10 +31,10 @@ def test_the_version_is_an_option_too(stranger_at_nothing: Shell) -> None:
 
 
 def test_an_error_of_an_entry_of_a_list_names_the_option() -> None:
-    trouble = CommandError("no")
-    trouble.options = {"scope.ip_whitelist": "--network"}
-    assert trouble.label("scope.ip_whitelist[0]") == "scope.ip_whitelist[0] (--network)"
-    assert trouble.label("scope.ip_whitelist_x") == "scope.ip_whitelist_x"
+    error = CommandError("no")
+    error.options = {"scope.ip_whitelist": "--network"}
+    assert error.label("scope.ip_whitelist[0]") == "scope.ip_whitelist[0] (--network)"
+    assert error.label("scope.ip_whitelist_x") == "scope.ip_whitelist_x"
 
 
 def test_a_delivery_whose_time_has_come_waits_for_others() -> None:
@@ -70,7 +70,7 @@ def test_a_key_is_rotated_with_and_without_grace(shell: Shell, stranger: Shell) 
         for each in shell.good("keys", "list", "-o", "json").data["api_keys"]
         if kept.out.startswith(each["prefix"])
     )
-    assert shell("keys", "rotate", newer["id"]).status == 2  # nobody can be asked
+    assert shell("keys", "rotate", newer["id"]).status == 2  # there is no terminal to ask at
     last = shell.good("keys", "rotate", newer["id"], "--yes")
     assert "is revoked" in last.err
     assert stranger("proxies", "list", "--key", kept.out.strip()).status == 4
@@ -94,9 +94,9 @@ def test_tags_are_added_and_removed_without_naming_the_others(shell: Shell, prod
 @pytest.mark.product
 def test_connections_end_by_another_name_and_a_filter_asks_first(shell: Shell, proxy: dict[str, Any]) -> None:
     asked = shell("connections", "kill", proxy["name"], "--client", "192.0.2.1")
-    assert (asked.status, "There is no terminal here: --yes" in asked.err) == (2, True)
+    assert (asked.status, "There is no terminal to ask at: --yes" in asked.err) == (2, True)
     ended = shell.good("connections", "kill", proxy["name"], "--client", "192.0.2.1", "--yes")
-    assert ended.out == "0 ended.\n"
+    assert ended.out == "0 closed.\n"
 
 
 @pytest.mark.product
@@ -114,8 +114,8 @@ def test_an_error_is_printed_once_with_the_name_of_its_proxy(shell: Shell, produ
 
 
 def test_problems_of_several_things_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    both = together([("a", CommandError("no", "ask", problems=(("port", "taken"),))), ("b", CommandError("never"))])
-    Output("table").trouble(both)
+    both = combined([("a", CommandError("no", "ask", problems=(("port", "taken"),))), ("b", CommandError("never"))])
+    Output("table").error(both)
     assert capsys.readouterr().err.splitlines()[:3] == [
         "proxyfleet: a: no",
         "proxyfleet: b: never",

@@ -29,7 +29,7 @@ FRESH = "quite another good one"
 
 @pytest.fixture
 def operator(product: Product, tmp_path: Path) -> Shell:
-    """Somebody on the product's machine, as its user, who isn't signed in."""
+    """A command line on the product's machine, as its user, without a sign-in."""
     where = {"PROXYFLEET_DATA_DIR": str(product.data_dir), "PROXYFLEET_RUN_DIR": str(product.run_dir)}
     return Shell(tmp_path / "operator", None, **where)
 
@@ -54,12 +54,12 @@ def test_a_running_product_gives_the_new_password_and_nobody_is_signed_in_by_the
         continue
     given = operator.good("reset-password", "ada", "-o", "json").data
     assert product.processes()
-    answer = product.session.get(
+    response = product.session.get(
         f"{product.base_url}/api/v1/auth/test",
         headers={"Authorization": f"Bearer {tokens['access_token']}"},
         timeout=30,
     )
-    assert answer.status_code == 401
+    assert response.status_code == 401
     assert login(product, PASSWORD).status_code == 401
     assert login(product, given["password"]).status_code == 200
     row = product.data("GET", f"/audit?action=user.updated&resource_id={ada}")["audit"][0]

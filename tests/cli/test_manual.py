@@ -36,8 +36,8 @@ def test_the_manual_page_is_good_roff() -> None:
 def test_a_command_and_each_of_its_options_say_what_they_do(command: Command) -> None:
     first = (inspect.getdoc(command.function) or "").splitlines()[0]
     assert first.endswith("."), first
-    for parameter, _, told in command.parameters():
-        assert told.help, f"{command.name}: {parameter.name}"
+    for parameter, _, info in command.parameters():
+        assert info.help, f"{command.name}: {parameter.name}"
 
 
 def test_no_command_is_missing_that_people_were_promised() -> None:

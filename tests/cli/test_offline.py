@@ -1,4 +1,4 @@
-"""Commands for a product that is stopped, given by somebody who has lost the password."""
+"""Commands for a stopped product, whose password is lost."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def admin(site: Site) -> users.User:
 
 def test_a_name_in_other_letters_is_the_same_user_and_their_first_password_is_forgotten(site: Site) -> None:
     site.data.initial_password.write_text("the first one\n")
-    told = site.shell.good("reset-password", "ADMIN", "-o", "json").data
-    assert check_password(told["password"], admin(site).password_hash)
+    info = site.shell.good("reset-password", "ADMIN", "-o", "json").data
+    assert check_password(info["password"], admin(site).password_hash)
     assert not site.data.initial_password.exists()
 
 

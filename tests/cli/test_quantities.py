@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from api.cli.errors import CommandError
-from api.cli.quantities import Size, Span, field_value, in_binary, rate_of, size_of, with_unit
-from api.cli.terminal.output import Column, shown
+from api.cli.quantities import Size, Span, field_value, rate_of, size_of, with_binary_units, with_unit
+from api.cli.terminal.output import Column, cell_text
 from tests.cli.shell import Shell
 
 
@@ -37,7 +37,7 @@ def test_programs_get_numbers_where_people_get_units() -> None:
     column = Column("IN", lambda row: [Size(row["in"]), Span(7)])
     assert column.cell({"in": 2048}) == "2 KiB, 7s"
     assert column.cell({"in": 2048}, plain=True) == "2048, 7"
-    assert shown(Size(1.6, per_second=True), plain=True) == "2"
+    assert cell_text(Size(1.6, per_second=True), plain=True) == "2"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_fields_that_hold_sizes_and_rates_are_known_by_their_names() -> None:
 
 
 def test_texts_of_the_api_get_the_names_of_their_units() -> None:
-    assert in_binary("45.0%, 7.75 GB of 15.50 GB, 131.00 B") == "45.0%, 7.75 GiB of 15.50 GiB, 131 B"
+    assert with_binary_units("45.0%, 7.75 GB of 15.50 GB, 131.00 B") == "45.0%, 7.75 GiB of 15.50 GiB, 131 B"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell, shell_of
+from tests.cli.shell import Shell
 from tests.kit.http_origins import Origin, certificate, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -131,8 +131,8 @@ FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], t
 
 def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: dict[str, Any]) -> None:
     product.api("PATCH", f"/proxies/{proxy['id']}", {"access": {"deny_destinations": ["example.com"]}})
-    told = shell.good("proxies", "explain", proxy["name"], "http://example.com/").details
-    assert (told["decision"], "deny_destinations" in told["rule"]) == ("deny", True)
+    result = shell.good("proxies", "explain", proxy["name"], "http://example.com/").details
+    assert (result["decision"], "deny_destinations" in result["rule"]) == ("deny", True)
 
 
 def test_one_that_fails_among_several_doesnt_stop_the_others(shell: Shell, product: Product) -> None:
@@ -154,8 +154,8 @@ def test_an_account_is_added_limited_disabled_and_removed(shell: Shell, proxy: d
     (row,) = shell.good("accounts", "list", name).rows
     assert row[:6] == ["eve", "yes", "0", "0", "2048", "day"]
     shell.good("accounts", "update", name, "eve", "--disable", "--connections", "3")
-    shown = shell.good("accounts", "show", name, "eve", "-o", "json").data["account"]
-    assert (shown["enabled"], shown["limits"]["connections"], shown["quota"]["bytes"]) == (False, 3, 2048)
+    printed = shell.good("accounts", "show", name, "eve", "-o", "json").data["account"]
+    assert (printed["enabled"], printed["limits"]["connections"], printed["quota"]["bytes"]) == (False, 3, 2048)
     shell.good("accounts", "reset-usage", name, "eve")
     assert shell("accounts", "show", name, "mallory").status == 5
     assert shell("accounts", "delete", name, "eve").status == 2
@@ -209,9 +209,9 @@ def test_a_webhook_is_created_with_its_secret_and_deleted(shell: Shell) -> None:
     )
     assert re.search(r"^whsec_\S+$", made.out, re.MULTILINE)
     shell.good("webhooks", "update", "pager", "--disable", "--header", "X-Team: net")
-    shown = shell.good("webhooks", "show", "pager").details
-    assert (shown["enabled"], shown["headers"], shown["waiting"]) == ("no", "X-Team: net", "-")
-    assert not [value for value in shown.values() if "{" in value], "people don't read JSON"
+    printed = shell.good("webhooks", "show", "pager").details
+    assert (printed["enabled"], printed["headers"], printed["waiting"]) == ("no", "X-Team: net", "-")
+    assert not [value for value in printed.values() if "{" in value], "people don't read JSON"
     assert shell.good("webhooks", "deliveries", "pager").rows == []
     shell.good("webhooks", "delete", "pager", "--yes")
 
@@ -227,7 +227,7 @@ def test_a_live_connection_is_listed_and_ended(shell: Shell, product: Product) -
         assert one.recv(1000).startswith(b"HTTP/1.1 200")
         (row,) = shell.good("connections", "list", proxy["name"]).rows
         assert (row[0], row[3], row[4]) == (proxy["name"], authority, "tunnel")
-        assert shell.good("connections", "end", proxy["name"], row[-1]).out == f"{row[-1]} is ended.\n"
+        assert shell.good("connections", "end", proxy["name"], row[-1]).out == f"{row[-1]} is closed.\n"
         one.settimeout(10)
         assert one.recv(1) == b""
     assert shell("connections", "end", proxy["name"], row[-1]).status == 5
@@ -285,28 +285,28 @@ def origin() -> Any:
         yield server
 
 
-def test_the_sign_in_follows_the_api_to_another_port(shell: Shell, product: Product) -> None:
-    """Its own product: that of the other tests must stay where it is."""
-    with Product() as other:
-        mover = shell_of(other, shell.home / "mover")
-        where = f"http://127.0.0.1:{product.free_port()}"
-        del mover.env["PROXYFLEET_URL"]
-        moved = mover.good("settings", "set", f"server.port={where.rpartition(':')[2]}")
-        assert f"the API is at {where} now" in moved.err
-        assert mover.good("whoami").details["api"] == where
+def test_the_sign_in_follows_the_api_to_another_port_and_back(shell: Shell, product: Product) -> None:
+    there = f"http://127.0.0.1:{product.free_port()}"
+    del shell.env["PROXYFLEET_URL"]
+    moved = shell.good("settings", "set", f"server.port={there.rpartition(':')[2]}")
+    assert f"the API is at {there} now" in moved.err
+    assert shell.good("whoami").details["api"] == there
+    back = shell.good("settings", "unset", "server.port")
+    assert f"the API is at {product.base_url} now" in back.err
+    assert shell.good("whoami").details["api"] == product.base_url
 
 
-def test_a_proxy_that_loses_its_last_account_lets_nobody_in_which_is_said(shell: Shell, proxy: dict[str, Any]) -> None:
+def test_a_proxy_without_its_last_account_rejects_all_clients_with_a_note(shell: Shell, proxy: dict[str, Any]) -> None:
     name = proxy["name"]
     shell.good("accounts", "create", name, "bob", "--quota", "2.048kB", "--password-stdin", stdin="bobs password\n")
-    shown = shell.good("accounts", "show", name, "bob").details
-    assert (shown["quota"], shown["period"], shown["used"], shown["networks"]) == ("2048", "total", "0", "any")
+    printed = shell.good("accounts", "show", name, "bob").details
+    assert (printed["quota"], printed["period"], printed["used"], printed["networks"]) == ("2048", "total", "0", "any")
     assert shell.good("proxies", "show", name).details["sign-in"] == "as an account"
     removed = shell.good("accounts", "delete", name, "bob", "--yes")
-    assert "lets nobody in" in removed.err
-    assert "nobody gets in" in shell.good("proxies", "show", name).details["sign-in"]
+    assert "rejects all clients" in removed.err
+    assert "all clients are rejected" in shell.good("proxies", "show", name).details["sign-in"]
     shell.good("proxies", "update", name, "--no-sign-in")
-    assert shell.good("proxies", "show", name).details["sign-in"] == "nobody needs to"
+    assert shell.good("proxies", "show", name).details["sign-in"] == "not required"
 
 
 def test_the_password_gets_into_the_lines_percent_encoded_when_it_is_given(shell: Shell, product: Product) -> None:
@@ -331,10 +331,10 @@ def test_a_client_that_does_not_speak_the_protocol_gets_no_line(shell: Shell, pr
 
 def test_a_key_is_shown_with_what_it_is_good_for(shell: Shell, proxy: dict[str, Any]) -> None:
     shell.good("keys", "create", "ci", "--permission", "proxy.read", "--proxy", proxy["name"], "--expires", "1y")
-    shown = shell.good("keys", "show", "ci").details
-    assert (shown["proxies"], shown["owner"]) == (proxy["name"], "admin")
+    printed = shell.good("keys", "show", "ci").details
+    assert (printed["proxies"], printed["owner"]) == (proxy["name"], "admin")
     assert any(proxy["name"] in row and "admin" in row for row in shell.good("keys", "list").rows)
-    assert (shown["permissions"], shown["proxies"], shown["networks"]) == ("proxy.read", proxy["name"], "any")
+    assert (printed["permissions"], printed["proxies"], printed["networks"]) == ("proxy.read", proxy["name"], "any")
     assert shell.good("keys", "show", "ci", "-o", "json").data["api_key"]["name"] == "ci"
     shell.good("keys", "revoke", "ci", "--yes")
 

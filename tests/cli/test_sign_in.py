@@ -1,4 +1,4 @@
-"""Signing in by the command line: what is kept, how it is renewed, and what is never shown."""
+"""Signing in by the command line: what is kept, how it is renewed, and what is never printed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_logout_ends_the_sign_in_here_and_there(shell: Shell, product: Product) 
     assert shell("whoami").status == 4
     headers = {"Authorization": f"Bearer {kept['access_token']}"}
     assert product.session.get(f"{product.base_url}/api/v1/auth/test", headers=headers, timeout=10).status_code == 401
-    assert "Nobody was signed in" in shell.good("logout").out
+    assert "No one was signed in" in shell.good("logout").out
 
 
 def age(shell: Shell) -> str:
@@ -132,16 +133,16 @@ def test_an_address_without_its_scheme_is_shown_with_it(stranger: Shell) -> None
 
 
 def test_the_way_to_this_machine_leads_through_no_proxy_of_the_environment(shell: Shell, product: Product) -> None:
-    nobody = f"http://127.0.0.1:{product.free_port()}"
-    every = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), nobody)
+    unused = f"http://127.0.0.1:{product.free_port()}"
+    every = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), unused)
     assert shell.good("whoami", **every).details["username"] == "admin"
 
 
 def test_the_way_elsewhere_leads_through_the_proxy_of_the_environment_which_is_named_when_it_fails(
     stranger: Shell, product: Product
 ) -> None:
-    nobody = f"http://127.0.0.1:{product.free_port()}"
-    failed = stranger("whoami", "--url", "http://proxyfleet.example", http_proxy=nobody)
+    unused = f"http://127.0.0.1:{product.free_port()}"
+    failed = stranger("whoami", "--url", "http://proxyfleet.example", http_proxy=unused)
     assert (failed.status, "proxy that the environment names" in failed.err, "no_proxy" in failed.err) == (
         3,
         True,
@@ -150,10 +151,11 @@ def test_the_way_elsewhere_leads_through_the_proxy_of_the_environment_which_is_n
 
 
 def test_tls_where_there_is_none_and_none_where_there_is_are_told_apart_from_a_bad_certificate(
-    stranger: Shell, product: Product, tls_product: Product
+    stranger: Shell, proxy: dict[str, Any], tls_product: Product
 ) -> None:
-    plain = stranger("whoami", "--url", product.base_url.replace("http", "https"))
-    assert (plain.status, f"--url {product.base_url}" in plain.err, "trusted" in plain.err) == (3, True, False)
+    url = f"127.0.0.1:{proxy['port']}"  # rejects a handshake at once, the API only when it has waited for a request
+    plain = stranger("whoami", "--url", f"https://{url}")
+    assert (plain.status, f"--url http://{url}" in plain.err, "trusted" in plain.err) == (3, True, False)
     secured = stranger("whoami", "--url", tls_product.base_url.replace("https", "http"))
     assert (secured.status, f"--url {tls_product.base_url}" in secured.err) == (3, True)
 
@@ -181,7 +183,7 @@ def test_a_password_is_never_an_argument() -> None:
 
 @pytest.fixture(scope="module")
 def tls_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A product whose API speaks TLS with a certificate that nobody trusts; `session.verify` names its file."""
+    """A product whose API speaks TLS with a certificate of an unknown authority; `session.verify` names its file."""
     cert, key = certificate(tmp_path_factory.mktemp("tls"))
     tls = f'[server.tls]\nenabled = true\ncert_file = "{cert}"\nkey_file = "{key}"\n'
     product = Product(config=tls)

@@ -17,7 +17,7 @@ import pytest
 from api.cli.remote.audit import COLUMNS as AUDIT
 from api.cli.remote.webhooks import COLUMNS as WEBHOOKS
 from api.cli.remote.webhooks import DELIVERIES
-from api.cli.terminal.output import Column, Output, fitting, safe, wrapped
+from api.cli.terminal.output import Column, Output, fitting_columns, safe, wrapped_widths
 from tests.cli.shell import Shell
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
@@ -41,28 +41,27 @@ def test_colours_and_columns_at_a_terminal_and_none_in_a_pipe(shell: Shell, prox
 
 @pytest.mark.product
 def test_a_narrow_terminal_gets_fewer_columns_and_whole_cells(shell: Shell, proxy: dict[str, Any]) -> None:
-    with shell.terminal("proxies", "list", COLUMNS="80") as terminal:
-        assert terminal.end() == 0
-    line = next(line for line in terminal.text.splitlines() if proxy["name"] in line)
+    narrow = shell.screen("proxies", "list", COLUMNS="80")
+    line = next(line for line in narrow.out.splitlines() if proxy["name"] in line)
     assert f"127.0.0.1:{proxy['port']}" in line
     assert proxy["id"] not in line
-    left_out = terminal.text.partition("Left out: ")[2]
+    left_out = narrow.out.partition("Left out: ")[2]
     assert left_out.startswith(("TRANSFERRED, UPTIME, TAGS, ID (", "PROTOCOL, TRANSFERRED, UPTIME, TAGS, ID ("))
-    with shell.terminal("proxies", "list") as wide:
-        assert wide.end() == 0
-    assert proxy["id"] in wide.text
-    assert "Left out" not in wide.text
+    wide = shell.screen("proxies", "list")
+    assert (narrow.status, wide.status) == (0, 0)
+    assert proxy["id"] in wide.out
+    assert "Left out" not in wide.out
 
 
 @pytest.mark.parametrize(
     ("room", "kept"), [(100, [0, 1, 2, 3]), (46, [0, 1, 2, 3]), (45, [0, 1, 2]), (20, [0, 2]), (5, [0, 2])]
 )
 def test_the_last_spare_columns_go_first(room: int, kept: list[int]) -> None:
-    assert fitting([10, 10, 10, 10], [0, 1, 0, 1], room) == kept
+    assert fitting_columns([10, 10, 10, 10], [0, 1, 0, 1], room) == kept
 
 
 def test_the_sparest_column_goes_before_a_later_one() -> None:
-    assert fitting([10, 10, 10], [0, 2, 1], 25) == [0, 2]
+    assert fitting_columns([10, 10, 10], [0, 2, 1], 25) == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_the_sparest_column_goes_before_a_later_one() -> None:
     [(100, [10, 60, 20]), (80, [10, 46, 20]), (50, [10, 16, 20]), (20, [8, 8, 20])],
 )
 def test_the_widest_text_is_wrapped_and_what_must_be_whole_is_not(room: int, widths: list[int]) -> None:
-    assert wrapped([10, 60, 20], [0, 1, 2], [False, False, True], room) == widths
+    assert wrapped_widths([10, 60, 20], [0, 1, 2], [False, False, True], room) == widths
 
 
 def test_a_table_with_a_long_error_stays_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +139,12 @@ class Screen(io.StringIO):
 @pytest.mark.product
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colours_where_they_are_not_wanted(shell: Shell, proxy: dict[str, Any], env: dict[str, str]) -> None:
-    for arguments in (["proxies", "list"], ["proxies", "show", proxy["name"]], ["proxies", "show", "x"], ["--help"]):
-        with shell.terminal(*arguments, **env) as terminal:
-            terminal.end()
-        assert f"{ESCAPE}3" not in terminal.text, arguments
+    for arguments in (["proxies", "list"], ["proxies", "show", proxy["name"]], ["proxies", "show", "x"]):
+        assert f"{ESCAPE}3" in shell.screen(*arguments).out, arguments
+        assert f"{ESCAPE}3" not in shell.screen(*arguments, **env).out, arguments
+    with shell.terminal("--help", **env) as terminal:
+        terminal.end()
+    assert f"{ESCAPE}3" not in terminal.text
 
 
 @pytest.mark.product
@@ -163,7 +164,7 @@ def test_delete_asks_at_a_terminal_and_does_nothing_when_told_no(shell: Shell, p
         terminal.type("n\n")
         assert terminal.end() == 1
     assert "Nothing was done" in terminal.text
-    assert shell("proxies", "delete", proxy["name"]).status == 2  # in a pipe nobody can be asked
+    assert shell("proxies", "delete", proxy["name"]).status == 2  # a pipe can't be asked
     shell.good("proxies", "show", proxy["name"])
 
 
@@ -208,10 +209,11 @@ def test_bash_completes_commands_options_and_the_names_of_proxies(shell: Shell, 
     folder.mkdir()
     (folder / "proxyfleet").symlink_to(shutil.which("proxyfleet", path=str(Path(sys.executable).parent)) or "missing")
     env = {**shell.env, "PATH": f"{folder}:{os.environ['PATH']}"}
+    (folder / "script").write_text(shell.good("completion", "bash").out)
 
     def complete(*words: str) -> list[str]:
         script = (
-            'eval "$(proxyfleet completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+            f'eval "$(cat {folder}/script)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
             'spec=$(complete -p proxyfleet); call=${spec##*-F }; ${call%% *} "$1"; printf "%s\\n" "${COMPREPLY[@]}"'
         )
         ended = subprocess.run(
@@ -229,28 +231,28 @@ def test_bash_completes_commands_options_and_the_names_of_proxies(shell: Shell, 
 
 @pytest.mark.product
 def test_a_completion_without_an_answer_offers_nothing(product: Product, tmp_path: Path) -> None:
-    nobody = Shell(tmp_path, f"http://127.0.0.1:{product.free_port()}")
-    ran = nobody.process(_PROXYFLEET_COMPLETE="complete_bash", COMP_WORDS="proxyfleet proxies stop ", COMP_CWORD="3")
+    unused = Shell(tmp_path, f"http://127.0.0.1:{product.free_port()}")
+    ran = unused.process(_PROXYFLEET_COMPLETE="complete_bash", COMP_WORDS="proxyfleet proxies stop ", COMP_CWORD="3")
     assert (ran.out.strip(), ran.err) == ("", "")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["proxies", "--help"], ["serve", "--help"]])
-def test_a_start_loads_only_what_it_needs(arguments: list[str], tmp_path: Path) -> None:
+def test_a_start_loads_only_what_it_needs(tmp_path: Path) -> None:
     """Everything else would make every Tab wait."""
-    script = f"""
+    script = """
 import sys
 from supervisor import main
-sys.argv = ["proxyfleet", *{arguments!r}]
-try:
-    main()
-except SystemExit:
-    heavy = {{"requests", "rich", "zmq", "falcon", "cryptography", "config.settings.settings"}} & set(sys.modules)
-    print("loaded:", *sorted(heavy))
+for arguments in (["--help"], ["version"], ["proxies", "--help"], ["serve", "--help"]):
+    sys.argv = ["proxyfleet", *arguments]
+    try:
+        main()
+    except SystemExit:
+        heavy = {"requests", "rich", "zmq", "falcon", "cryptography", "config.settings.settings"} & set(sys.modules)
+        print("loaded:", *sorted(heavy))
 """
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=Shell(tmp_path).env
     )
-    assert ended.stdout.splitlines()[-1] == "loaded:"
+    assert [line for line in ended.stdout.splitlines() if line.startswith("loaded:")] == ["loaded:"] * 4
 
 
 @pytest.mark.parametrize("arguments", ["--help", "version", "completion bash"])
@@ -277,7 +279,7 @@ def test_the_product_itself_loads_neither_rich_nor_requests(product: Product) ->
 
 def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert safe("a\x1b[31mb\r\nc\x9b\u202ed") == r"a\x1b[31mb\r\nc\x9b\u202ed"
-    assert safe("bob\u200b") == r"bob\u200b"  # else it would look like another name
+    assert safe("bob\u200b") == r"bob\u200b"  # else it would resemble another name
     assert safe("Grüße, 世界") == "Grüße, 世界"
 
 
@@ -288,10 +290,9 @@ def test_no_output_has_characters_that_a_terminal_obeys(
 ) -> None:
     """Names can't have control characters, but marks that turn the direction of writing, and hide parts of it."""
     proxy = product.proxy(name="evil\u202egnp.exe\u200b")
-    with shell.terminal(*arguments, NO_COLOR="1") as terminal:
-        assert terminal.end() == 0
-    assert r"evil\u202egnp.exe\u200b" in terminal.text
-    assert not set("\u202e\u200b") & set(terminal.text)
+    printed = shell.screen(*arguments, NO_COLOR="1").out
+    assert r"evil\u202egnp.exe\u200b" in printed
+    assert not set("\u202e\u200b") & set(printed)
     data = shell.good("proxies", "list", "-o", "json").data
     assert proxy["name"] in [each["name"] for each in data["proxies"]]
     product.data("DELETE", f"/proxies/{proxy['id']}")

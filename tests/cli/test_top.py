@@ -12,8 +12,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from api.cli.client import Allowance, Window
-from api.cli.remote.top import View, drawn, figures, sparkline
+from api.cli.client import RateLimits, Window
+from api.cli.remote.top import View, drawn, sparkline, totals
 from api.cli.terminal.terminal_input import split
 from tests.cli.shell import Shell
 from tests.kit.http_origins import Origin, serving
@@ -34,11 +34,11 @@ def proxy(name: str, requests: int, bytes_out: int = 0) -> dict[str, Any]:
     return {"id": name, "name": name, "protocol": "http", "host": "::1", "port": 1, "runtime": None, "stats": stats}
 
 
-def test_rates_are_what_counters_grew_by_between_two_looks() -> None:
+def test_rates_are_what_counters_grew_by_between_two_polls() -> None:
     view = View()
-    view.look(NOW, [proxy("a", 100), proxy("b", 5)], 10.0)
+    view.update(NOW, [proxy("a", 100), proxy("b", 5)], 10.0)
     assert [row["requests"] for row in view.rows] == [0, 0]
-    view.look(NOW, [proxy("a", 104, 4096), proxy("b", 3), proxy("new", 7)], 12.0)
+    view.update(NOW, [proxy("a", 104, 4096), proxy("b", 3), proxy("new", 7)], 12.0)
     assert {row["name"]: (row["requests"], row["out"]) for row in view.rows} == {
         "a": (2.0, 2048.0),
         "b": (0.0, 0.0),  # its counters began anew
@@ -48,8 +48,8 @@ def test_rates_are_what_counters_grew_by_between_two_looks() -> None:
 
 def test_keys_sort_turn_round_scroll_and_end() -> None:
     view = View()
-    view.look(NOW, [proxy("a", 0), proxy("b", 0)], 1.0)
-    view.look(NOW, [proxy("a", 1), proxy("b", 9)], 2.0)
+    view.update(NOW, [proxy("a", 0), proxy("b", 0)], 1.0)
+    view.update(NOW, [proxy("a", 1), proxy("b", 9)], 2.0)
     assert [row["name"] for row in view.sorted_rows()] == ["b", "a"]
     assert view.pressed(b"r")
     assert [row["name"] for row in view.sorted_rows()] == ["a", "b"]
@@ -72,22 +72,22 @@ def window(limit: int, remaining: int, seconds: float) -> Window:
     return Window(limit, remaining, time.monotonic() + seconds)
 
 
-def test_looks_are_as_far_apart_as_the_rate_limit_allows() -> None:
+def test_polls_are_as_far_apart_as_the_rate_limit_allows() -> None:
     assert window(600, 600, 60).pause(2.0) == 2.0
     assert window(1000, 550, 3000).pause(2.0) == pytest.approx(10.0, rel=0.01)  # a quarter is left to other commands
     assert window(100, 100, -1).pause(2.0) == 2.0
-    assert Allowance((window(100, 99, 60), window(1000, 550, 3000))).pause(2.0) == pytest.approx(10.0, rel=0.01)
+    assert RateLimits((window(100, 99, 60), window(1000, 550, 3000))).pause(2.0) == pytest.approx(10.0, rel=0.01)
 
 
 @pytest.mark.parametrize("remaining", [0, 1, 10, 250])
-def test_nobody_waits_longer_than_until_the_window_opens(remaining: int) -> None:
+def test_no_poll_waits_longer_than_until_the_window_opens(remaining: int) -> None:
     assert 2750 < window(1000, remaining, 2797).pause(2.0) <= 2797
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 120, 200])
-def test_figures_are_never_broken_and_take_no_line_that_is_too_long(width: int) -> None:
+def test_totals_are_never_broken_and_take_no_line_that_is_too_long(width: int) -> None:
     busy = {**NOW, "requests_per_second": 12345.67, "bandwidth_out": 123456789.0, "active_connections": 12345}
-    lines = figures(busy, width)
+    lines = totals(busy, width)
     assert max(map(len, lines)) <= width
     assert len(lines) <= {30: 6, 60: 3, 80: 2, 120: 2, 200: 1}[width]
     assert "12345 connections" in "   ".join(lines)
@@ -103,7 +103,7 @@ def screen(view: View, width: int, height: int, unicode: bool = True) -> list[st
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (40, 12), (120, 8)])
 def test_the_screen_fits_its_terminal_however_many_proxies_there_are(width: int, height: int) -> None:
     view = View()
-    view.look(NOW, [proxy(f"proxy-{number}", number) for number in range(100)], 1.0)
+    view.update(NOW, [proxy(f"proxy-{number}", number) for number in range(100)], 1.0)
     lines = screen(view, width, height)
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
@@ -112,15 +112,15 @@ def test_the_screen_fits_its_terminal_however_many_proxies_there_are(width: int,
         assert "of 100" in lines[-1]
 
 
-def test_a_screen_of_80_columns_says_whole_how_far_apart_the_looks_are() -> None:
+def test_a_screen_of_80_columns_says_whole_how_far_apart_the_polls_are() -> None:
     view = View(pause=2797.0)
-    view.look(NOW, [proxy("a", 1)], 1.0)
-    assert "One look in 2797 s, since the rate limit leaves no more" in "\n".join(screen(view, 80, 24))
+    view.update(NOW, [proxy("a", 1)], 1.0)
+    assert "One poll in 2797 s: the rate limit allows no more" in "\n".join(screen(view, 80, 24))
 
 
 def test_a_long_name_takes_the_place_of_no_figure() -> None:
     view = View()
-    view.look(NOW, [proxy("n" * 100, 1), proxy("世" * 60, 1), proxy("evil\x1b[2J", 1)], 1.0)
+    view.update(NOW, [proxy("n" * 100, 1), proxy("世" * 60, 1), proxy("evil\x1b[2J", 1)], 1.0)
     text = "\n".join(screen(view, 80, 24))
     assert text.count("unknown") == 3
     assert " 0 B    0 B" in text
@@ -130,7 +130,7 @@ def test_a_long_name_takes_the_place_of_no_figure() -> None:
 def test_the_reasons_of_a_state_take_the_place_of_no_figure() -> None:
     view = View()
     runtime = {"state": "degraded", "problems": [{"reason": "certificate"}, {"reason": "upstreams"}]}
-    view.look(NOW, [{**proxy("secure", 1), "runtime": runtime}], 1.0)
+    view.update(NOW, [{**proxy("secure", 1), "runtime": runtime}], 1.0)
     lines = screen(view, 80, 24)
     assert "OUT/S" in "".join(lines)
     row = next(line for line in lines if line.startswith("secure"))
@@ -141,7 +141,7 @@ def test_the_reasons_of_a_state_take_the_place_of_no_figure() -> None:
 
 def test_a_terminal_of_ascii_gets_ascii() -> None:
     view = View()
-    view.look(NOW, [proxy("n" * 100, 1)], 1.0)
+    view.update(NOW, [proxy("n" * 100, 1)], 1.0)
     assert "\n".join(screen(view, 80, 24, unicode=False)).isascii()
 
 

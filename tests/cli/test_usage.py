@@ -28,7 +28,7 @@ BAD_LINES = (
 def test_a_line_that_is_wrong_ends_with_2_the_reason_and_where_to_look(
     tmp_path: Path, line: list[str], error: str, hint: str
 ) -> None:
-    refused = Shell(tmp_path).process(*line)
+    refused = Shell(tmp_path)(*line)
     assert (refused.status, refused.out) == (2, "")
     assert error in refused.err
     assert hint in refused.err
@@ -36,7 +36,7 @@ def test_a_line_that_is_wrong_ends_with_2_the_reason_and_where_to_look(
 
 
 def test_a_line_that_is_wrong_and_asks_for_json_gets_one_object(tmp_path: Path) -> None:
-    refused = Shell(tmp_path).process("proxies", "list", "--nonsense", "-o", "json")
+    refused = Shell(tmp_path)("proxies", "list", "--nonsense", "-o", "json")
     error = json.loads(refused.err)["error"]
     assert (refused.status, refused.out, error["code"], error["exit_status"]) == (2, "", "USAGE", 2)
 
@@ -50,11 +50,11 @@ def test_json_is_wanted_by_any_spelling_of_the_option(line: str, wanted: bool) -
 
 
 def test_an_error_names_the_option_that_a_field_is_given_by() -> None:
-    trouble = CommandError("no")
-    trouble.options = {"tls.key_file": "--key-file", "tls": "--cert-file and --key-file"}
-    assert trouble.label("tls.key_file") == "tls.key_file (--key-file)"
-    assert trouble.label("tls") == "tls (--cert-file and --key-file)"
-    assert trouble.label("tls_x") == "tls_x"
+    error = CommandError("no")
+    error.options = {"tls.key_file": "--key-file", "tls": "--cert-file and --key-file"}
+    assert error.label("tls.key_file") == "tls.key_file (--key-file)"
+    assert error.label("tls") == "tls (--cert-file and --key-file)"
+    assert error.label("tls_x") == "tls_x"
 
 
 @pytest.mark.product
@@ -75,17 +75,17 @@ def test_what_the_api_refuses_is_told_by_the_options_of_the_command(shell: Shell
 
 
 def test_help_has_the_exit_statuses_and_groups_before_other_commands(tmp_path: Path) -> None:
-    told = Shell(tmp_path).process("--help").out
-    assert all(f"{int(status)} " in told.partition("Exit statuses:")[2] for status in MEANINGS)
-    assert told.index("  proxies ") < told.index("  logs ")
-    assert "install-completion" not in told
+    info = Shell(tmp_path)("--help").out
+    assert all(f"{int(status)} " in info.partition("Exit statuses:")[2] for status in MEANINGS)
+    assert info.index("  proxies ") < info.index("  logs ")
+    assert "install-completion" not in info
 
 
 @pytest.mark.parametrize(("name", "command"), list(all_commands()), ids=lambda value: value or "")
 def test_no_help_shows_a_type_of_python_or_a_bracket_in_a_bracket(name: str, command: Any) -> None:
     for option in options_of(command):
         texts = "str" in str(option.type_descriptor.annotation) and not option.type_descriptor.is_choice
-        assert option.metavar or not texts, f"{name} {option.name} would be shown by a type"
+        assert option.metavar or not texts, f"{name} {option.name} has its type as value"
     for each in command.params:
         assert not set(each.metavar or "") & set("[]{}<>"), f"{name} {each.name}"
 
@@ -102,5 +102,5 @@ def test_help_can_be_read_at_any_width_and_flags_have_no_type(tmp_path: Path, co
 
 @pytest.mark.parametrize(("group", "example"), [("accounts", "allow_clients"), ("webhooks", "headers.X-Team")])
 def test_the_examples_of_a_command_are_fields_that_it_has(tmp_path: Path, group: str, example: str) -> None:
-    told = Shell(tmp_path).good(group, "create", "--help").out
-    assert (example in told, "settings.timeout" in told) == (True, False)
+    info = Shell(tmp_path).good(group, "create", "--help").out
+    assert (example in info, "settings.timeout" in info) == (True, False)

@@ -1,4 +1,4 @@
-"""`proxyfleet backup`: one archive with everything that must outlive the product. `restoring` is the way back."""
+"""`proxyfleet backup`: one archive with all data of the product. `restore.py` reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from api.cli.commands import RECOVER, local_command
 from api.cli.errors import CommandError, Status
-from api.cli.local.offline import ConfigOption, DataOption, data_of, refuse_newer, refuse_others, translated
+from api.cli.local.offline import ConfigOption, DataOption, data_of, refuse_newer, require_own_directory, translated
 from api.cli.quantities import binary
 from api.cli.terminal.output import Output
 from api.cli.terminal.progress import progress
@@ -27,14 +27,14 @@ PassphraseOption = Annotated[
     typer.Option("--passphrase-file", metavar="FILE", help="Its first line is the passphrase; else it is asked for."),
 ]
 CREDENTIAL = "backup-passphrase"
-"""Of systemd's (`LoadCredential=`)."""
-ENDINGS = (".tar.gz", ".tgz")
-"""Of the names of archives."""
+"""Name of the credential of systemd (`LoadCredential=`)."""
+SUFFIXES = (".tar.gz", ".tgz")
+"""Suffixes of archives."""
 _NAME = re.compile(r"proxyfleet-[0-9]{8}T[0-9]{6}Z\.tar\.gz")
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put them into `app`."""
+    """Add the command to `app`."""
     local_command(app, "backup", rich_help_panel=RECOVER)(backup)
 
 
@@ -50,46 +50,43 @@ def backup(
     data_dir: DataOption = None,
     passphrase_file: PassphraseOption = None,
     without_keys: Annotated[
-        bool, typer.Option("--without-keys", help="Leave the key files out: good only where they still are.")
+        bool, typer.Option("--without-keys", help="Leave the key files out: usable only where they still are.")
     ] = False,
     unattended: Annotated[
         bool, typer.Option("--unattended", help="Never ask: without a passphrase leave the key files out.")
     ] = False,
-    with_logs: Annotated[bool, typer.Option("--with-logs", help="With the access records.")] = False,
+    with_logs: Annotated[bool, typer.Option("--with-logs", help="Include the access records.")] = False,
     keep: Annotated[
-        int | None, typer.Option("--keep", min=1, help="Of those with the time in their name keep so many.")
+        int | None, typer.Option("--keep", min=1, help="Keep so many archives that have the time in their name.")
     ] = None,
 ) -> None:
-    """Back everything up into one archive, also while the product runs; keys are sealed under a passphrase."""
+    """Back up all data into one archive, also while the product runs; keys are sealed under a passphrase."""
     from api.backup.create import write
     from api.backup.snapshot import CollectError
     from api.backup.target import BadTarget
 
     data = _own_data(config, data_dir)
     _check_place(target, keep)
-    nobody = unattended and passphrase_file is None and _given_by_systemd() is None
-    passphrase = None if without_keys or nobody else passphrase_of(passphrase_file, twice=True)
+    unavailable = unattended and passphrase_file is None and _credential_file() is None
+    passphrase = None if without_keys or unavailable else passphrase_of(passphrase_file, twice=True)
     file = _file_at(target)
     try:
-        with progress(out, "Backing up") as told:
-            manifest, digest = write(data, file, passphrase, with_logs, told)
-    except (CollectError, BadTarget) as error:
-        raise CommandError(f"The backup failed, and there is no new archive: {error}") from error
-    except OSError as error:
-        reason = f"{file.parent}: {error.strerror or error}"
+        with progress(out, "Backing up") as report:
+            manifest, digest = write(data, file, passphrase, with_logs, report)
+    except (CollectError, BadTarget, OSError) as error:
+        reason = f"{file.parent}: {error.strerror or error}" if isinstance(error, OSError) else error
         raise CommandError(f"The backup failed, and there is no new archive: {reason}") from error
     removed = _remove_older(file, keep) if keep else []
     result = {"file": str(file), "sha256": digest, "keys": manifest.keys, "removed": removed}
-    out.data(result, lambda: _told(out, file, manifest, digest, removed))
+    out.data(result, lambda: _print(out, file, manifest, digest, removed))
 
 
 def _check_place(target: Path, keep: int | None) -> None:
-    """A directory that isn't there must not become a file, which the next backup would replace. Raises
-    `CommandError`."""
+    """Refuse a missing directory: it would become a file, which the next backup replaces. Raises `CommandError`."""
     if target.is_dir():
         return
-    if not (target.exists() or target.is_symlink()) and not target.name.endswith(ENDINGS):
-        hint = f"Make it: mkdir -p {shlex.quote(str(target))}; the name of an archive ends in {' or '.join(ENDINGS)}"
+    if not (target.exists() or target.is_symlink()) and not target.name.endswith(SUFFIXES):
+        hint = f"Make it: mkdir -p {shlex.quote(str(target))}; the name of an archive ends in {' or '.join(SUFFIXES)}"
         raise CommandError(f"{target}: there is no such directory", hint, Status.USAGE)
     if keep is not None:
         raise CommandError("--keep: TARGET must be a directory, not a file", status=Status.USAGE)
@@ -100,7 +97,7 @@ def _file_at(target: Path) -> Path:
     return target / name if target.is_dir() else target
 
 
-def _told(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
+def _print(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
     out.message(f"{file}: {len(manifest.files)} files, {binary(file.stat().st_size)}, SHA-256 {digest}")
     for name in removed:
         out.message(f"removed: {name}")
@@ -109,7 +106,7 @@ def _told(out: Output, file: Path, manifest: Manifest, digest: str, removed: lis
 
 
 def _own_data(config: Path | None, data_dir: Path | None) -> DataDir:
-    """The data directory, if it is ours: SQLite would leave files of another user there."""
+    """The data directory, if this user owns it: SQLite would leave files of another user there."""
     data = data_of(config, data_dir)
     refuse_newer(data.path)
     if not data.store.is_dir():
@@ -117,28 +114,21 @@ def _own_data(config: Path | None, data_dir: Path | None) -> DataDir:
     if (data.path / "restoring" / "ready").is_dir():
         hint = "Start the product, which completes it; then back it up"
         raise CommandError(f"{data.path}: a restore was interrupted", hint)
-    refuse_others(data.store)
+    require_own_directory(data.store)
     return data
 
 
-def _given_by_systemd() -> Path | None:
+def _credential_file() -> Path | None:
     from config.files.credentials import CredentialError, credential
 
     return translated(CredentialError, lambda: credential(CREDENTIAL))
 
 
 def passphrase_of(file: Path | None, twice: bool) -> str | None:
-    """From the file, from systemd, or from a person."""
+    """The passphrase from the file, from systemd's credential, or from a prompt. Raises `CommandError`."""
     from api.backup.sealed_keys import check_passphrase
 
-    file = file or _given_by_systemd()
-    if file is None:
-        text = ask_passphrase("Passphrase of the keys", twice)
-    else:
-        try:
-            text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
+    text = ask_passphrase("Passphrase of the keys", file or _credential_file(), twice)
     try:
         return check_passphrase(text)
     except ValueError as error:
@@ -146,7 +136,7 @@ def passphrase_of(file: Path | None, twice: bool) -> str | None:
 
 
 def _remove_older(made: Path, keep: int) -> list[str]:
-    """Of the archives with a time in their name keep the newest, `made` among them whatever the clock says of it."""
+    """Keep the newest archives with a time in their name, `made` among them whatever its time is."""
     folder = made.parent
     others = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.name != made.name)
     older = others[: max(0, len(others) + 1 - keep)]
@@ -154,5 +144,5 @@ def _remove_older(made: Path, keep: int) -> list[str]:
         for name in older:
             (folder / name).unlink()
     except OSError as error:
-        raise CommandError(f"{made} is made, but an older one can't be removed: {error}") from error
+        raise CommandError(f"{made} is complete, but an older archive can't be removed: {error}") from error
     return older

@@ -1,4 +1,4 @@
-"""`proxyfleet check-config`: everything that is wrong with the configuration at once, before the product is started."""
+"""`proxyfleet check-config`: all errors of the configuration at once, before the product is started."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ProbeOption = Annotated[
 def check_config(
     out: Output, config: ConfigOption = None, data_dir: DataOption = None, probe: ProbeOption = False
 ) -> None:
-    """Say all that is wrong with the configuration, with file and line; and what was set through the API instead.
+    """Print all errors of the configuration with file and line, and the keys that the API overrides.
 
-    Certificates are looked at, of the stored proxies too. Ends with 1 when the product or a proxy could not start.
+    Checks certificates, also those of stored proxies. Ends with 1 if the product or a proxy could not start.
     """
     from actors.supervision.effective_settings import shadowed_keys, with_overrides
     from api.operator.offline import peek_proxies, peek_settings
@@ -38,12 +38,12 @@ def check_config(
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
     data = DataDir(settings.data_dir or default_data_dir())
-    if os.access(data.path, os.R_OK | os.X_OK):  # else it is somebody who wants to know of the configuration alone
+    if os.access(data.path, os.R_OK | os.X_OK):  # else another user checks the file alone
         refuse_newer(data.path)
     stored = translated(ValueError, lambda: peek_settings(data))
-    in_force = translated(InvalidOverride, lambda: with_overrides(settings, stored))
+    effective = translated(InvalidOverride, lambda: with_overrides(settings, stored))
     proxies = translated(ValueError, lambda: peek_proxies(data))
-    findings = list(_findings(in_force, proxies, data, probe))
+    findings = list(_findings(effective, proxies, data, probe))
     bad = [finding for finding in findings if finding.bad]
     notes = shadowed_keys(settings, stored) + [
         f"{one.where}: {one.error}" for one in findings if one.error and not one.bad
@@ -59,7 +59,7 @@ def check_config(
 
 
 def _view(out: Output, notes: list[str], looked_at: list[str]) -> None:
-    out.message(f"The configuration is good. Looked at: {'; '.join(looked_at)}.")
+    out.message(f"The configuration is valid. Checked: {'; '.join(looked_at)}.")
     for sentence in notes:
         out.message(f"note: {sentence}")
 
@@ -82,7 +82,7 @@ def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, pro
 
 
 def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:
-    """With file and line, or the variable, if it is a key of the configuration that is in force."""
+    """A key preceded by file and line or variable, unless the API overrides it."""
     group, _, key = where.partition(".")
     if " " in where or key in stored.get(group, {}):
         return where
@@ -90,7 +90,7 @@ def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:
 
 
 def _holder(data: DataDir) -> int | None:
-    """The process that runs the product on this data."""
+    """The process that runs the product on this data; None if none does."""
     from actors.supervision.locks import holder
 
     return holder(data.lock)

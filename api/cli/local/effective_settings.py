@@ -1,4 +1,4 @@
-"""`proxyfleet config show`: every key of the configuration, its value, and where that comes from."""
+"""`proxyfleet config show`: every key of the configuration with its value and the source of it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:  # the settings take time to import
 DEFAULT, BY_API, BY_CREDENTIAL, BY_COMMAND_LINE = "default", "API", "credential", "command line"
 COLUMNS = (Column("KEY", "key"), Column("VALUE", "text"), Column("FROM", "source"))
 
-ChangedOption = Annotated[bool, typer.Option("--changed", help="Without what has its default.")]
+ChangedOption = Annotated[bool, typer.Option("--changed", help="Only keys whose value is not the default.")]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put them into `app`."""
+    """Add the command to `app`."""
     local_command(app, "show")(show_config)
 
 
 def show_config(
     out: Output, config: ConfigOption = None, data_dir: DataOption = None, changed: ChangedOption = False
 ) -> None:
-    """Show all of the configuration, with where each value comes from: a line of the file, a variable, the API.
+    """Show the whole configuration with the source of each value: a line of the file, a variable, the API.
 
-    Secrets are masked. Options of a `serve` that runs are not seen here.
+    Secrets are masked. Options of a running `serve` are not included.
     """
     from actors.supervision.effective_settings import with_overrides
     from api.operator.offline import peek_settings
@@ -52,12 +52,12 @@ def show_config(
     in_effect = translated(InvalidOverride, lambda: with_overrides(settings, stored))
     sources = _Sources(overrides, stored, as_settings(), _written(config), Places(config, overrides))
     rows = [row for row in _rows(in_effect, sources) if not changed or row["source"] != DEFAULT]
-    shown = [{**row, "text": _text(row["value"])} for row in rows]
-    out.data({"config": rows}, lambda: out.table(COLUMNS, shown, "Everything has its default."))
+    texts = [{**row, "text": _text(row["value"])} for row in rows]
+    out.data({"config": rows}, lambda: out.table(COLUMNS, texts, "All keys have their defaults."))
 
 
 class _Sources:
-    """Who has said what a key is; the first of them counts, as at a start."""
+    """The sources of values in their order of precedence, which is that of a start."""
 
     def __init__(
         self,
@@ -67,26 +67,26 @@ class _Sources:
         written: Mapping[str, Any],
         places: Places,
     ) -> None:
-        self._named = ((command_line, BY_COMMAND_LINE), (stored, BY_API))
+        self._by_precedence = ((command_line, BY_COMMAND_LINE), (stored, BY_API))
         self._credentials = credentials
         self._written = written
         self._places = places
 
     def of(self, path: tuple[str, ...]) -> str:
         """`default`, `FILE:LINE`, the name of a variable, `credential`, `command line` or `API`."""
-        for given, name in self._named:
+        for given, name in self._by_precedence:
             if _has(given, path):
                 return name
         place = self._places.of(path).removesuffix(": ")
         if place not in os.environ and not _has(self._written, path):
-            place = ""  # the line of the group that it would be in
+            place = ""  # it is the line of the key's group
         if place in os.environ or not _has(self._credentials, path):
             return place or DEFAULT
         return BY_CREDENTIAL
 
 
 def _written(file: Path | None) -> dict[str, Any]:
-    """What the file says, which is good; its keys may be in any case."""
+    """The content of the file, which is valid; keys in lower case."""
     return _lowered(tomllib.loads(file.read_text(encoding="utf-8"))) if file else {}
 
 
@@ -108,7 +108,7 @@ def _leaves(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[
 
 
 def _text(value: Any) -> str:
-    """As in the file, but for what is not set."""
+    """The value as in the file; `-` if it is not set."""
     if value is None or value == "":
         return "-"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

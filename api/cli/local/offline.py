@@ -1,6 +1,6 @@
-"""Commands that work on the data directory itself, since the product must be stopped for them, or can't be asked.
+"""Commands that work on the data directory while the product is stopped, and what local commands share.
 
-They are for whoever runs the product on its machine. What they do to the configuration is in `api/operator/offline.py`.
+The user that runs the product runs them on its machine. `api/operator/offline.py` changes the data.
 """
 
 from __future__ import annotations
@@ -26,71 +26,66 @@ if TYPE_CHECKING:  # the settings take time to import, and only these commands n
 
 T = TypeVar("T")
 
-STOPPED = (
-    "This works while the product is stopped: systemctl stop proxyfleet, or Ctrl-C where it runs, or SIGTERM to that "
-    "process"
-)
+STOPPED = "Stop the product first: systemctl stop proxyfleet, or Ctrl-C where it runs, or SIGTERM to that process"
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", envvar=f"{ENV_PREFIX}CONFIG", help="A TOML file.")]
-DataOption = Annotated[Path | None, typer.Option("--data-dir", help="What must outlive the product.")]
+DataOption = Annotated[Path | None, typer.Option("--data-dir", help="The directory of all lasting data.")]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put them into `app`."""
+    """Add the commands to `app`."""
     local_command(app, "reset-settings", rich_help_panel=RECOVER)(reset_settings)
     local_command(app, "rotate-signing-key", rich_help_panel=RECOVER)(rotate_signing_key)
 
 
 def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
-    """Forget what was set through the API, while the product doesn't run; the configuration alone counts again."""
+    """Remove all settings that the API has changed, while the product is stopped; the configuration applies again."""
     from api.operator.offline import reset_settings as reset
     from api.store import StoreError
 
     with locked_data(config, data_dir) as data:
-        forgotten = translated(StoreError, lambda: reset(data))
-    text = f"Forgotten: {', '.join(forgotten)}." if forgotten else "Nothing was set through the API."
-    out.data({"forgotten": forgotten}, lambda: out.message(text))
+        removed = translated(StoreError, lambda: reset(data))
+    text = f"Forgotten: {', '.join(removed)}." if removed else "Nothing was set through the API."
+    out.data({"forgotten": removed}, lambda: out.message(text))
 
 
 def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
-    """Sign access tokens with a new key, while the product doesn't run; nobody is signed out."""
+    """Sign access tokens with a new key, while the product is stopped; every sign-in stays valid."""
     from api.operator.offline import rotate_signing_key as rotate
     from api.store import StoreError
     from config.text.formatting import timestamp_text
 
     with locked_data(config, data_dir) as data:
         key_id, until = translated(StoreError, lambda: rotate(data))
-    told = {"key_id": key_id, "previous_accepted_until": timestamp_text(until)}
-    text = f"Tokens are signed with the key {key_id}; those of the older one are taken until {timestamp_text(until)}."
-    out.data(told, lambda: out.message(text))
+    result = {"key_id": key_id, "previous_accepted_until": timestamp_text(until)}
+    text = f"Tokens are signed with the key {key_id}; those of the older key are valid until {timestamp_text(until)}."
+    out.data(result, lambda: out.message(text))
 
 
 def verify_audit(
     out: Output,
     config: ConfigOption = None,
     data_dir: DataOption = None,
-    head: Annotated[
-        str | None, typer.Option(help="SEQ:HASH as an earlier verify printed it; it must be in the chain.")
-    ] = None,
+    head: Annotated[str | None, typer.Option(help="SEQ:HASH of an earlier verify, which must be in the chain.")] = None,
 ) -> None:
-    """Follow the hash chain of the audit trail; ends with 1 and names the row when it is broken. Only reads."""
+    """Verify the hash chain of the audit trail; ends with 1 and names the row where it is broken. Only reads."""
     from api.audit import Broken, verify
     from api.audit.trail import trail_file
     from api.store import StoreError
 
-    noted = _noted(head)
+    expected = _parsed_head(head)
     data = data_of(config, data_dir)
     refuse_newer(data.path)
     if not trail_file(data).is_file():
         raise CommandError(f"{data.path}: there is no audit trail here", "Name its directory with --data-dir")
-    found = translated(StoreError, lambda: verify(data, noted))
+    found = translated(StoreError, lambda: verify(data, expected))
     if isinstance(found, Broken):
         raise CommandError(f"row {found.seq} {found.error}")
-    text = f"The audit trail is whole: {found.seq} rows.\nhead {found.seq}:{found.hash}"
+    text = f"The audit trail is intact: {found.seq} rows.\nhead {found.seq}:{found.hash}"
     out.data({"seq": found.seq, "hash": found.hash}, lambda: out.line(text))
 
 
-def _noted(text: str | None) -> Any:
+def _parsed_head(text: str | None) -> Any:
     from api.audit import Head
 
     if text is None:
@@ -101,18 +96,18 @@ def _noted(text: str | None) -> Any:
     return Head(int(match[1]), match[2])
 
 
-# --- what they have in common ---
+# --- shared by local commands ---
 
 
 def settings_of(config: Path | None, overrides: dict[str, Any]) -> Settings:
-    """The operator's configuration. Raises `CommandError` with all that is wrong with it."""
+    """The configuration of file, environment and `overrides`. Raises `CommandError` with all its errors."""
     from config.settings.settings import ConfigError, load
 
     return translated(ConfigError, lambda: load(config, overrides))
 
 
 def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
-    """Where the data directory is; it isn't looked at."""
+    """The data directory by configuration; it need not exist."""
     from config.files.paths import DataDir, default_data_dir
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
@@ -121,7 +116,7 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 
 @contextlib.contextmanager
 def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]:
-    """The data directory of a product that doesn't run, locked until the end of the block."""
+    """The data directory of a stopped product, locked until the end of the block. Raises `CommandError`."""
     from api.backup.atomic_swap import RESTORING
     from config.files.data_format import NAME
 
@@ -129,7 +124,7 @@ def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]
     refuse_newer(found.path)
     if not (found.store.is_dir() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()):
         raise CommandError(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
-    data = open_ours(found.path)
+    data = open_own(found.path)
     held = take_lock(data.lock, "data directory", STOPPED)
     try:
         finish_restore(data)
@@ -139,24 +134,22 @@ def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]
         os.close(held)
 
 
-def open_ours(folder: Path) -> DataDir:
-    """The data directory, made if need be. Raises `CommandError`."""
+def open_own(folder: Path) -> DataDir:
+    """The data directory, made if it is missing. Raises `CommandError` if another user owns it."""
     from config.files.paths import PathError, open_data_dir
 
-    refuse_others(folder)
+    require_own_directory(folder)
     return translated(PathError, lambda: open_data_dir(folder))
 
 
-def refuse_others(folder: Path) -> None:
-    """Raise `CommandError` when it is somebody else's, root's own tasks included: what is made there would be ours."""
+def require_own_directory(folder: Path) -> None:
+    """Raise `CommandError` if another user owns it, also for root: new files would belong to the wrong user."""
     owner = folder.stat().st_uid if folder.is_dir() else os.geteuid()
     if owner == os.geteuid():
         return
     name = _name_of(owner)
-    who = f"runuser -u {name} -- proxyfleet …" if os.geteuid() == 0 else f"sudo -u {name} proxyfleet …"
-    raise CommandError(
-        f"{folder}: belongs to user {name}, not to us", f"Run it as the user that the product runs as: {who}"
-    )
+    command = f"runuser -u {name} -- proxyfleet …" if os.geteuid() == 0 else f"sudo -u {name} proxyfleet …"
+    raise CommandError(f"{folder}: belongs to user {name}", f"Run the command as the user of the product: {command}")
 
 
 def _name_of(user: int) -> str:
@@ -167,21 +160,20 @@ def _name_of(user: int) -> str:
 
 
 def finish_restore(data: DataDir) -> None:
-    """Complete a restore that was killed when it was decided already. The caller holds the lock. Raises
-    `CommandError`."""
+    """Complete a restore that was killed after its decision. The caller holds the lock. Raises `CommandError`."""
     from api.backup.atomic_swap import finish
 
     try:
         done = finish(data)
     except OSError as error:
-        raise CommandError(f"{data.path}: a restore that was begun can't be completed: {error}") from error
+        raise CommandError(f"{data.path}: an interrupted restore can't be completed: {error}") from error
     if done is not None:
-        there = f"; what was there is in {done.kept}" if done.kept else ""
-        typer.echo(f"note: a restore that had been interrupted is completed{there}", err=True)
+        earlier = f"; the earlier data are in {done.kept}" if done.kept else ""
+        typer.echo(f"note: an interrupted restore has been completed{earlier}", err=True)
 
 
 def refuse_newer(folder: Path) -> None:
-    """Raise `CommandError` when a newer release has written the data in `folder`; nothing of it is touched."""
+    """Raise `CommandError` if a newer release has written the data in `folder`, which stay untouched."""
     from api.store.migrations import DATA_FORMAT
     from config.files import data_format
     from config.files.paths import PathError
@@ -190,7 +182,7 @@ def refuse_newer(folder: Path) -> None:
 
 
 def bring_up_to_date(data: DataDir) -> None:
-    """Bring older data to the format of this program, with the lock held and before anything of them is read."""
+    """Migrate older data to the format of this release, under the lock and before any of them is read."""
     from api.store import migration, migrations
     from config.files.paths import PathError
 
@@ -198,7 +190,7 @@ def bring_up_to_date(data: DataDir) -> None:
 
 
 def take_lock(file: Path, what: str, hint: str | None = None) -> int:
-    """Lock it until we end. Raises `CommandError` that says who holds it."""
+    """Lock a file until this process ends. Raises `CommandError` with the process that holds it."""
     from actors.supervision.locks import LockedError, lock
 
     try:
@@ -208,7 +200,7 @@ def take_lock(file: Path, what: str, hint: str | None = None) -> int:
 
 
 def translated(kind: type[Exception] | tuple[type[Exception], ...], call: Callable[[], T]) -> T:
-    """What `call` gives; an exception of this kind becomes a `CommandError` of the same text."""
+    """The result of `call`; an exception of this kind becomes a `CommandError` of the same text."""
     try:
         return call()
     except kind as error:

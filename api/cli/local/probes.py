@@ -1,6 +1,6 @@
-"""What a configuration needs of the world: certificates that can be used, ports that are free, upstreams that answer.
+"""Checks of a configuration on its machine: usable certificates, free ports, upstreams that can be reached.
 
-Nothing is changed, and nothing is sent to an upstream but a TCP handshake.
+Nothing is changed, and nothing but a TCP handshake is sent to an upstream.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from config.model.proxies import ProxyRecord
 from config.settings.settings import Settings
 from config.text.formatting import timestamp_text
 
-PATIENCE = 5.0
-"""Seconds that an upstream has."""
-AT_ONCE = 32
-SOON = 21 * 86400.0
-"""Seconds before its end from which a certificate is warned of."""
+UPSTREAM_TIMEOUT = 5.0
+"""Seconds for a connection to an upstream."""
+CONCURRENCY = 32
+EXPIRY_WARNING = 21 * 86400.0
+"""Seconds before the end of a certificate from which there is a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: where it is configured, and what is wrong with it, if anything is."""
+    """The result of one check: where the value is configured, and its error, if there is one."""
 
     where: str
     error: str | None = None
@@ -38,12 +38,12 @@ class Finding:
 
     @property
     def bad(self) -> bool:
-        """Would the product fail for it?"""
+        """True if the product or a proxy would fail for it."""
         return self.error is not None and self.grade == "error"
 
 
 def certificates(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
-    """Those of `server.tls` and of the proxies that have their own."""
+    """Check the certificates of `server.tls` and of proxies."""
     tls = settings.server.tls
     if tls.cert_file and tls.key_file:
         yield from _certificate("server.tls", tls.cert_file, tls.key_file)
@@ -53,7 +53,7 @@ def certificates(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator
 
 
 def first_password(settings: Settings, password_needed: bool) -> Iterator[Finding]:
-    """Is the first administrator's good, if there has to be one?"""
+    """Check the first administrator's password, if one is needed."""
     if settings.admin_password is None or not password_needed:
         return
     try:
@@ -65,12 +65,12 @@ def first_password(settings: Settings, password_needed: bool) -> Iterator[Findin
 
 
 def data_directory(data: DataDir) -> Iterator[Finding]:
-    """Can it be written?"""
+    """Check that the data directory can be written."""
     yield Finding("data_dir", unwritable(data.path))
 
 
 def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
-    """Can every address be listened at that the product would listen at?"""
+    """Check that every address of the product can be bound."""
     yield _address("server", settings.server.host, settings.server.port)
     for proxy in proxies:
         if proxy.status == "active":
@@ -78,21 +78,21 @@ def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Findin
 
 
 def upstreams(proxies: Iterable[ProxyRecord]) -> list[Finding]:
-    """Does every upstream take a connection? They are asked side by side."""
-    asked = [
+    """Check that every upstream accepts a connection, several at a time."""
+    targets = [
         (f"proxy {proxy.name}: upstreams: {upstream.name}", upstream.host, upstream.port)
         for proxy in proxies
         for upstream in proxy.upstreams
     ]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda each: _reachable(*each), asked))
+    with ThreadPoolExecutor(CONCURRENCY) as pool:
+        return list(pool.map(lambda each: _reachable(*each), targets))
 
 
 def _certificate(where: str, cert_file: Path, key_file: Path) -> Iterator[Finding]:
     files = {"cert_file": cert_file, "key_file": key_file}
-    unusable = {field: trouble for field, path in files.items() if (trouble := unusable_file(path)) is not None}
+    unusable = {field: text for field, path in files.items() if (text := unusable_file(path)) is not None}
     if unusable:
-        yield from (Finding(f"{where}.{field}", trouble) for field, trouble in unusable.items())
+        yield from (Finding(f"{where}.{field}", text) for field, text in unusable.items())
         return
     try:
         server_context(cert_file, key_file)
@@ -103,13 +103,15 @@ def _certificate(where: str, cert_file: Path, key_file: Path) -> Iterator[Findin
 
     found = x509.load_pem_x509_certificate(cert_file.read_bytes())
     end, begin = found.not_valid_after_utc.timestamp(), found.not_valid_before_utc.timestamp()
-    left, told = end - time.time(), timestamp_text(end)
+    left, end_text = end - time.time(), timestamp_text(end)
     if begin > time.time():
-        yield Finding(f"{where}.cert_file", f"{cert_file}: is not good before {timestamp_text(begin)}; see the clock")
+        yield Finding(
+            f"{where}.cert_file", f"{cert_file}: is not valid before {timestamp_text(begin)}; check the clock"
+        )
     elif left <= 0:
-        yield Finding(f"{where}.cert_file", f"{cert_file}: has ended at {told}; replace it")
-    elif left < SOON:
-        yield Finding(f"{where}.cert_file", f"{cert_file}: ends at {told}, in {left / 86400:.0f} days", "note")
+        yield Finding(f"{where}.cert_file", f"{cert_file}: expired at {end_text}; replace it")
+    elif left < EXPIRY_WARNING:
+        yield Finding(f"{where}.cert_file", f"{cert_file}: expires at {end_text}, in {left / 86400:.0f} days", "note")
     else:
         yield Finding(f"{where}.cert_file")
 
@@ -124,7 +126,7 @@ def _address(where: str, host: str, port: int) -> Finding:
 
 def _reachable(where: str, host: str, port: int) -> Finding:
     try:
-        socket.create_connection((host, port), PATIENCE).close()
+        socket.create_connection((host, port), UPSTREAM_TIMEOUT).close()
     except OSError as error:
         return Finding(where, f"{host}:{port} can't be reached: {error.strerror or error}")
     return Finding(where)

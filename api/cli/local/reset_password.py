@@ -1,4 +1,4 @@
-"""`proxyfleet reset-password`: in the data of a product that is stopped, or by asking the one that runs."""
+"""`proxyfleet reset-password`: in the data of a stopped product, or by a request to the running one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from api.cli.errors import CommandError, Status
-from api.cli.local.offline import ConfigOption, DataOption, data_of, locked_data, refuse_others, settings_of, translated
+from api.cli.local.offline import (
+    ConfigOption,
+    DataOption,
+    data_of,
+    locked_data,
+    require_own_directory,
+    settings_of,
+    translated,
+)
 from api.cli.terminal.output import Output
 from api.cli.terminal.secret_input import StdinOption
 from api.cli.terminal.secret_input import password as ask_password
@@ -18,7 +26,9 @@ from config.settings.env import ENV_PREFIX
 if TYPE_CHECKING:  # these take time to import, and only this command needs them
     from config.files.paths import RunDir
 
-RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks of the product, if it runs.")]
+RunOption = Annotated[
+    Path | None, typer.Option("--run-dir", help="The running product's directory of sockets and locks.")
+]
 
 
 def reset_password(
@@ -27,10 +37,10 @@ def reset_password(
     config: ConfigOption = None,
     data_dir: DataOption = None,
     run_dir: RunOption = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask for the new one in place of a random one.")] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask for the new password instead of a random one.")] = False,
     password_stdin: StdinOption = False,
 ) -> None:
-    """Give a user a new password, also while the product runs: a random one, or that of PROXYFLEET_NEW_PASSWORD."""
+    """Set a new password of a user, also while the product runs: a random one, or PROXYFLEET_NEW_PASSWORD."""
     from api.services.password_reset import UnknownUser
 
     chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
@@ -39,26 +49,25 @@ def reset_password(
     try:
         running = _running(config, data_dir, run_dir)
         fresh, disabled = (
-            _in_data(config, data_dir, user, chosen) if running is None else _by_asking(running, user, chosen)
+            _in_data(config, data_dir, user, chosen) if running is None else _in_running(running, user, chosen)
         )
     except UnknownUser as error:
         raise CommandError(str(error), status=Status.NOT_FOUND) from error
     if disabled:
-        out.note(f"note: {user} is disabled, and can't sign in until an administrator makes the account active")
-    told = {"username": user, "password": fresh if chosen is None else None}
+        out.note(f"note: {user} is disabled, and can't sign in until an administrator activates the account")
+    data = {"username": user, "password": fresh if chosen is None else None}
     text = f"The password of {user} is now: {fresh}" if chosen is None else f"The password of {user} is changed."
-    out.data(told, lambda: out.message(text))
+    out.data(data, lambda: out.message(text))
 
 
 def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -> RunDir | None:
-    """The run directory of the product that holds the data directory; None when no process does. Raises
-    `CommandError`."""
+    """The run directory of the product that holds the data directory; None if it is stopped. Raises `CommandError`."""
     from actors.supervision.locks import holder
     from api.operator.run_dir import run_dir_of
     from config.files.paths import PathError
 
     data = data_of(config, data_dir)
-    refuse_others(data.path)
+    require_own_directory(data.path)
     pid = holder(data.lock)
     if pid is None:
         return None
@@ -67,13 +76,13 @@ def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -
     found = translated(PathError, lambda: run_dir_of(settings, pid))
     if found is None:
         raise CommandError(
-            f"{data.path} is in use by process {pid}, and its run directory is not where it is by default",
-            "If that is the product, name its run directory with --run-dir; if it is a command, wait for its end",
+            f"{data.path} is in use by process {pid}, and its run directory is not the default one",
+            "If that is the product, name its run directory with --run-dir; if it is a command, wait until it ends",
         )
     return found
 
 
-def _by_asking(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
+def _in_running(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
     """The new password, and whether the account is disabled. Raises `UnknownUser`, `CommandError`."""
     from api.operator.password_reset import NotReset, ask_reset
 
@@ -82,7 +91,7 @@ def _by_asking(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
 
 
 def _in_data(config: Path | None, data_dir: Path | None, user: str, chosen: str | None) -> tuple[str, bool]:
-    """As `_by_asking`, in the data of a product that is stopped."""
+    """As `_in_running`, in the data of a stopped product."""
     from api.operator.offline import is_disabled, reset_password
     from api.security.new_passwords import WeakPassword
     from api.store import StoreError

@@ -1,4 +1,4 @@
-"""`proxyfleet restore`: what differs is shown, and then one decision replaces what is there, or nothing happens."""
+"""`proxyfleet restore`: lists the differences, asks once, and replaces all data or none."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from api.cli.local.offline import (
     bring_up_to_date,
     data_of,
     finish_restore,
-    open_ours,
+    open_own,
     refuse_newer,
-    refuse_others,
+    require_own_directory,
     take_lock,
     translated,
 )
@@ -39,18 +39,18 @@ LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", 
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put it into `app`."""
+    """Add the command to `app`."""
     local_command(app, "restore", rich_help_panel=RECOVER)(restore)
 
 
 def restore(
     out: Output,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive that backup made.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive of backup.")],
     config: ConfigOption = None,
     data_dir: DataOption = None,
     passphrase_file: PassphraseOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and check all of it, and show what differs.")
+        bool, typer.Option("--dry-run", help="Read and check the archive, and list the differences.")
     ] = False,
     without_secrets: Annotated[
         bool,
@@ -60,14 +60,14 @@ def restore(
         ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also when nothing differs, for audit trail, metrics and records.")
+        bool, typer.Option("--force", help="Restore although nothing differs, for audit trail, metrics and records.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Put back what a backup has, while the product is stopped; what is there now is kept beside.
+    """Replace the data by those of a backup, while the product is stopped; the present data are kept beside.
 
-    Everything is read and checked, and what differs is shown, before anything is touched. A restore that is killed
-    leaves the old state or the new one.
+    The archive is read and checked, and the differences are listed, before anything is changed. A restore that is
+    killed leaves the old state or the new one.
     """
     from api.backup.archive import opened
     from api.backup.manifest import BadArchive
@@ -79,40 +79,40 @@ def restore(
             f"{file}: is not a regular file", "An archive is read more than once; save it as a file first"
         )
     try:
-        with opened(file) as archive, _place(config, data_dir, dry_run) as data:
+        with opened(file) as archive, _target(config, data_dir, dry_run) as data:
             wanted = archive.manifest.keys and not without_secrets
             passphrase = passphrase_of(passphrase_file, twice=False) if wanted else None
             with contextlib.ExitStack() as stack:
-                with progress(out, "Reading") as told:
-                    found = stack.enter_context(prepared(data, archive, passphrase, told, without_secrets))
-                if _decided(out, data, file, found, dry_run, force, yes):
+                with progress(out, "Reading") as report:
+                    found = stack.enter_context(prepared(data, archive, passphrase, report, without_secrets))
+                if _confirmed(out, data, file, found, dry_run, force, yes):
                     _commit(out, data, found, archive.digest())
     except BadArchive as error:
-        raise CommandError(f"{file}: {error}", "Nothing was touched") from error
+        raise CommandError(f"{file}: {error}", "Nothing was changed") from error
     except (OSError, StoreError) as error:
         raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _decided(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: bool, force: bool, yes: bool) -> bool:
-    """Show what would come of it, and ask. Raises `CommandError` when somebody who was asked doesn't want it."""
-    told = _told(found)
-    if out.form != "json":
-        made, files = told["created_at"], len(found.manifest.files)
-        out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all good.")
-        out.table(COLUMNS, told["changes"], "Configuration and keys are those that are there.")
+def _confirmed(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: bool, force: bool, yes: bool) -> bool:
+    """List the differences and ask. Returns False if there is nothing to do; raises `CommandError` after a no."""
+    result = _as_data(found)
+    if out.format != "json":
+        made, files = result["created_at"], len(found.manifest.files)
+        out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all intact.")
+        out.table(COLUMNS, result["changes"], "Configuration and keys do not differ.")
         if found.lost:
             out.message("These secrets are not restored; enter them again afterwards:")
-            out.table(LOST_COLUMNS, told["lost_secrets"], "")
-    if dry_run or not (told["changes"] or force):
-        why = "Nothing was touched." if dry_run else "Nothing to restore; --force replaces what is there all the same."
-        out.data({**told, "dry_run": dry_run}, lambda: out.message(why))
+            out.table(LOST_COLUMNS, result["lost_secrets"], "")
+    if dry_run or not (result["changes"] or force):
+        why = "Nothing was changed." if dry_run else "Nothing to restore; --force replaces the data nevertheless."
+        out.data({**result, "dry_run": dry_run}, lambda: out.message(why))
         return False
-    confirm(f"Put this in the place of what is in {data.path}?", yes)
+    confirm(f"Replace the data in {data.path}?", yes)
     return True
 
 
-def _told(found: Prepared) -> dict[str, Any]:
-    """For programs; of a restore that did nothing, yet."""
+def _as_data(found: Prepared) -> dict[str, Any]:
+    """The result for programs, before the restore."""
     rows = [
         {"change": one.change, "kind": one.kind, "name": one.name, "fields": one.fields} for one in found.differences
     ]
@@ -126,20 +126,19 @@ def _commit(out: Output, data: DataDir, found: Prepared, digest: str) -> None:
     from api.backup.restore import commit
 
     kept = commit(data, found, digest).kept
-    done = f"What was there is kept in {kept}." if kept else "There was nothing before."
-    shown = {**_told(found), "restored": True, "kept": kept and str(kept)}
-    out.data(shown, lambda: out.message(f"Restored; everybody has to sign in again. {done}"))
+    earlier = f"The earlier data are kept in {kept}." if kept else "There were no earlier data."
+    result = {**_as_data(found), "restored": True, "kept": kept and str(kept)}
+    out.data(result, lambda: out.message(f"Restored; all users must sign in again. {earlier}"))
 
 
-# --- where to ---
+# --- the target ---
 
 
 @contextlib.contextmanager
-def _place(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterator[DataDir]:
-    """The data directory to restore into, locked until the end of the block. Raises `CommandError` while the product
-    runs.
+def _target(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterator[DataDir]:
+    """The data directory to restore into, locked until the end of the block. Raises `CommandError` if the product runs.
 
-    A dry run only reads: while the product runs, it gets a private copy of the data instead.
+    A dry run only reads: while the product runs, it gets a private copy of the data.
     """
     from actors.supervision.locks import holder
 
@@ -158,19 +157,19 @@ def _copied(data: DataDir) -> Iterator[DataDir]:
     from api.backup.target import staging
 
     refuse_newer(data.path)
-    refuse_others(data.path)
+    require_own_directory(data.path)
     with staging(data.path) as folder:
         yield translated(CollectError, lambda: snapshot(data, folder))
 
 
 @contextlib.contextmanager
 def _locked(found: DataDir, dry_run: bool) -> Iterator[DataDir]:
-    """Other than elsewhere the data in it may be damaged, or of a newer release: they are replaced.
+    """Lock the directory, whose data may be damaged or of a newer release, since they are replaced.
 
-    A directory that was made for this and stayed empty goes again.
+    Directories that were made here and stayed empty are removed.
     """
     made = [each for each in (found.path, *found.path.parents) if not each.exists()]
-    data = open_ours(found.path)
+    data = open_own(found.path)
     held = take_lock(data.lock, "data directory", STOPPED)
     try:
         if any(path != data.lock for path in data.path.iterdir()):
@@ -180,13 +179,13 @@ def _locked(found: DataDir, dry_run: bool) -> Iterator[DataDir]:
         if [path.name for path in data.path.iterdir()] == [data.lock.name]:
             data.lock.unlink()
             for folder in made:
-                with contextlib.suppress(OSError):  # somebody put something there
+                with contextlib.suppress(OSError):  # another process has put a file there
                     folder.rmdir()
         os.close(held)
 
 
 def _settle(data: DataDir, dry_run: bool) -> None:
-    """Complete an earlier restore, and let what a restore leaves alone, as records, be of this program's format."""
+    """Complete an earlier restore, and migrate data that a restore leaves alone, such as records."""
     if dry_run:
         if (data.path / "restoring" / "ready").is_dir():
             raise CommandError(f"{data.path}: a restore was interrupted", "Start the product, which completes it")
@@ -195,8 +194,8 @@ def _settle(data: DataDir, dry_run: bool) -> None:
     if not _is_newer(data):
         try:
             bring_up_to_date(data)
-        except CommandError as trouble:  # a restore may be the way out of just that
-            typer.echo(f"note: {trouble.message}", err=True)
+        except CommandError as error:  # a restore may be the remedy
+            typer.echo(f"note: {error.message}", err=True)
 
 
 def _is_newer(data: DataDir) -> bool:

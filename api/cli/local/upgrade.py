@@ -10,7 +10,7 @@ import typer
 from api.cli.local.offline import ConfigOption, DataOption, settings_of, translated
 from api.cli.terminal.output import Output
 
-RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Its sockets and locks.")]
+RunOption = Annotated[Path | None, typer.Option("--run-dir", help="The product's directory of sockets and locks.")]
 
 
 def upgrade(
@@ -20,7 +20,7 @@ def upgrade(
     run_dir: RunOption = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for the new program.")] = 120.0,
 ) -> None:
-    """Have the running product become the program that is installed now, without refusing or dropping anybody."""
+    """Replace the running product by the installed release, without refusing or dropping a connection."""
     from api.operator.upgrade import NotUpgraded  # only this command needs it
     from api.operator.upgrade import upgrade as upgrade_running
 

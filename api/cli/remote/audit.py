@@ -1,4 +1,4 @@
-"""`proxyfleet audit list` and `audit show`: who changed what, and who was refused."""
+"""`proxyfleet audit list` and `audit show`: changes and refused requests, with who made them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import typer
 
 from api.cli.commands import Session
 from api.cli.errors import CommandError, Status
-from api.cli.terminal.output import Column, shown
+from api.cli.terminal.output import Column, cell_text
 from api.cli.time_options import SinceOption, UntilOption, ago
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
 
 
 def _by(row: Any) -> str:
-    """Who, and with which key: programs of one owner are told apart by their keys."""
+    """The user and the key, which tells programs of one owner apart."""
     who = str(row["actor"]["username"] or row["actor"]["type"])
     credential = row["credential"] or {}
     if credential.get("method") != "api_key":
@@ -31,7 +31,7 @@ def _resource(row: Any) -> str | None:
 
 
 def _changes(row: Any) -> str | None:
-    """The fields of an update; of what failed, why, with the operation that a permission was missing for."""
+    """The fields of an update, or the reason of a failure, with the operation if a permission was missing."""
     details = row["details"] or {}
     if "required_permission" in details:
         return f"{row['operation']} needs {details['required_permission']}"
@@ -43,7 +43,7 @@ def _changes(row: Any) -> str | None:
 
 
 def _fields(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """What differs, field by field: its name with dots, and its values, None where there is none."""
+    """Each field that differs: its dotted name and both values, None for a missing one."""
     for name in dict.fromkeys((*(before or {}), *(after or {}))):
         was, now = (part.get(name) if part else None for part in (before, after))
         if (isinstance(was, dict) or isinstance(now, dict)) and all(
@@ -68,17 +68,17 @@ COLUMNS = (
 
 def list_audit(
     session: Session,
-    action: Annotated[str | None, typer.Option("--action", help="Exactly this, or a group such as proxy.*")] = None,
-    username: Annotated[str | None, typer.Option("--username", help="Only by this user.")] = None,
+    action: Annotated[str | None, typer.Option("--action", help="This action, or a group such as proxy.*")] = None,
+    username: Annotated[str | None, typer.Option("--username", help="Only rows of this user.")] = None,
     resource: Annotated[
-        str | None, typer.Option("--resource-id", help="Only to this resource: its id, or the name it had.")
+        str | None, typer.Option("--resource-id", help="Only rows of this resource: its id, or its name then.")
     ] = None,
-    outcome: Annotated[Literal["done", "failed"] | None, typer.Option("--outcome", help="What became of it.")] = None,
+    outcome: Annotated[Literal["done", "failed"] | None, typer.Option("--outcome", help="Only this outcome.")] = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of rows at most.")] = 100,
 ) -> None:
-    """Show who changed what, and who was refused, newest first."""
+    """Show changes and refused requests, with who made them, newest first."""
     by_id = resource is not None and _IDENTIFIER.fullmatch(resource) is not None
     data = session.api.get(
         "/audit",
@@ -91,16 +91,16 @@ def list_audit(
         end_time=ago(until, "--until") if until else None,
         limit=limit,
     )
-    session.out.data(data, lambda: session.out.table(COLUMNS, data["audit"], "There is no such row."))
+    session.out.data(data, lambda: session.out.table(COLUMNS, data["audit"], "No row matches."))
 
 
 def show_audit(
     session: Session, seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="The number of the row.")]
 ) -> None:
-    """Show one row whole, with what each field was and is."""
+    """Show a whole row, with each field before and after the change."""
     found = session.api.get("/audit", cursor=str(seq + 1), limit=1)["audit"]
     if not found or found[0]["seq"] != seq:
-        raise CommandError(f"There is no row {seq}", "All of them: proxyfleet audit list", Status.NOT_FOUND)
+        raise CommandError(f"There is no row {seq}", "All rows: proxyfleet audit list", Status.NOT_FOUND)
     row = found[0]
     pairs = [
         *((name, row[name]) for name in ("seq", "timestamp", "action", "outcome")),
@@ -111,7 +111,7 @@ def show_audit(
         ("operation", row["operation"]),
         ("request", row["request_id"]),
         *((f"details.{name}", value) for name, value in (row["details"] or {}).items()),
-        *((name, f"{shown(was)} → {shown(now)}") for name, was, now in _fields(row["before"], row["after"])),
+        *((name, f"{cell_text(was)} → {cell_text(now)}") for name, was, now in _fields(row["before"], row["after"])),
         ("hash", row["hash"]),
     ]
     session.out.data({"entry": row}, lambda: session.out.details(pairs))

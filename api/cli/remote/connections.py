@@ -1,4 +1,4 @@
-"""`proxyfleet connections …`: what is live."""
+"""`proxyfleet connections …`: live connections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, also_called, command
+from api.cli.commands import Session, YesOption, add_alias, command, confirm
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find
 from api.cli.quantities import Size, Span
@@ -16,10 +16,13 @@ from api.cli.terminal.output import Column, counted
 
 group = typer.Typer(help="Live connections.", no_args_is_help=True)
 
-ClientOption = Annotated[str | None, typer.Option("--client", help="Only of this address or network.")]
-UserOption = Annotated[str | None, typer.Option("--user", help="Only of this user.")]
-TargetOption = Annotated[str | None, typer.Option("--target", help="Only to targets with this in their name.")]
-AgeOption = Annotated[int | None, typer.Option("--min-age", min=0, help="Only older than so many seconds.")]
+FILTERS: dict[str, Any] = {
+    "client": Annotated[str | None, typer.Option("--client", help="Only of this address or network.")],
+    "user": Annotated[str | None, typer.Option("--user", help="Only of this user.")],
+    "target": Annotated[str | None, typer.Option("--target", help="Only to targets that contain this text.")],
+    "min_age": Annotated[int | None, typer.Option("--min-age", min=0, help="Only older than so many seconds.")],
+}
+"""Options by the API's parameter."""
 
 COLUMNS = (
     Column("PROXY", "proxy"),
@@ -36,72 +39,64 @@ COLUMNS = (
 )
 
 
-@command(group, "list")
+@command(group, "list", fields=FILTERS)
 def list_connections(
     session: Session,
     proxy: Annotated[
         str | None,
-        typer.Argument(metavar="PROXY", help="A name or id; all active ones unless said.", autocompletion=proxy_names),
+        typer.Argument(metavar="PROXY", help="A name or id; by default all active ones.", autocompletion=proxy_names),
     ] = None,
-    client: ClientOption = None,
-    user: UserOption = None,
-    target: TargetOption = None,
-    min_age: AgeOption = None,
+    *,
+    fields: dict[str, Any],
     sort: Annotated[
         str,
         typer.Option(
-            "--sort", help="age, bytes_in, bytes_out, rate_in, rate_out, client, user, target; - turns it round."
+            "--sort", help="age, bytes_in, bytes_out, rate_in, rate_out, client, user, target; - reverses it."
         ),
     ] = "-age",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many of each proxy.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The number for each proxy at most.")] = 100,
 ) -> None:
     """List live connections."""
-    filters = {"client": client, "user": user, "target": target, "min_age": min_age, "sort": sort, "limit": limit}
     found, total = [], 0
-    for one in _meant(session, proxy):
-        data = session.api.get(f"/proxies/{one['id']}/connections", **filters)
+    for one in _proxies(session, proxy):
+        data = session.api.get(f"/proxies/{one['id']}/connections", **fields, sort=sort, limit=limit)
         total += data["total"]
         found += [{"proxy": one["name"], **each} for each in data["connections"]]
-    nothing = "There is no such connection."
+    nothing = "No connection matches."
     session.out.data({"connections": found, "total": total}, lambda: session.out.table(COLUMNS, found, nothing))
 
 
-@command(group, "end")
+@command(group, "end", fields=FILTERS)
 def end_connections(
     session: Session,
     proxy: Annotated[str, typer.Argument(metavar="PROXY", help="Its name or id.", autocompletion=proxy_names)],
     connection: Annotated[str | None, typer.Argument(metavar="ID", help="The id of a connection.")] = None,
-    client: ClientOption = None,
-    user: UserOption = None,
-    target: TargetOption = None,
-    min_age: AgeOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of this proxy.")] = False,
+    *,
+    fields: dict[str, Any],
+    everything: Annotated[bool, typer.Option("--all", help="All connections of the proxy.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """End one connection by its id, or all that match the filters, which asks first. Also called `kill`."""
+    """Close one connection by its id, or, after a question, all that match the filters. Also called `kill`."""
     found = find(session.api, PROXY, proxy)
     path = f"/proxies/{found['id']}/connections"
-    filters = {"client": client, "user": user, "target": target, "min_age": min_age}
-    filtered = any(value is not None for value in filters.values())
+    filtered = any(value is not None for value in fields.values())
     if (connection is not None) + filtered + everything != 1:
-        raise CommandError(
-            "Which connections?", "Give either an id, or filters such as --client, or --all", Status.USAGE
-        )
+        raise CommandError("Which connections?", "Give an id, or filters such as --client, or --all", Status.USAGE)
     if connection is not None:
         data = session.api.delete(f"{path}/{quoted(connection)}")
-        session.out.data(data, lambda: session.out.message(f"{connection} is ended."))
+        session.out.data(data, lambda: session.out.message(f"{connection} is closed."))
         return
     if not yes:
-        matching = session.api.get(path, **filters, limit=1)["total"]
-        session.confirm(f"End {counted(matching, 'connection')} of {found['name']}?", yes)
-    data = session.api.delete(path, **filters, all=True if everything else None)
-    session.out.data(data, lambda: session.out.message(f"{data['ended']} ended."))
+        matching = session.api.get(path, **fields, limit=1)["total"]
+        confirm(f"Close {counted(matching, 'connection')} of {found['name']}?", yes)
+    data = session.api.delete(path, **fields, all=True if everything else None)
+    session.out.data(data, lambda: session.out.message(f"{data['ended']} closed."))
 
 
-also_called(group, "kill", end_connections)
+add_alias(group, "kill", end_connections)
 
 
-def _meant(session: Session, proxy: str | None) -> list[dict[str, Any]]:
+def _proxies(session: Session, proxy: str | None) -> list[dict[str, Any]]:
     if proxy is not None:
         return [find(session.api, PROXY, proxy)]
     return list(session.api.pages("/proxies", "proxies", status="active"))

@@ -1,8 +1,7 @@
 """`proxyfleet export`, `import` and `apply`: the whole configuration as one document, in TOML or JSON.
 
-The document is the API's (`GET /config/export`). `apply` first asks what would change and shows it; what is then
-carried out is bound by `If-Match` to the very configuration that was compared, so nobody approves one change and gets
-another.
+The document is the API's (`GET /config/export`). `apply` first fetches and lists the changes; `If-Match` then binds the
+import to the configuration that was compared, so the approved changes are the ones that are made.
 """
 
 from __future__ import annotations
@@ -16,31 +15,29 @@ from typing import Annotated, Any
 import typer
 
 from api.cli import toml
-from api.cli.commands import CONFIGURE, Session, YesOption, command, either
+from api.cli.commands import CONFIGURE, Session, YesOption, command, confirm, either
 from api.cli.errors import CommandError, Status
 from api.cli.quantities import with_unit
-from api.cli.request_body import mapping_of, read_text, shown_name, with_lines
-from api.cli.terminal.output import BAD, DIM, GOOD, WARN, counted, safe, shown
+from api.cli.request_body import display_name, mapping_of, read_text, with_lines
+from api.cli.terminal.output import BAD, DIM, GOOD, WARN, cell_text, counted, safe
 from api.cli.terminal.secret_input import passphrase as ask_passphrase
 from config.files.durable import replace_file_of_user
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Seconds that an import may take: it binds every new address first."""
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON; - is standard input.")]
-PruneOption = Annotated[
-    bool, typer.Option("--prune", help="Delete what is not in the file, of the sections that it has.")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+PruneOption = Annotated[bool, typer.Option("--prune", help="Delete what the file lacks, in the sections that it has.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the changes, and make none.")]
 PassphraseOption = Annotated[
     Path | None,
-    typer.Option("--passphrase-file", metavar="FILE", help="Its first line opens the secrets; else it is asked for."),
+    typer.Option("--passphrase-file", metavar="FILE", help="Its first line is the passphrase; else it is asked for."),
 ]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put them into `app`."""
+    """Add the commands to `app`."""
     command(app, "export", rich_help_panel=CONFIGURE)(export_config)
     command(app, "import", rich_help_panel=CONFIGURE)(import_config)
     command(app, "apply", rich_help_panel=CONFIGURE)(apply_config)
@@ -50,12 +47,12 @@ def export_config(
     session: Session,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Where to; JSON if it ends in .json. Standard output unless said."),
+        typer.Argument(metavar="FILE", help="The file to write, JSON if it ends in .json; by default standard output."),
     ] = None,
-    secrets: Annotated[bool, typer.Option("--secrets", help="With the secrets, sealed under a passphrase.")] = False,
+    secrets: Annotated[bool, typer.Option("--secrets", help="Include the secrets, sealed under a passphrase.")] = False,
     passphrase_file: PassphraseOption = None,
     minimal: Annotated[
-        bool, typer.Option("--minimal", help="Of proxies and accounts only what differs from the defaults.")
+        bool, typer.Option("--minimal", help="Of proxies and accounts only fields that differ from the defaults.")
     ] = False,
 ) -> None:
     """Write the whole configuration as one document: TOML, or JSON with -o json."""
@@ -67,7 +64,7 @@ def export_config(
         from api.import_export import minimal as sparse
 
         data = sparse.minimal(data)
-    as_json = session.out.form == "json" if file is None else file.suffix == ".json"
+    as_json = session.out.format == "json" if file is None else file.suffix == ".json"
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if as_json else _as_toml(data)
     if file is None:
         session.out.document(text)
@@ -88,14 +85,14 @@ def import_config(
     passphrase_file: PassphraseOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Take over a document that was exported, all of it or nothing; shows what changes, and asks first."""
+    """Import an exported document, all of it or nothing; lists the changes and asks first."""
     text = read_text(file)
     document = mapping_of(file, text)
     if not {"kind", "version"} & document.keys():
-        hint = "For a file that a person wrote: proxyfleet apply FILE, which wants neither"
-        raise CommandError(f"{shown_name(file)}: not an exported document: it has no kind and no version", hint)
-    with _lines_told(file, text):
-        _carry_out(session, document, prune, dry_run, passphrase_file, yes)
+        hint = "For a file written by hand: proxyfleet apply FILE, which needs neither"
+        raise CommandError(f"{display_name(file)}: not an exported document: it has no kind and no version", hint)
+    with _naming_lines(file, text):
+        _import(session, document, prune, dry_run, passphrase_file, yes)
 
 
 def apply_config(
@@ -109,14 +106,14 @@ def apply_config(
     prune: PruneOption = False,
     dry_run: DryRunOption = False,
     check: Annotated[
-        bool, typer.Option("--check", help="As --dry-run, and end with 6 when something would change.")
+        bool, typer.Option("--check", help="As --dry-run, and end with 6 if something would change.")
     ] = False,
     passphrase_file: PassphraseOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Make the configuration what a file says, all of it or nothing; what is so already stays untouched.
+    """Make the configuration match a file, all of it or nothing; what matches already stays untouched.
 
-    A section or field that the file does not have stays as it is. Shows what changes, and asks first.
+    A section or field that the file lacks stays as it is. Lists the changes and asks first.
     """
     chosen = either("--file", *(None if each is None else str(each) for each in (file, file_)))
     if chosen is None:
@@ -124,62 +121,62 @@ def apply_config(
     file = Path(chosen)
     text = read_text(file)
     document = {**KIND, **mapping_of(file, text)}
-    with _lines_told(file, text):
-        changed = _carry_out(session, document, prune, dry_run or check, passphrase_file, yes)
+    with _naming_lines(file, text):
+        changed = _import(session, document, prune, dry_run or check, passphrase_file, yes)
     if check and changed:
         raise typer.Exit(int(Status.DIFFERENT))
 
 
 @contextlib.contextmanager
-def _lines_told(file: Path, text: str) -> Iterator[None]:
-    """What the API refuses of the document is told with the file and its line."""
+def _naming_lines(file: Path, text: str) -> Iterator[None]:
+    """Add the file and its line to the problems of a response."""
     try:
         yield
-    except CommandError as trouble:
-        if trouble.problems:
-            trouble.problems = with_lines(file, text, trouble.problems)
-            trouble.hint = trouble.hint or "What a file may have: proxyfleet export shows all of it"
+    except CommandError as error:
+        if error.problems:
+            error.problems = with_lines(file, text, error.problems)
+            error.hint = error.hint or "All fields of a file: proxyfleet export"
         raise
 
 
-def _carry_out(
+def _import(
     session: Session, document: dict[str, Any], prune: bool, dry_run: bool, passphrase_file: Path | None, yes: bool
 ) -> bool:
-    """Whether something changed, or would."""
+    """List the changes, ask and make them. Returns whether there are any."""
     headers = _passphrase(passphrase_file) if "secrets" in document else {}
     query = {"prune": prune, "dry_run": True}
-    plan = session.api.call("POST", "/config/import", query=query, body=document, headers=headers, timeout=PATIENCE)
+    plan = session.api.call("POST", "/config/import", query=query, body=document, headers=headers, timeout=TIMEOUT)
     if dry_run or not plan["changed"]:
         plan["dry_run"] = dry_run
-        session.out.data(plan, lambda: session.out.lines(_told(session, plan, document)))
+        session.out.data(plan, lambda: session.out.lines(_changes(session, plan, document)))
         return bool(plan["changed"])
-    if session.out.form != "json":
-        session.out.lines(_told(session, plan, document))
-    session.confirm("Do it?", yes)
+    if session.out.format != "json":
+        session.out.lines(_changes(session, plan, document))
+    confirm("Do it?", yes)
     done = _commit(session, document, prune, headers)
     session.out.data(done, lambda: session.out.lines(_done(done)))
     return True
 
 
 def _commit(session: Session, document: dict[str, Any], prune: bool, headers: dict[str, str | bytes]) -> Any:
-    """Carry out what was shown, if the configuration is still the one that it was compared with."""
+    """Make the listed changes, if the configuration is still the one that was compared."""
     bound = {**headers, "If-Match": session.api.etag or "*"}
     query = {"prune": prune}
     try:
-        return session.api.call("POST", "/config/import", query=query, body=document, headers=bound, timeout=PATIENCE)
-    except CommandError as trouble:
-        if any(field == "If-Match" for field, _ in trouble.problems):
+        return session.api.call("POST", "/config/import", query=query, body=document, headers=bound, timeout=TIMEOUT)
+    except CommandError as error:
+        if any(field == "If-Match" for field, _ in error.problems):
             raise CommandError(
-                "Somebody changed the configuration meanwhile; nothing was done", "Look again"
-            ) from trouble
+                "The configuration has changed meanwhile; nothing was done", "Run the command again"
+            ) from error
         raise
 
 
 SIGNS = {"create": ("+", GOOD), "update": ("~", WARN), "delete": ("-", BAD)}
 
 
-def _told(session: Session, plan: dict[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-    """The differences, a line for each field. Of what is new, the fields that the document has: the rest is as ever."""
+def _changes(session: Session, plan: dict[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each changed field. New resources have the document's fields only: the others have their defaults."""
     for change in plan["changes"]:
         if change["action"] not in SIGNS:
             continue
@@ -191,25 +188,26 @@ def _told(session: Session, plan: dict[str, Any], document: Mapping[str, Any]) -
             given = _given_fields(document, change)
             fields = [each for each in change["fields"] if given is None or each["field"].split(".")[0] in given]
             for each in fields:
-                said = given.get(each["field"]) if given else None
+                wanted = given.get(each["field"]) if given else None
                 yield from (
-                    f"    {safe(name)}: {shown(value)}" for name, value in _leaves(each["field"], each["after"], said)
+                    f"    {safe(name)}: {cell_text(value)}"
+                    for name, value in _leaves(each["field"], each["after"], wanted)
                 )
     yield _summary(plan["summary"], "would be " if plan["dry_run"] else "")
 
 
-def _leaves(name: str, value: Any, said: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a group one by one, with units; only those that the document has, where it has the group."""
+def _leaves(name: str, value: Any, given: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a group one by one, with units; only the document's fields, if it has the group."""
     if not isinstance(value, Mapping):
         yield name, with_unit(name, value)
         return
     for key, inner in value.items():
-        if not isinstance(said, Mapping) or key in said:
-            yield from _leaves(f"{name}.{key}", inner, said.get(key) if isinstance(said, Mapping) else None)
+        if not isinstance(given, Mapping) or key in given:
+            yield from _leaves(f"{name}.{key}", inner, given.get(key) if isinstance(given, Mapping) else None)
 
 
 def _given_fields(document: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the document has of something that would be created; None when it can't be found there."""
+    """The document's fields of a resource that would be created; None if it is not found there."""
     section = {"proxy": "proxies", "user": "users", "webhook": "webhooks"}.get(change["kind"], "")
     found = document.get(section)
     for one in found if isinstance(found, list) else []:
@@ -220,42 +218,35 @@ def _given_fields(document: Mapping[str, Any], change: Mapping[str, Any]) -> dic
 
 def _field(session: Session, each: dict[str, Any]) -> str:
     name = each["field"]
-    before = session.out.colour(shown(with_unit(name, each["before"])), DIM)
-    return f"    {safe(name)}: {before} → {shown(with_unit(name, each['after']))}"
+    before = session.out.colour(cell_text(with_unit(name, each["before"])), DIM)
+    return f"    {safe(name)}: {before} → {cell_text(with_unit(name, each['after']))}"
 
 
 def _done(done: dict[str, Any]) -> Iterator[str]:
     yield _summary(done["summary"], "")
     for change in done["changes"]:
         if change.get("secret"):
-            yield f"{safe(change['name'])}: {change['secret']} (its secret, shown this once)"
+            yield f"{safe(change['name'])}: {change['secret']} (its secret, shown only once)"
 
 
-def _summary(summary: dict[str, int], mood: str) -> str:
+def _summary(summary: dict[str, int], verb: str) -> str:
     words = (("create", "created"), ("update", "changed"), ("delete", "deleted"))
-    parts = [f"{summary[name]} {mood}{word}" for name, word in words if summary[name]]
-    return f"{', '.join(parts) or 'Nothing to change'}; {summary['unchanged']} as they are."
+    parts = [f"{summary[name]} {verb}{word}" for name, word in words if summary[name]]
+    return f"{', '.join(parts) or 'Nothing to change'}; {summary['unchanged']} unchanged."
 
 
 def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes]:
-    """The header with the passphrase."""
-    if file is None:
-        text = ask_passphrase("Passphrase of the secrets", twice)
-    else:
-        try:
-            text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
-    return {"X-Passphrase": text.encode()}
+    """The header with the passphrase. Raises `CommandError`."""
+    return {"X-Passphrase": ask_passphrase("Passphrase of the secrets", file, twice).encode()}
 
 
 def _as_toml(data: dict[str, Any]) -> str:
-    """Without nulls, which TOML doesn't have; what is left out stays as it is, and so does a header that is empty.
+    """The document without nulls, which TOML lacks: an import leaves missing fields and empty headers as they are.
 
-    So where null says something other than that, there is a word for it.
+    A null with another meaning is written as a word.
     """
     document = {name: value for name, value in data.items() if value is not None}
-    document["users"] = [{**user, **_in_words(user)} for user in data["users"]]
+    document["users"] = [{**user, **_null_words(user)} for user in data["users"]]
     document["webhooks"] = [_with_header_texts(hook) for hook in data["webhooks"]]
     return toml.dumps(document)
 
@@ -266,13 +257,13 @@ def _with_header_texts(hook: dict[str, Any]) -> dict[str, Any]:
     return {**hook, "headers": {name: value or "" for name, value in hook["headers"].items()}}
 
 
-def _in_words(user: dict[str, Any]) -> dict[str, str]:
+def _null_words(user: dict[str, Any]) -> dict[str, str]:
     words = {"email": "", "permissions": "role", "oauth": ""}
     return {name: word for name, word in words.items() if name in user and user[name] is None}
 
 
 def _write(file: Path, text: str) -> None:
-    """A private file, whole or not at all: names of users and addresses of proxies are nobody else's business."""
+    """Write a private file, whole or not at all: it has names of users and addresses of proxies."""
     try:
         replace_file_of_user(file, text.encode())
     except OSError as error:

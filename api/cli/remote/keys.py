@@ -1,4 +1,4 @@
-"""`proxyfleet keys …`: API keys. A key can't make or revoke keys, so these want a login."""
+"""`proxyfleet keys …`: API keys. A key can't create or revoke keys, so these commands need a login."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli.commands import Session, YesOption, command
+from api.cli.commands import Session, YesOption, command, confirm
 from api.cli.lookup import KEY, PROXY, USER, find, find_id, names
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import key_names, proxy_names
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 _OPTIONS = {"permissions": "--permission", "expires_at": "--expires", "scope.ip_whitelist": "--network"}
-"""What the API calls otherwise."""
+"""Options by the API's field, where the names differ."""
 
 
 @command(group, "list")
@@ -44,7 +44,7 @@ def list_keys(session: Session) -> None:
 
 
 def _named(session: Session, keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The keys with what their owners and proxies are called; those that are gone or not to be listed by their ids."""
+    """The keys with the names of owners and proxies; ids of those that are deleted or that the caller may not list."""
     users = names(session.api, USER) if keys else {}
     proxies = names(session.api, PROXY) if any(_scope(each) for each in keys) else {}
     return [
@@ -63,7 +63,7 @@ def _scope(key: dict[str, Any]) -> list[str]:
 
 @command(group, "show")
 def show_key(session: Session, key: KeyArgument) -> None:
-    """Show an API key; what it is itself, nobody can show."""
+    """Show an API key; the key itself is not stored."""
     found = find(session.api, KEY, key)
     session.out.data({"api_key": found}, lambda: session.out.details(_details(*_named(session, [found]))))
 
@@ -83,24 +83,24 @@ def _details(key: dict[str, Any]) -> list[tuple[str, Any]]:
 @command(group, "create", _OPTIONS)
 def create_key(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for.")],
     permission: Annotated[
-        list[str] | None, typer.Option("--permission", help="May be given several times; all of yours unless said.")
+        list[str] | None, typer.Option("--permission", help="May be given several times; by default all of yours.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", help="When it ends: 30d, 12h from now, or a date and time (UTC).")
+        str | None, typer.Option("--expires", help="When it expires: 30d, 12h from now, or a date and time (UTC).")
     ] = None,
     proxy: Annotated[
         list[str] | None,
         typer.Option(
-            "--proxy", help="Good for this proxy alone; may be given several times.", autocompletion=proxy_names
+            "--proxy", help="Valid for this proxy only; may be given several times.", autocompletion=proxy_names
         ),
     ] = None,
     network: Annotated[
-        list[str] | None, typer.Option("--network", help="Good from this network alone; may be given several times.")
+        list[str] | None, typer.Option("--network", help="Valid from this network only; may be given several times.")
     ] = None,
 ) -> None:
-    """Make an API key. It is shown this once."""
+    """Create an API key. It is shown only once."""
     given = {
         "name": name,
         "permissions": permission or None,
@@ -119,29 +119,31 @@ def rotate_key(
     grace: Annotated[
         str | None,
         typer.Option(
-            "--grace", metavar="SPAN", help="How long the old one stays valid: 1h, 7d, up to 30d; at once unless said."
+            "--grace",
+            metavar="SPAN",
+            help="How long the old key stays valid: 1h, 7d, at most 30d; by default 0.",
         ),
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Replace an API key by one with the same rights and lifetime. The new one is shown this once.
+    """Replace an API key by one with the same rights and lifetime. The new key is shown only once.
 
-    Without --grace the old one is revoked at once, which asks first. Only your own keys.
+    Without --grace the old key is revoked at once, after a question. Only for your own keys.
     """
     found = find(session.api, KEY, key)
     body = {"grace": seconds(grace, "--grace")} if grace else {}
     if not body:
-        session.confirm(f"Revoke the present key {found['name']} ({found['prefix']}…) at once?", yes)
+        confirm(f"Revoke the present key {found['name']} ({found['prefix']}…) at once?", yes)
     data = session.api.post(f"/api-keys/{found['id']}/rotate", body)
     session.out.data(data, lambda: _show_once(session, data, data["previous"]))
 
 
 def _show_once(session: Session, data: dict[str, Any], previous: dict[str, Any] | None = None) -> None:
     session.out.line(data["key"])
-    session.out.note("The key is shown this once; keep it where secrets are kept.")
+    session.out.note("The key is shown only once; store it like a password.")
     if previous is not None:
         ends = "is revoked" if previous["revoked"] else f"is valid until {previous['expires_at']}"
-        session.out.note(f"The old one ({previous['id']}) {ends}.")
+        session.out.note(f"The old key ({previous['id']}) {ends}.")
 
 
 @command(group, "revoke")
@@ -152,6 +154,6 @@ def revoke_key(
 ) -> None:
     """Revoke an API key."""
     found = find(session.api, KEY, key)
-    session.confirm(f"Revoke the key {found['name']} ({found['prefix']}…)?", yes)
+    confirm(f"Revoke the key {found['name']} ({found['prefix']}…)?", yes)
     data = session.api.delete(f"/api-keys/{found['id']}")
     session.out.data(data, lambda: session.out.message(f"{found['name']} is revoked."))

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command, either
-from api.cli.errors import CommandError, Status, together
+from api.cli.commands import Session, YesOption, command, confirm, either
+from api.cli.errors import CommandError, Status, combined
 from api.cli.lookup import PROXY, find, find_id
 from api.cli.quantities import Size, Span
-from api.cli.request_body import FileOption, body_of, set_option
+from api.cli.request_body import FileOption, body_of, require_changes, set_option
 from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.field_groups import Fields
 from api.cli.terminal.output import Column
@@ -25,22 +25,22 @@ ProxiesArgument = Annotated[
     list[str], typer.Argument(metavar="PROXY", help="Names or ids.", autocompletion=proxy_names)
 ]
 Protocol = Literal["http", "https", "socks4", "socks5"]
-Wish = Literal["active", "inactive"]
+DesiredStatus = Literal["active", "inactive"]
 
 
 def address(row: Any) -> str:
-    """Where it listens."""
+    """The address that a proxy listens at."""
     host = str(row["host"])
     return f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}"
 
 
 def transferred(stats: Any) -> Size:
-    """What went through it, in both directions."""
+    """Transferred bytes in both directions."""
     return Size(stats["bytes_in"] + stats["bytes_out"])
 
 
 def state(runtime: dict[str, Any] | None) -> str:
-    """The state of a proxy, with the reasons where it is degraded."""
+    """The state of a proxy, with the reasons if it is degraded."""
     if runtime is None:
         return "unknown"
     reasons = dict.fromkeys(each["reason"] for each in runtime.get("problems", ()))
@@ -66,10 +66,10 @@ NameArgument = Annotated[
 ]
 FIELDS: dict[str, Any] = {
     "name": Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")],
-    "protocol": Annotated[Protocol | None, typer.Option("--protocol", help="What clients speak.")],
+    "protocol": Annotated[Protocol | None, typer.Option("--protocol", help="The protocol of clients.")],
     "port": Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")],
     "host": Annotated[
-        str | None, typer.Option("--host", help="The address to listen at; of a new proxy 127.0.0.1 unless given.")
+        str | None, typer.Option("--host", help="The address to listen at; of a new proxy by default 127.0.0.1.")
     ],
     "settings.timeout": Annotated[
         int | None, typer.Option("--idle-timeout", help="Seconds without traffic after which a connection ends.")
@@ -95,16 +95,16 @@ FIELDS: dict[str, Any] = {
         str | None,
         typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
     ],
-    "description": Annotated[str | None, typer.Option("--description", help="What the proxy is for, in your words.")],
+    "description": Annotated[str | None, typer.Option("--description", help="A text about the proxy.")],
     "tags": Annotated[
         list[str] | None, typer.Option("--tag", help="A tag; may be given several times. Replaces all tags.")
     ],
 }
 """Options of `create` and `update` by the field of the API that they set."""
 OPTIONS = {"auth.username": "--username", "tls": "--cert-file and --key-file"}
-"""Fields that other options set."""
+"""Options for further fields."""
 UsernameOption = Annotated[
-    str | None, typer.Option("--username", help="Whom clients must sign in as; the password is asked for.")
+    str | None, typer.Option("--username", help="The user that clients must sign in as; the password is asked for.")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -116,20 +116,20 @@ TagOption = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may b
 @command(group, "list")
 def list_proxies(
     session: Session,
-    status: Annotated[Wish | None, typer.Option("--status", help="Only those of this status.")] = None,
+    status: Annotated[DesiredStatus | None, typer.Option("--status", help="Only those of this status.")] = None,
     protocol: Annotated[Protocol | None, typer.Option("--protocol", help="Only those of this protocol.")] = None,
     tag: TagOption = None,
 ) -> None:
     """List proxies."""
     found = list(session.api.pages("/proxies", "proxies", status=status, protocol=protocol))
     proxies = [proxy for proxy in found if set(tag or ()) <= set(proxy["tags"])]
-    nothing = "There is no such proxy." if found or status or protocol or tag else FIRST_STEP
+    nothing = "No proxy matches." if found or status or protocol or tag else FIRST_STEP
     data = {"proxies": proxies, "pagination": one_page(len(proxies))}
     session.out.data(data, lambda: session.out.table(COLUMNS, proxies, nothing))
 
 
 def one_page(total: int) -> dict[str, Any]:
-    """All on one page, as the API would say it."""
+    """The API's `pagination` of a single page."""
     whole = {"page": 1, "per_page": total, "total": total, "pages": 1}
     return {**whole, "has_next": False, "has_prev": False}
 
@@ -139,7 +139,7 @@ FIRST_STEP = "There is no proxy yet. Create one: proxyfleet proxies create first
 
 @command(group, "show")
 def show_proxy(session: Session, proxy: ProxyArgument) -> None:
-    """Show a proxy with all that is configured, and how it is."""
+    """Show the configuration and state of a proxy."""
     _show(session, session.api.get(path_of(session, proxy)))
 
 
@@ -154,7 +154,7 @@ def create_proxy(
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
-    """Create a proxy and start it. A name, a protocol and a port are needed, as arguments or in a file."""
+    """Create a proxy and start it. Name, protocol and port are required, as arguments or in a file."""
     fields["name"] = either("--name", name_, fields["name"])
     body = body_of(fields, settings, file)
     socks4 = body.get("protocol") == "socks4"
@@ -172,13 +172,15 @@ def update_proxy(
     fields: dict[str, Any],
     username: UsernameOption = None,
     password_stdin: StdinOption = False,
-    no_sign_in: Annotated[bool, typer.Option("--no-sign-in", help="Let clients in without credentials.")] = False,
-    add_tag: Annotated[list[str] | None, typer.Option("--add-tag", help="One more tag; may be repeated.")] = None,
-    remove_tag: Annotated[list[str] | None, typer.Option("--remove-tag", help="A tag to take away.")] = None,
+    no_sign_in: Annotated[bool, typer.Option("--no-sign-in", help="Accept clients without credentials.")] = False,
+    add_tag: Annotated[list[str] | None, typer.Option("--add-tag", help="A tag to add; may be repeated.")] = None,
+    remove_tag: Annotated[
+        list[str] | None, typer.Option("--remove-tag", help="A tag to remove; may be repeated.")
+    ] = None,
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
-    """Change a proxy: only what is given changes. Its address can change only while it is stopped."""
+    """Change a proxy: only given fields change. Its address can change only while it is stopped."""
     if no_sign_in:
         fields["auth.enabled"] = False
     body = body_of(fields, settings, file)
@@ -186,8 +188,7 @@ def update_proxy(
     path, headers = path_of(session, proxy), {}
     if add_tag or remove_tag:
         headers = _change_tags(session, path, body, add_tag or [], remove_tag or [])
-    if not body:
-        raise CommandError("Nothing is given that should change", "See proxyfleet proxies update --help", Status.USAGE)
+    require_changes(body, "proxies")
     data = session.api.call("PATCH", path, body=body, headers=headers)
     session.out.data(data, lambda: session.out.message(f"{data['proxy']['name']} is changed."))
     _warn(session, data)
@@ -196,7 +197,7 @@ def update_proxy(
 def _change_tags(
     session: Session, path: str, body: dict[str, Any], more: list[str], fewer: list[str]
 ) -> dict[str, str | bytes]:
-    """Put the tags that it has then into `body`; the header that binds the change to what was read."""
+    """Set the tags in `body`. Returns the header that makes the change conditional on the tags that were read."""
     if "tags" in body:
         raise CommandError("--tag replaces all tags", "Give either --tag, or --add-tag and --remove-tag", Status.USAGE)
     tags = session.api.get(path)["proxy"]["tags"]
@@ -209,7 +210,7 @@ def delete_proxy(session: Session, proxies: ProxiesArgument, yes: YesOption = Fa
     """Delete proxies; their connections drain."""
     found = [find(session.api, PROXY, each) for each in proxies]
     names = ", ".join(one["name"] for one in found)
-    session.confirm(f"Delete {names}?", yes)
+    confirm(f"Delete {names}?", yes)
     _each(session, found, lambda one: session.api.delete(f"/proxies/{one['id']}"), "is deleted")
 
 
@@ -242,7 +243,7 @@ def _credentials(body: dict[str, Any], username: str | None, from_stdin: bool, w
 
 
 def path_of(session: Session, proxy: str) -> str:
-    """Where the API has the proxy with this name or id. Raises `CommandError`."""
+    """The API's path of the proxy with this name or id. Raises `CommandError`."""
     return f"/proxies/{quoted(find_id(session.api, PROXY, proxy))}"
 
 
@@ -252,21 +253,21 @@ def _act(session: Session, proxies: list[str], action: str) -> None:
 
 
 def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str | None) -> None:
-    """Act on each; what fails is reported at the end, the others are done all the same."""
+    """Call `act` for each; failures are reported at the end and do not stop the others."""
     results: list[Any] = []
     failures: list[tuple[str, CommandError]] = []
     for one in found:
         try:
-            answer = act(one)
-        except CommandError as trouble:
-            failures.append((one["name"], trouble))
+            data = act(one)
+        except CommandError as error:
+            failures.append((one["name"], error))
             continue
-        results.append(answer)
-        _warn(session, answer)
-        session.out.message(f"{one['name']}: {done or answer['message']}")
+        results.append(data)
+        _warn(session, data)
+        session.out.message(f"{one['name']}: {done or data['message']}")
     session.out.data({"results": results}, lambda: None)
     if failures:
-        raise together(failures)
+        raise combined(failures)
 
 
 def _show(session: Session, data: dict[str, Any]) -> None:
@@ -305,22 +306,22 @@ def _show(session: Session, data: dict[str, Any]) -> None:
 
 def _sign_in(proxy: dict[str, Any]) -> str:
     if not proxy["auth"]["enabled"]:
-        return "nobody needs to"
+        return "not required"
     username = proxy["auth"]["username"]
-    return str(username) if username else "as an account" if proxy["accounts"] else NOBODY
+    return str(username) if username else "as an account" if proxy["accounts"] else NO_ACCOUNT
 
 
-NOBODY = "needed, but there is no account: nobody gets in"
+NO_ACCOUNT = "required, but there is no account: all clients are rejected"
 
 
 def _upstreams(proxy: dict[str, Any], states: list[dict[str, Any]]) -> list[str]:
-    """Each with how it is, where that is known."""
+    """Names of upstreams, each with its state if that is known."""
     known = {each["name"]: each["state"] for each in states}
     names = [str(each["name"]) for each in proxy["upstreams"]]
     return [f"{name} ({known[name]})" if name in known else name for name in names]
 
 
 def _warn(session: Session, data: dict[str, Any]) -> None:
-    """What the API warns of; programs have it in the data."""
-    for each in data.get("warnings", ()) if session.out.form != "json" else ():
+    """Print the warnings of a response; programs have them in the data."""
+    for each in data.get("warnings", ()) if session.out.format != "json" else ():
         session.out.note(f"warning: {each['field']}: {each['warning']}")

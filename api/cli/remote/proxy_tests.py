@@ -1,4 +1,4 @@
-"""`proxyfleet proxies test`, `explain` and `snippets`: what clients of a proxy get, and how they are set up for it."""
+"""`proxyfleet proxies test`, `explain` and `snippets`: a request through a proxy, its decision, clients' settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from api.cli.terminal.secret_input import StdinOption, password
 
 
 def add_commands(group: typer.Typer) -> None:
-    """Put them into the commands on proxies."""
+    """Add the commands to those on proxies."""
     command(group, "test", {"url": "--target", "timeout": "--wait"})(try_proxies)
     command(group, "snippets")(show_snippets)
     command(group, "explain", {"client_ip": "--client"})(explain)
@@ -26,18 +26,18 @@ def try_proxies(
     session: Session,
     proxies: ProxiesArgument,
     target: Annotated[
-        str | None, typer.Option("--target", help="The URL to ask for; proxy.test_url unless said.")
+        str | None, typer.Option("--target", help="The URL to request; by default proxy.test_url.")
     ] = None,
     wait: Annotated[float, typer.Option("--wait", min=0.1, max=60, help="Seconds that a test may take.")] = 15.0,
 ) -> None:
-    """Send one request through each proxy; ends with 1 when one of them failed."""
+    """Send one request through each proxy; ends with 1 if one of them failed."""
     found = [find(session.api, PROXY, each) for each in proxies]
     body = {"timeout": wait} if target is None else {"timeout": wait, "url": target}
     results = []
     for one in found:
         path = f"/proxies/{one['id']}/test"
-        answer = session.api.call("POST", path, body=body, timeout=wait + 15)
-        results.append({"proxy": one["name"], **answer["test_result"]})
+        data = session.api.call("POST", path, body=body, timeout=wait + 15)
+        results.append({"proxy": one["name"], **data["test_result"]})
     session.out.data({"test_results": results}, lambda: session.out.table(TESTED, results))
     if any(result["status"] != "success" for result in results):
         raise typer.Exit(int(Status.FAILED))
@@ -49,7 +49,7 @@ TESTED = (
     Column("STATUS", "status_code", right=True),
     Column("MS", "response_time", right=True),
     Column("EXTERNAL IP", "external_ip"),
-    Column("PARENT", "parent"),
+    Column("UPSTREAM", "parent"),
     Column("ERROR", "error"),
 )
 
@@ -61,16 +61,14 @@ def show_snippets(
         str | None,
         typer.Argument(metavar="CLIENT", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="How clients call the proxy's machine.")] = None,
-    with_password: Annotated[
-        bool, typer.Option("--password", help="Ask for the password, and put it into the lines.")
-    ] = False,
+    host: Annotated[str | None, typer.Option("--host", help="The host of the proxy for clients.")] = None,
+    with_password: Annotated[bool, typer.Option("--password", help="Ask for the password, and insert it.")] = False,
     password_stdin: StdinOption = False,
 ) -> None:
-    """Show lines to copy for clients of a proxy.
+    """Show configuration lines for clients of a proxy.
 
-    PASSWORD stands for the password, which the product does not know; in its place it has to be percent-encoded, which
-    --password does.
+    PASSWORD is a placeholder: the product does not know the password. The percent-encoded password replaces it, as with
+    --password.
     """
     data = session.api.get(f"{path_of(session, proxy)}/snippets", host=host)
     snippets = data["snippets"]
@@ -84,10 +82,10 @@ def show_snippets(
             snippets[name] = text and text.replace(":PASSWORD@", f":{secret}@")
     elif any(":PASSWORD@" in (text or "") for text in snippets.values()):
         session.out.note(
-            "note: PASSWORD stands for the password, percent-encoded; --password asks for it and puts it in"
+            "note: replace PASSWORD by the percent-encoded password; --password asks for it and inserts it"
         )
     if client is not None and snippets[client] is None:
-        raise CommandError(f"{client} doesn't speak the protocol of {proxy}", "All of its lines: without a client")
+        raise CommandError(f"{client} doesn't speak the protocol of {proxy}", "Without a client all lines are shown")
     titled = [f"# {name}\n{text or '# (does not speak this protocol)'}\n" for name, text in snippets.items()]
     session.out.data(data, lambda: session.out.lines([str(snippets[client])] if client else titled))
 
@@ -97,11 +95,11 @@ def explain(
     proxy: ProxyArgument,
     target: Annotated[str, typer.Argument(help="A URL, or host:port.")],
     client: Annotated[str, typer.Option("--client", help="The address of the client.")] = "127.0.0.1",
-    user: Annotated[str | None, typer.Option("--user", help="Whom the client signs in as; without it: nobody.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="The user of the client; by default none.")] = None,
 ) -> None:
-    """Say what would happen to a request, and which rule decides.
+    """Show what would happen to a request, and which rule decides.
 
-    On a proxy that requires credentials name a --user; without one the answer is that of a client that has none (407).
+    For a proxy that requires credentials name a --user; without one the result is that of a client without any (407).
     """
     body = {"client_ip": client, "target": target, **({"user": user} if user else {})}
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)

@@ -11,10 +11,10 @@ from api.cli.client import quoted
 from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find_id
-from api.cli.quantities import Size, Span, in_binary
+from api.cli.quantities import Size, Span, with_binary_units
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import proxy_names
-from api.cli.terminal.output import Column, Row, shown
+from api.cli.terminal.output import Column, Row, cell_text
 from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
 
 settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
@@ -22,16 +22,16 @@ Interval = Literal["1m", "5m", "1h", "1d"]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put `status` and `metrics` into `app`."""
+    """Add `status` and `metrics` to `app`."""
     command(app, "status", rich_help_panel=WATCH)(status)
     command(app, "metrics", {**PERIOD, "metrics": "METRIC"}, rich_help_panel=WATCH)(metrics)
 
 
 def status(session: Session) -> None:
-    """Show how the product is; ends with 1 when it is unhealthy."""
-    report, figures = session.api.get("/health"), session.api.get("/status")
+    """Show health and load of the product; ends with 1 if it is unhealthy."""
+    report, status_data = session.api.get("/health"), session.api.get("/status")
     checks = [(name.replace("_", " "), _check(check)) for name, check in report["checks"].items()]
-    server, proxy, network = figures["server"], figures["proxy"], figures["network"]
+    server, proxy, network = status_data["server"], status_data["proxy"], status_data["network"]
     pairs = [
         ("status", report["status"]),
         ("version", report["version"]),
@@ -49,15 +49,15 @@ def status(session: Session) -> None:
         ("out/s", Size(network["bandwidth_out_bytes"], per_second=True)),
         ("in", Size(network["bytes_in"])),
         ("out", Size(network["bytes_out"])),
-        *(("problem", _problem(each)) for each in figures.get("problems", ())),
+        *(("problem", _problem(each)) for each in status_data.get("problems", ())),
     ]
-    session.out.data({"health": report, "status": figures}, lambda: session.out.details(pairs))
+    session.out.data({"health": report, "status": status_data}, lambda: session.out.details(pairs))
     if report["status"] == "unhealthy":
         raise typer.Exit(int(Status.FAILED))
 
 
 def _proxies(proxy: dict[str, Any]) -> str:
-    """How many should run and do."""
+    """How many proxies should run, and how many do."""
     text = f"{proxy['active_proxies']} of {proxy['wanted_proxies']} run"
     counts = [f"{proxy[f'{word}_proxies']} {word}" for word in ("degraded", "failed") if proxy[f"{word}_proxies"]]
     return f"{text} ({', '.join(counts)})" if counts else text
@@ -68,34 +68,36 @@ def _problem(each: dict[str, Any]) -> str:
     return f"{each['resource']} {each['name']}{port}: {each['reason']}: {each['error']}"
 
 
-TOLD_APART = ("status", "active_proxies", "wanted_proxies", "degraded_proxies", "failed_proxies", "reasons", "failing")
-"""Parts of checks that stand in lines of their own."""
+OWN_LINES = ("status", "active_proxies", "wanted_proxies", "degraded_proxies", "failed_proxies", "reasons", "failing")
+"""Members of checks that other lines show."""
 
 
 def _check(check: dict[str, Any]) -> str:
-    told = {name.replace("_", " "): in_binary(shown(value)) for name, value in check.items() if name not in TOLD_APART}
-    rest = ", ".join(f"{name} {text}" for name, text in told.items() if text != "-")
+    texts = {name: with_binary_units(cell_text(value)) for name, value in check.items() if name not in OWN_LINES}
+    rest = ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items() if text != "-")
     return f"{check['status']} ({rest})" if rest else str(check["status"])
 
 
 def metrics(
     session: Session,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="METRIC", help="Names such as error_rate; all unless said.")
+        list[str] | None, typer.Argument(metavar="METRIC", help="Names such as error_rate; by default all.")
     ] = None,
-    interval: Annotated[Interval, typer.Option("--interval", help="How wide the buckets are.")] = "5m",
+    interval: Annotated[Interval, typer.Option("--interval", help="The width of a bucket.")] = "5m",
     proxy: Annotated[
         str | None, typer.Option("--proxy", help="Only of this proxy; a name or id.", autocompletion=proxy_names)
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    now: Annotated[bool, typer.Option("--now", help="The values of this moment alone.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="The current values only.")] = False,
 ) -> None:
     """Show metrics over time, one row for each bucket."""
     if now:
         if proxy or since or until:
             raise CommandError(
-                "--now is of all proxies and of this moment", "Without --now, or without the others", Status.USAGE
+                "--now shows all proxies and the current values",
+                "Leave out either --now or the other options",
+                Status.USAGE,
             )
         _snapshot(session, names or [])
         return
@@ -108,7 +110,7 @@ def metrics(
         end_time=ago(until, "--until") if until else None,
     )
     columns, rows = _by_moment(data["metrics"])
-    session.out.data(data, lambda: session.out.table(columns, rows, "There is nothing in this time."))
+    session.out.data(data, lambda: session.out.table(columns, rows, "There are no values in this period."))
 
 
 def _snapshot(session: Session, names: list[str]) -> None:
@@ -116,8 +118,8 @@ def _snapshot(session: Session, names: list[str]) -> None:
     unknown = [name for name in names if name not in data["metrics"]]
     if unknown:
         raise CommandError(
-            f"There is no metric {unknown[0]!r} of this moment",
-            f"There are: {', '.join(data['metrics'])}",
+            f"There is no current value of {unknown[0]!r}",
+            f"Metrics with one: {', '.join(data['metrics'])}",
             Status.USAGE,
         )
     if names:
@@ -126,7 +128,7 @@ def _snapshot(session: Session, names: list[str]) -> None:
 
 
 def _by_moment(series: dict[str, list[dict[str, Any]]]) -> tuple[list[Column], list[Row]]:
-    """Series as a table: a row for each moment, a column for each metric."""
+    """Series as a table: a row for each bucket, a column for each metric."""
     rows: dict[str, dict[str, Any]] = {}
     for name, points in series.items():
         for point in points:
@@ -140,7 +142,7 @@ SETTINGS_COLUMNS = (Column("SETTING", "name"), Column("VALUE", "value"))
 
 @command(settings_group, "show")
 def show_settings(session: Session) -> None:
-    """Show the settings that are in force."""
+    """Show the effective settings that the API can change."""
     data = session.api.get("/settings")
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
 
@@ -150,7 +152,7 @@ def set_settings(
     session: Session,
     values: Annotated[list[str], typer.Argument(metavar="GROUP.KEY=VALUE", help="Such as logging.level=debug")],
 ) -> None:
-    """Change settings; they hold at once, and over the configuration file."""
+    """Change settings; they apply at once and override the configuration."""
     for value in values:
         if not value.partition("=")[1]:
             raise CommandError(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
@@ -158,10 +160,10 @@ def set_settings(
     before = session.api.get("/settings")["server"] if "server" in body else None
     try:
         data = session.api.patch("/settings", body)
-    except CommandError as trouble:
-        if any(error == "is not a known field" for _field, error in trouble.problems):
-            trouble.hint = (
-                "These can be set: proxyfleet settings show; all others belong into the configuration file or the "
+    except CommandError as error:
+        if any(problem == "is not a known field" for _field, problem in error.problems):
+            error.hint = (
+                "Settings that can change: proxyfleet settings show; others belong in the configuration file or the "
                 "environment"
             )
         raise
@@ -175,7 +177,7 @@ def unset_settings(
     session: Session,
     names: Annotated[list[str], typer.Argument(metavar="GROUP.KEY", help="Such as logging.level")],
 ) -> None:
-    """Forget what was set through the API, while the product runs; the configuration's values hold again."""
+    """Remove settings that the API has changed, while the product runs; the configuration applies again."""
     for name in names:
         before = session.api.get("/settings")["server"] if name.startswith("server.") else None
         data = session.api.delete(f"/settings/{quoted(name)}")
@@ -185,7 +187,7 @@ def unset_settings(
 
 
 def _follow(session: Session, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """The API listens elsewhere now: take the sign-in there, unless it is reached by something in front of it."""
+    """Move the sign-in to the API's new address, unless the API is reached through a server in front of it."""
     parts = urlsplit(session.api.url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if (before["host"], before["port"]) == (after["host"], after["port"]) or port != before["port"]:
@@ -194,8 +196,8 @@ def _follow(session: Session, before: dict[str, Any], after: dict[str, Any]) -> 
     url = (
         f"{parts.scheme}://[{host}]:{after['port']}" if ":" in str(host) else f"{parts.scheme}://{host}:{after['port']}"
     )
-    session.api.moved(url)
-    session.out.note(f"note: the API is at {url} now; PROXYFLEET_URL and --url of other commands must say so")
+    session.api.follow_to(url)
+    session.out.note(f"note: the API is at {url} now; PROXYFLEET_URL and --url of other commands must name it")
 
 
 def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:

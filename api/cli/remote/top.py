@@ -1,7 +1,7 @@
-"""`proxyfleet top`: what all proxies do at this moment, full screen, until `q`.
+"""`proxyfleet top`: the current activity of all proxies, full screen, until `q`.
 
-Rates of a proxy are differences of its counters between two looks. The rate limit of the API is heeded: looks are as
-far apart as what is left of it allows, and while the API doesn't answer the last figures stay with what is wrong above.
+The rates of a proxy are differences of its counters between two polls. Polls keep the rate limit of the API: they are
+as far apart as its remainder allows. While the API can't be reached, the last values stay, with the error above them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.quantities import Size
 from api.cli.remote.proxies import address, state
-from api.cli.terminal.output import GAP, counted, fitting, safe, shown, style_of
+from api.cli.terminal.output import GAP, cell_text, counted, fitting_columns, safe, style_of
 from api.cli.terminal.terminal_input import END, ESCAPE, keyboard
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
@@ -38,17 +38,17 @@ _ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"\x1bOA": -1, b"\x1bOB": 1, b"k": -1, b
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put it into `app`."""
+    """Add the command to `app`."""
     command(app, "top", rich_help_panel=WATCH)(top)
 
 
 def top(
     session: Session,
-    interval: Annotated[float, typer.Option("--interval", min=0.5, help="Seconds between two looks.")] = 2.0,
+    interval: Annotated[float, typer.Option("--interval", min=0.5, help="Seconds between two polls.")] = 2.0,
     sort: Annotated[str, typer.Option("--sort", help=f"One of {', '.join(SORTS)}.")] = SORTS[0],
-    once: Annotated[bool, typer.Option("--once", help="Two looks, and print the table; for pipes.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Poll twice and print the table; for pipes.")] = False,
 ) -> None:
-    """Show live what all proxies do, full screen; q ends it."""
+    """Show the live activity of all proxies, full screen; q ends it."""
     if sort not in SORTS:
         raise CommandError(f"--sort {sort!r}: must be one of {', '.join(SORTS)}", status=Status.USAGE)
     view = View(sort=sort)
@@ -64,7 +64,7 @@ def top(
 
 @dataclass(slots=True)
 class View:
-    """What is shown: figures of two looks, and how somebody wants to see them."""
+    """The displayed values, which come from two polls, and how they are sorted and scrolled."""
 
     sort: str = SORTS[0]
     reverse: bool = False
@@ -73,20 +73,20 @@ class View:
     proxies: list[dict[str, Any]] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     history: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    trouble: str | None = None
+    error: str | None = None
     pause: float = 0.0
-    _seen: float = 0.0
+    _updated: float = 0.0
 
-    def look(self, now: Mapping[str, Any], proxies: list[dict[str, Any]], moment: float) -> None:
-        """Take in new figures, seen at `moment` of the monotonic clock."""
+    def update(self, now: Mapping[str, Any], proxies: list[dict[str, Any]], moment: float) -> None:
+        """Set the values of a poll at `moment` of the monotonic clock."""
         before = {proxy["id"]: proxy["stats"] for proxy in self.proxies}
-        seconds = moment - self._seen if self._seen else 0.0
+        seconds = moment - self._updated if self._updated else 0.0
         self.rows = [_row(proxy, before.get(proxy["id"]), seconds) for proxy in proxies]
-        self.now, self.proxies, self._seen, self.trouble = now, proxies, moment, None
+        self.now, self.proxies, self._updated, self.error = now, proxies, moment, None
         self.history.append(float(now["requests_per_second"]))
 
     def pressed(self, key: bytes) -> bool:
-        """Do what a key means; False for the end."""
+        """Handle a key; False if it ends the command."""
         if key in (b"q", b"Q", ESCAPE, END):
             return False
         if key == b"s":
@@ -98,7 +98,7 @@ class View:
         return True
 
     def sorted_rows(self) -> list[dict[str, Any]]:
-        """Greatest first, names from A to Z; the other way round if somebody wants it."""
+        """The rows with the greatest first, or by name from A to Z; reversed if `reverse`."""
         by_name = self.sort == "name"
         key = "name" if by_name else self.sort
         return sorted(self.rows, key=lambda row: row[key], reverse=by_name == self.reverse)
@@ -109,7 +109,7 @@ def _row(proxy: dict[str, Any], before: Mapping[str, Any] | None, seconds: float
 
     def rate(name: str) -> float:
         grown = stats[name] - before[name] if before is not None and seconds > 0 else 0
-        return max(0.0, grown / seconds) if seconds > 0 else 0.0  # counters may begin anew
+        return max(0.0, grown / seconds) if seconds > 0 else 0.0  # counters may start again
 
     return {
         "name": proxy["name"],
@@ -145,26 +145,26 @@ _NUMBERS = ("connections", "requests", "errors", "in", "out", "total")
 
 def cells(row: Mapping[str, Any], plain: bool = False) -> list[str]:
     """The texts of a row; `plain` for programs."""
-    return [shown(Size(row[key]) if key in _SIZES else row[key], plain) for _, key in COLUMNS]
+    return [cell_text(Size(row[key]) if key in _SIZES else row[key], plain) for _, key in COLUMNS]
 
 
 def sparkline(values: Sequence[float], bars: str = BARS) -> str:
-    """A small bar for each value, the greatest of them the highest."""
+    """A bar for each value; the greatest has full height."""
     highest = max(values, default=0.0) or 1.0
     return "".join(bars[min(len(bars) - 1, int(value / highest * (len(bars) - 1) + 0.5))] for value in values)
 
 
-def figures(now: Mapping[str, Any], width: int) -> list[str]:
-    """The product as a whole, in as many lines of `width` as it takes; a figure is never broken in two."""
+def totals(now: Mapping[str, Any], width: int) -> list[str]:
+    """Values of the product in lines of at most `width`; no value is split over two lines."""
     parts = (
-        f"{shown(now['requests_per_second'])} requests/s",
+        f"{cell_text(now['requests_per_second'])} requests/s",
         counted(now["active_connections"], "connection"),
-        f"{shown(now['error_rate'])} % errors",
-        f"{shown(now['response_time_avg'])} ms (p95 {shown(now['response_time_p95'])})",
+        f"{cell_text(now['error_rate'])} % errors",
+        f"{cell_text(now['response_time_avg'])} ms (p95 {cell_text(now['response_time_p95'])})",
         f"in {Size(now['bandwidth_in'], per_second=True).text}",
         f"out {Size(now['bandwidth_out'], per_second=True).text}",
-        f"processor {shown(now['cpu_usage'])} %",
-        f"memory {shown(now['memory_usage'])} %",
+        f"processor {cell_text(now['cpu_usage'])} %",
+        f"memory {cell_text(now['memory_usage'])} %",
     )
     lines = [parts[0]]
     for part in parts[1:]:
@@ -176,9 +176,9 @@ def figures(now: Mapping[str, Any], width: int) -> list[str]:
 
 
 def _fetch(session: Session, view: View) -> None:
-    """Look, by one request."""
+    """Poll the API, by one request. Raises `CommandError`."""
     data = session.api.get("/metrics/realtime", include="proxies")
-    view.look(data["metrics"], data["proxies"], time.monotonic())
+    view.update(data["metrics"], data["proxies"], time.monotonic())
 
 
 def _once(session: Session, view: View, interval: float) -> None:
@@ -195,17 +195,17 @@ def _once(session: Session, view: View, interval: float) -> None:
 
 
 def _live(session: Session, view: View, interval: float) -> None:
-    """Until somebody ends it. A suspended one gives the terminal back and draws anew when it is continued."""
-    session.api.waits = False  # the screen goes on, and says that there were too many requests
-    _look_or_tell(session, view, interval)  # what is wrong from the beginning is told without a screen
-    if view.trouble is not None and not view.rows:
+    """Draw until a key or signal ends it. A suspended command restores the terminal, and draws again afterwards."""
+    session.api.waits = False  # the screen stays, and shows the error of a 429
+    _poll(session, view, interval)  # an error of the first poll ends the command without a screen
+    if view.error is not None and not view.rows:
         _fetch(session, view)
     while _suspended(session, view, interval):
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _suspended(session: Session, view: View, interval: float) -> bool:
-    """Draw until a key ends it: True when it is to be suspended. The terminal is as it was afterwards."""
+    """Draw until a key ends it; True if that key suspends. The terminal's mode is restored."""
     from rich.console import Console
     from rich.live import Live
 
@@ -221,19 +221,19 @@ def _suspended(session: Session, view: View, interval: float) -> bool:
                         return True
                     if not view.pressed(key):
                         return False
-            _look_or_tell(session, view, interval)
+            _poll(session, view, interval)
 
 
-def _look_or_tell(session: Session, view: View, interval: float) -> None:
-    """Look; if that fails, say so above the last figures and go on."""
+def _poll(session: Session, view: View, interval: float) -> None:
+    """Poll, and set the pause until the next poll; keep an error to show above the last values."""
     try:
         _fetch(session, view)
-    except CommandError as trouble:
-        if trouble.status is Status.NOT_AUTHORISED:
-            raise  # waiting makes that no better
-        view.trouble = f"{trouble.message}; trying again"
-    allowance = session.api.allowance
-    view.pause = allowance.pause(interval) if allowance else interval
+    except CommandError as error:
+        if error.status is Status.NOT_AUTHORISED:
+            raise  # another attempt can't succeed
+        view.error = f"{error.message}; trying again"
+    limits = session.api.rate_limits
+    view.pause = limits.pause(interval) if limits else interval
 
 
 def drawn(view: View, url: str, width: int, height: int, unicode: bool = True) -> RenderableType:
@@ -262,16 +262,16 @@ def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
     head.append(counted(len(view.rows), "proxy", "proxies"), style="not bold")
     lines = [head]
     if view.now:
-        lines += [_one_line(line) for line in figures(view.now, width)]
+        lines += [_one_line(line) for line in totals(view.now, width)]
     history = sparkline(list(view.history)[-max(1, width - 11) :], BARS if unicode else ASCII_BARS)
     lines.append(_one_line("requests/s ").append(history, style="green"))
-    slow = f"One look in {view.pause:.0f} s, since the rate limit leaves no more" if view.pause > PATIENCE else ""
-    lines.append(_one_line(safe(view.trouble or slow), "red" if view.trouble else "yellow"))
+    slow = f"One poll in {view.pause:.0f} s: the rate limit allows no more" if view.pause > LONG_PAUSE else ""
+    lines.append(_one_line(safe(view.error or slow), "red" if view.error else "yellow"))
     return lines
 
 
 def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: bool) -> RenderableType:
-    """Names, then reasons of states, give way to figures where there isn't room for both."""
+    """The table; in a narrow terminal names, then reasons of states, are shortened rather than numbers."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -281,7 +281,7 @@ def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: b
     texts = [cells(row) for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(titles, *texts, strict=True)]
     widths[0] = min(widths[0], MOST)
-    kept = fitting(widths, [key in _SPARE for _, key in COLUMNS], width)
+    kept = fitting_columns(widths, [key in _SPARE for _, key in COLUMNS], width)
     others = sum(widths[at] + GAP for at in kept[1:])
     widths[0] = min(widths[0], max(LEAST, len(titles[0]), width - others))
     excess = max(0, widths[0] + others - width)
@@ -298,15 +298,15 @@ def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: b
 
 
 LEAST, MOST = 8, 40
-"""Cells that a name and a state get in any case, and that a name may take before columns are left out for it."""
+"""Cells that a name and a state have at least, and that a name may take before columns are left out for it."""
 
 
 def shortened(text: str, width: int, mark: str = "…") -> str:
-    """`text` in at most `width` cells of a terminal; what is cut off is marked."""
+    """`text` in at most `width` cells of a terminal, with a mark if it was cut."""
     from rich.cells import cell_len, set_cell_size
 
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + mark
 
 
-PATIENCE = 10.0
-"""Seconds between two looks from which it is said why."""
+LONG_PAUSE = 10.0
+"""Seconds between two polls from which the reason is shown."""

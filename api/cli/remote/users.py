@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.commands import Session, YesOption, command
-from api.cli.errors import CommandError, Status
+from api.cli.commands import Session, YesOption, command, confirm
 from api.cli.lookup import USER, find, find_id
-from api.cli.request_body import body_of
+from api.cli.request_body import body_of, require_changes
 from api.cli.terminal.completion import user_names
 from api.cli.terminal.output import Column
 from api.cli.terminal.secret_input import StdinOption, password
@@ -20,12 +19,16 @@ UserArgument = Annotated[
     str, typer.Argument(metavar="USER", help="The user name or the id.", autocompletion=user_names)
 ]
 Role = Literal["administrator", "operator", "user", "auditor"]
-RoleOption = Annotated[Role | None, typer.Option("--role", help="A default set of permissions.")]
-PermissionOption = Annotated[
-    list[str] | None,
-    typer.Option("--permission", help="In place of those of the role; may be given several times."),
-]
-EmailOption = Annotated[str | None, typer.Option("--email", help="An e-mail address.")]
+FIELDS: dict[str, Any] = {
+    "role": Annotated[Role | None, typer.Option("--role", help="A default set of permissions.")],
+    "email": Annotated[str | None, typer.Option("--email", help="An e-mail address.")],
+    "permissions": Annotated[
+        list[str] | None,
+        typer.Option("--permission", help="Instead of those of the role; may be given several times."),
+    ],
+}
+"""Options of `create` and `update` by the field of the API that they set."""
+STATUS = Annotated[Literal["active", "disabled"] | None, typer.Option("--status", help="Whether the user may sign in.")]
 
 COLUMNS = (
     Column("USERNAME", "username"),
@@ -51,63 +54,56 @@ def show_user(session: Session, user: UserArgument) -> None:
     data = session.api.get(f"/users/{find_id(session.api, USER, user)}")
     found = data["user"]
     names = ("username", "id", "email", "role", "status", "permissions", "last_login", "created_at", "updated_at")
-    told = [(name.removesuffix("_at").replace("_", " "), found[name]) for name in names]
+    pairs = [(name.removesuffix("_at").replace("_", " "), found[name]) for name in names]
     by = ("signs in by", found["oauth_provider"] or "password")
-    session.out.data(data, lambda: session.out.details([*told, by]))
+    session.out.data(data, lambda: session.out.details([*pairs, by]))
 
 
-@command(group, "create", {"permissions": "--permission"})
+@command(group, "create", fields=FIELDS)
 def create_user(
     session: Session,
     username: Annotated[str, typer.Argument(help="The user name.")],
-    role: RoleOption = None,
-    email: EmailOption = None,
-    permission: PermissionOption = None,
+    fields: dict[str, Any],
     password_stdin: StdinOption = False,
 ) -> None:
     """Create a user; the password is asked for."""
     secret = password(f"Password of {username}", password_stdin, twice=True)
-    given = {"username": username, "password": secret, "role": role, "email": email, "permissions": permission or None}
-    data = session.api.post("/users", body_of(given, None))
+    data = session.api.post("/users", body_of({"username": username, "password": secret, **fields}, None))
     made = data["user"]
     session.out.data(
         data, lambda: session.out.message(f"{made['username']} is created as {made['role']} ({made['id']}).")
     )
 
 
-@command(group, "update", {"permissions": "--permission"})
+@command(group, "update", fields={**FIELDS, "status": STATUS})
 def update_user(
     session: Session,
     user: UserArgument,
-    role: RoleOption = None,
-    email: EmailOption = None,
-    permission: PermissionOption = None,
-    status: Annotated[Literal["active", "disabled"] | None, typer.Option("--status", help="May they come in?")] = None,
+    fields: dict[str, Any],
     new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
     password_stdin: StdinOption = False,
 ) -> None:
-    """Change a user: only what is given changes. A new password or `disabled` ends their sign-ins."""
+    """Change a user: only given fields change. A new password or `disabled` ends the user's sign-ins."""
     found = find(session.api, USER, user)
-    body = body_of({"role": role, "email": email, "permissions": permission or None, "status": status}, None)
+    body = body_of(fields, None)
     if new_password or password_stdin:
         _put_password(session, body, found, password_stdin)
-    if not body:
-        raise CommandError("Nothing is given that should change", "See proxyfleet users update --help", Status.USAGE)
+    require_changes(body, "users")
     data = session.api.patch(f"/users/{found['id']}", body)
     session.out.data(data, lambda: session.out.message(f"{found['username']} is changed."))
 
 
 @command(group, "delete")
 def delete_user(session: Session, user: UserArgument, yes: YesOption = False) -> None:
-    """Delete a user, with their sign-ins and API keys."""
+    """Delete a user with all sign-ins and API keys."""
     found = find(session.api, USER, user)
-    session.confirm(f"Delete {found['username']}, with their API keys?", yes)
+    confirm(f"Delete {found['username']} with all API keys?", yes)
     data = session.api.delete(f"/users/{found['id']}")
     session.out.data(data, lambda: session.out.message(f"{found['username']} is deleted."))
 
 
 def _put_password(session: Session, body: dict[str, object], found: dict[str, object], from_stdin: bool) -> None:
-    """A new password. People who change their own without `users.write` must know the current one."""
+    """Ask for a new password, and for the current one if users without `users.write` change their own."""
     me = session.api.get("/auth/test")
     may = {"*", "admin", "users.write"} & set(me["permissions"])
     if me.get("user_id") == found["id"] and not may:

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command, either
+from api.cli.commands import Session, YesOption, command, confirm, either
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import WEBHOOK, find, find_id
-from api.cli.request_body import FileOption, body_of, set_option
+from api.cli.request_body import FileOption, body_of, require_changes, set_option
 from api.cli.terminal.completion import webhook_names
 from api.cli.terminal.output import Column
 from config.text.formatting import parse_moment
@@ -21,15 +21,22 @@ group = typer.Typer(help="Webhooks and their deliveries.", no_args_is_help=True)
 WebhookArgument = Annotated[
     str, typer.Argument(metavar="WEBHOOK", help="Its name or id.", autocompletion=webhook_names)
 ]
-EventOption = Annotated[
-    list[str] | None, typer.Option("--event", help="An event, a group (`proxy.*`) or `*`; may be given several times.")
-]
-HeaderOption = Annotated[
-    list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="May be given several times.")
-]
-EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="Send or don't.", show_default=False)]
+FIELDS: dict[str, Any] = {
+    "name": Annotated[str | None, typer.Option("--name", help="The name of the webhook.")],
+    "url": Annotated[str | None, typer.Option("--target", help="The URL that receives the events.")],
+    "events": Annotated[
+        list[str] | None,
+        typer.Option("--event", help="An event, a group (`proxy.*`) or `*`; may be given several times."),
+    ],
+    "headers": Annotated[
+        list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="May be given several times.")
+    ],
+    "enabled": Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Send events or not.", show_default=False)
+    ],
+}
+"""Options of `create` and `update` by the field of the API that they set."""
 SetOption = Annotated[list[str] | None, set_option('events=["proxy.*"]', "headers.X-Team=network")]
-UrlArgument = Annotated[str | None, typer.Option("--target", help="The URL that events are sent to.")]
 
 
 def _last(delivery: Any) -> str | None:
@@ -41,7 +48,7 @@ def _last(delivery: Any) -> str | None:
 
 
 def _next(delivery: Any) -> str | None:
-    """When it is sent; one whose time has come waits for those before it."""
+    """The time of the next attempt; a delivery that is due waits for earlier ones."""
     moment = delivery["next_attempt_at"]
     return moment if moment is None or parse_moment(moment) > time.time() else "after others"
 
@@ -78,69 +85,57 @@ def list_webhooks(session: Session) -> None:
 def show_webhook(session: Session, webhook: WebhookArgument) -> None:
     """Show a webhook."""
     data = session.api.get(_path(session, webhook))
-    session.out.data(data, lambda: session.out.details(_told(data["webhook"])))
+    session.out.data(data, lambda: session.out.details(_details(data["webhook"])))
 
 
-_OPTIONS = {"url": "--target", "events": "--event", "headers": "--header", "enabled": "--enable"}
-"""What the API calls otherwise."""
-
-
-@command(group, "create", _OPTIONS)
+@command(group, "create", fields=FIELDS)
 def create_webhook(
     session: Session,
-    name_: Annotated[str | None, typer.Argument(metavar="NAME", help="What it is called; or --name.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="What it is called.")] = None,
-    target: UrlArgument = None,
-    event: EventOption = None,
-    header: HeaderOption = None,
-    enabled: EnabledOption = None,
+    name_: Annotated[str | None, typer.Argument(metavar="NAME", help="The name of the webhook; or --name.")] = None,
+    *,
+    fields: dict[str, Any],
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
-    """Create a webhook. Its secret is shown this once."""
-    name = either("--name", name_, name)
-    data = session.api.post("/webhooks", body_of(_given(name, target, event, header, enabled), settings, file))
+    """Create a webhook. Its secret is shown only once."""
+    fields["name"] = either("--name", name_, fields["name"])
+    data = session.api.post("/webhooks", body_of(_parsed(fields), settings, file))
     made = data["webhook"]
 
     def view() -> None:
         session.out.message(f"{made['name']} is created ({made['id']}).")
-        _secret(session, data)
+        _print_secret(session, data)
 
     session.out.data(data, view)
 
 
-@command(group, "update", _OPTIONS)
+@command(group, "update", fields=FIELDS)
 def update_webhook(
     session: Session,
     webhook: WebhookArgument,
-    name: Annotated[str | None, typer.Option("--name", help="What it is called.")] = None,
-    target: UrlArgument = None,
-    event: EventOption = None,
-    header: HeaderOption = None,
-    enabled: EnabledOption = None,
+    fields: dict[str, Any],
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
-    """Change a webhook: only what is given changes."""
-    body = body_of(_given(name, target, event, header, enabled), settings, file)
-    if not body:
-        raise CommandError("Nothing is given that should change", "See proxyfleet webhooks update --help", Status.USAGE)
+    """Change a webhook: only given fields change."""
+    body = body_of(_parsed(fields), settings, file)
+    require_changes(body, "webhooks")
     data = session.api.patch(_path(session, webhook), body)
     session.out.data(data, lambda: session.out.message(f"{data['webhook']['name']} is changed."))
 
 
 @command(group, "delete")
 def delete_webhook(session: Session, webhook: WebhookArgument, yes: YesOption = False) -> None:
-    """Delete a webhook; what waits for it is not sent."""
+    """Delete a webhook; its waiting deliveries are not sent."""
     found = find(session.api, WEBHOOK, webhook)
-    session.confirm(f"Delete the webhook {found['name']}?", yes)
+    confirm(f"Delete the webhook {found['name']}?", yes)
     data = session.api.delete(f"/webhooks/{found['id']}")
     session.out.data(data, lambda: session.out.message(f"{found['name']} is deleted."))
 
 
 @command(group, "test")
 def try_webhook(session: Session, webhook: WebhookArgument) -> None:
-    """Send a test event; ends with 1 when it could not be delivered."""
+    """Send a test event; ends with 1 if it could not be delivered."""
     data = session.api.call("POST", f"{_path(session, webhook)}/test", timeout=60)
     session.out.data(data, lambda: session.out.details(list(data.items())))
     if not data["delivered"]:
@@ -149,9 +144,9 @@ def try_webhook(session: Session, webhook: WebhookArgument) -> None:
 
 @command(group, "rotate-secret")
 def rotate_secret(session: Session, webhook: WebhookArgument) -> None:
-    """Sign with another secret; both signatures are sent for a day. It is shown this once."""
+    """Sign with a new secret; both signatures are sent for a day. The secret is shown only once."""
     data = session.api.post(f"{_path(session, webhook)}/rotate-secret")
-    session.out.data(data, lambda: _secret(session, data))
+    session.out.data(data, lambda: _print_secret(session, data))
 
 
 @command(group, "deliveries")
@@ -161,7 +156,7 @@ def deliveries(
     status: Annotated[
         Literal["waiting", "delivered", "failed"] | None, typer.Option("--status", help="Only those of this status.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The number of deliveries at most.")] = 100,
 ) -> None:
     """List deliveries, newest first."""
     data = session.api.get(f"{_path(session, webhook)}/deliveries", status=status, limit=limit)
@@ -174,23 +169,21 @@ def redeliver(
     webhook: WebhookArgument,
     delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="The id of a delivery.")],
 ) -> None:
-    """Send a delivery once more."""
+    """Send a delivery again."""
     data = session.api.call("POST", f"{_path(session, webhook)}/deliveries/{quoted(delivery)}/redeliver", timeout=60)
     session.out.data(data, lambda: session.out.message(sent_again(webhook, data["delivery"])))
 
 
 def sent_again(webhook: str, delivery: dict[str, Any]) -> str:
-    """What became of it: attempts of the time before say nothing about this one."""
+    """The result of `redeliver`: earlier attempts say nothing about this one."""
     if delivery["status"] == "waiting":
-        return f"{delivery['id']} is sent again; how it goes: proxyfleet webhooks deliveries {webhook}"
+        return f"{delivery['id']} is sent again; its result: proxyfleet webhooks deliveries {webhook}"
     return f"{delivery['id']} is {delivery['status']}: {_last(delivery)}"
 
 
-def _given(
-    name: str | None, target: str | None, event: list[str] | None, header: list[str] | None, enabled: bool | None
-) -> dict[str, Any]:
-    headers = dict(_header(each) for each in header) if header else None
-    return {"name": name, "url": target, "events": event or None, "headers": headers, "enabled": enabled}
+def _parsed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with headers as an object. Raises `CommandError`."""
+    return {**fields, "headers": dict(_header(each) for each in fields["headers"] or ()) or None}
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -200,8 +193,8 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _told(hook: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What people want to know of a webhook."""
+def _details(hook: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Names and values of `webhooks show`."""
     sent = hook["delivery_status"] or {}
     headers = [f"{name}: {'(kept secret)' if value is None else value}" for name, value in hook["headers"].items()]
     return [
@@ -226,6 +219,6 @@ def _path(session: Session, webhook: str) -> str:
     return f"/webhooks/{find_id(session.api, WEBHOOK, webhook)}"
 
 
-def _secret(session: Session, data: dict[str, Any]) -> None:
+def _print_secret(session: Session, data: dict[str, Any]) -> None:
     session.out.line(data["webhook"]["secret"])
-    session.out.note("The secret is shown this once; whoever receives the events checks signatures with it.")
+    session.out.note("The secret is shown only once; the receiver checks the signatures of events with it.")

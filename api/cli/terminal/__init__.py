@@ -1,1 +1,1 @@
-"""Reading from and writing to a terminal or a pipe: tables, prompts, passwords, progress, completion."""
+"""Input from and output to a terminal or a pipe: tables, prompts, passwords, progress, completion."""

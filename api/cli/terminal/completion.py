@@ -1,8 +1,7 @@
-"""What Tab offers after a command: names that the API knows. It has a second; without an answer it offers nothing.
+"""Completion of names that the API knows, within a second; without a response there are none.
 
-Shells put what is offered into the line as it is, and zsh even evaluates it before anything is chosen. Whoever may
-name a proxy must not run commands at the next person's Tab, so a name that any shell reads as more than its letters is
-offered by its id.
+Shells insert an offered word unquoted, and zsh evaluates it before one is chosen. A user who may name a proxy must not
+run commands in another user's shell, so a name that any shell reads as more than its letters is offered by its id.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from api.cli.errors import CommandError
 from api.cli.lookup import KEY, PROXY, USER, WEBHOOK, Kind
 from config.settings.env import ENV_PREFIX
 
-PATIENCE = 1.0
+TIMEOUT = 1.0
+"""Seconds that a completion waits for the API."""
 
 _PLAIN = re.compile(r"\w[\w.@+/-]*")
-"""Letters and digits of any script, and marks that bash, zsh and fish leave alone inside of a word."""
+"""Letters and digits of any script, and marks that bash, zsh and fish do not interpret inside a word."""
 
 _ZSH_TITLE = "#compdef proxyfleet\n"
 _ZSH_FIRST = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n"
@@ -29,7 +29,7 @@ _ZSH_FIRST = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit;
 
 
 def script_of(shell: str) -> str:
-    """What a shell must evaluate, or have as a file where it looks for completions."""
+    """The script that a shell evaluates, or keeps as a file among its completions."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = str(get_completion_script(prog_name="proxyfleet", complete_var=VARIABLE, shell=shell))
@@ -40,29 +40,29 @@ VARIABLE = "_PROXYFLEET_COMPLETE"
 
 
 def names_of(kind: Kind) -> Callable[[str], list[str]]:
-    """A completion with the names of `kind`."""
+    """A completion function with the names of `kind`."""
 
     def complete(incomplete: str) -> list[str]:
         try:
-            offered = [plain(one, kind) for one in kind.list_all(_client())]
+            words = [plain(one, kind) for one in kind.list_all(_client())]
         except CommandError:
             return []  # a completion must not print anything
-        return sorted(name for name in offered if name.startswith(incomplete))
+        return sorted(name for name in words if name.startswith(incomplete))
 
     return complete
 
 
 def plain(one: dict[str, Any], kind: Kind) -> str:
-    """Its name if it can stand in any shell as it is, else its id."""
+    """Its name if no shell interprets it, else its id."""
     name = str(one[kind.name_field])
     return name if _PLAIN.fullmatch(name) else str(one["id"])
 
 
 def _client() -> Client:
-    """From the environment and the last login: options of the line that is being typed are not read."""
+    """From the environment and the last login: options on the command line are not read."""
     key, credentials = os.environ.get(f"{ENV_PREFIX}API_KEY"), Credentials()
     url = os.environ.get(f"{ENV_PREFIX}URL") or (None if key else credentials.last_url) or DEFAULT_URL
-    return Client(url, key, credentials, PATIENCE, os.environ.get(f"{ENV_PREFIX}CA_FILE"))
+    return Client(url, key, credentials, TIMEOUT, os.environ.get(f"{ENV_PREFIX}CA_FILE"))
 
 
 proxy_names = names_of(PROXY)

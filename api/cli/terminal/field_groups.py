@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.cli.quantities import with_unit
-from api.cli.terminal.output import shown
+from api.cli.terminal.output import cell_text
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """`timeout 30 s, keep_alive no`: by the names that `--set` takes, without limits that are none."""
+    """`timeout 30 s, keep_alive no`: by the names that `--set` takes, without empty values and limits of 0."""
 
     values: Mapping[str, Any]
 
@@ -36,5 +36,5 @@ class Fields:
 
 
 def _with_unit(name: str, value: Any, plain: bool) -> str:
-    text = shown(with_unit(name, value), plain)
+    text = cell_text(with_unit(name, value), plain)
     return f"{text} s" if name == "timeout" and not plain else text

@@ -4,8 +4,8 @@ For people on a terminal: tables, with colours unless NO_COLOR is set. In a pipe
 line of titles, never cut and never coloured, with plain numbers where people get units. With `-o json`: the data of the
 API's response.
 
-What is shown comes from elsewhere (a client chose the URL in an access record), so characters that a terminal would
-obey are written as escapes.
+Texts come from elsewhere (a client chose the URL in an access record), so characters that a terminal would obey are
+written as escapes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ WORDS = {
     **dict.fromkeys(("degraded", "starting", "draining", "waiting", "warning"), WARN),
     **dict.fromkeys(("inactive", "stopped", "unknown", "debug"), DIM),
 }
-"""Colours of words that say how something is."""
+"""Colours of words for states."""
 
 
 def style_of(cell: str) -> str:
-    """The colour of a cell: that of its word, whatever stands behind it in brackets; none for other texts."""
+    """The colour of a cell: that of its first word, without what follows in brackets; empty for other texts."""
     return WORDS.get(cell.partition(" (")[0], "")
 
 
@@ -46,10 +46,10 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and how its cell is made of a row: a key, with dots for what is inside, or a function.
+    """A column: its title, and the value of its cells: a key of the row, with dots for nested keys, or a function.
 
-    A `spare` one is left out where a terminal is too narrow for all of them, the one with the highest number first.
-    Where that isn't enough, long texts are wrapped, but for those that are `whole`.
+    On a terminal that is too narrow, `spare` columns are left out, the one with the highest number first. If that isn't
+    enough, long texts are wrapped, except in `whole` columns.
     """
 
     title: str
@@ -59,19 +59,19 @@ class Column:
     whole: bool = False
 
     def cell(self, row: Row, plain: bool = False) -> str:
-        """The text of its cell; `plain` for programs."""
-        return shown(self.value(row) if callable(self.value) else inside(row, self.value), plain)
+        """The text of its cell in `row`; `plain` for programs."""
+        return cell_text(self.value(row) if callable(self.value) else inside(row, self.value), plain)
 
 
 def inside(row: Row, path: str) -> Any:
-    """The value at `a.b`; None where there is none."""
+    """The value at `a.b`; None if there is none."""
     value: Any = row
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
-def shown(value: Any, plain: bool = False) -> str:
+def cell_text(value: Any, plain: bool = False) -> str:
     """A value as a cell; sizes and spans of time are `plain` numbers for programs."""
     if value is None:
         return "-"
@@ -82,14 +82,14 @@ def shown(value: Any, plain: bool = False) -> str:
     if isinstance(value, float):
         return f"{value:.2f}".rstrip("0").rstrip(".")
     if isinstance(value, (list, tuple)):
-        return ", ".join(shown(each, plain) for each in value) or "-"
+        return ", ".join(cell_text(each, plain) for each in value) or "-"
     if isinstance(value, Mapping):
         return safe(json.dumps(value, ensure_ascii=False))
     return safe(str(value)) or "-"
 
 
 def safe(text: str) -> str:
-    """`text` without what a terminal would obey, or not show at all."""
+    """`text` with escapes for characters that a terminal would obey or not display."""
     return printable(text)
 
 
@@ -99,73 +99,73 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def _harmless(text: str) -> str:
-    """JSON or TOML of several lines that no terminal obeys: in both `\\u202e` is the character itself."""
+    """JSON or TOML of several lines, with escapes for characters that a terminal would obey (both read `\\u202e`)."""
     return "\n".join(printable_json(line) for line in text.split("\n"))
 
 
 class Output:
-    """Where results go (`out`) and where the rest goes (`err`)."""
+    """Results go to `out`, notes and errors to `err`."""
 
-    def __init__(self, form: Format = "table", out: TextIO | None = None, err: TextIO | None = None) -> None:
-        self.form = form
+    def __init__(self, format_: Format = "table", out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.format = format_
         self.out = out or sys.stdout
         self.err = err or sys.stderr
         for stream in (self.out, self.err):
-            if isinstance(stream, io.TextIOWrapper):  # what its encoding doesn't have is no reason to fail
+            if isinstance(stream, io.TextIOWrapper):  # a character that the encoding lacks must not fail the command
                 stream.reconfigure(errors="backslashreplace")
 
     @property
     def terminal(self) -> bool:
-        """Do people read the results as they come?"""
+        """True if results go to a terminal."""
         return self.out.isatty()
 
     @property
     def coloured(self) -> bool:
-        """https://no-color.org: any text in NO_COLOR turns colours off."""
+        """True if colours are printed; any text in NO_COLOR turns them off (https://no-color.org)."""
         return self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     # --- results ---
 
     def data(self, data: Any, view: Callable[[], None]) -> None:
-        """The result: `data` for programs, `view` for people."""
-        if self.form == "json":
+        """Print the result: `data` as JSON for programs, else by calling `view`."""
+        if self.format == "json":
             self.line(_harmless(json.dumps(data, indent=2, ensure_ascii=not self.unicode)))
         else:
             view()
 
     def table(self, columns: Sequence[Column], rows: Iterable[Row], nothing: str | None = None) -> None:
-        """Rows under titles; on a terminal the sentence `nothing` in place of a table without rows."""
+        """Print rows under titles; on a terminal the sentence `nothing` in place of a table without rows."""
         cells = [[column.cell(row, plain=not self.terminal) for column in columns] for row in rows]
         if not self.terminal:
             self.lines(["\t".join(column.title for column in columns), *("\t".join(row) for row in cells)])
         elif not cells and nothing:
             self.line(nothing)
         else:
-            self._drawn(columns, cells)
+            self._draw(columns, cells)
 
     def details(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        """Names and values, one below the other."""
+        """Print names and values, one pair on a line."""
         if not self.terminal:
-            self.lines(f"{name}\t{shown(value, plain=True)}" for name, value in pairs)
+            self.lines(f"{name}\t{cell_text(value, plain=True)}" for name, value in pairs)
             return
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
-            text = shown(value)
+            text = cell_text(value)
             self.line(f"{self.colour(name.ljust(width), DIM)}  {self.colour(text, style_of(text))}")
 
     def line(self, text: str) -> None:
-        """A line of the result."""
+        """Print a line of the result."""
         self.out.write(text + "\n")
         self.out.flush()
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Several lines."""
+        """Print several lines."""
         for text in texts:
             self.out.write(text + "\n")
         self.out.flush()
 
     def document(self, text: str) -> None:
-        """A file on standard output: in UTF-8 whatever the locale is, for an escape would be another text."""
+        """Print a document, in UTF-8 whatever the locale is: an escape would be another text."""
         if self.terminal or not isinstance(self.out, io.TextIOWrapper):
             self.out.write(_harmless(text))
         else:
@@ -174,45 +174,45 @@ class Output:
         self.out.flush()
 
     def message(self, text: str) -> None:
-        """What was done, in words; programs have the data."""
-        if self.form != "json":
+        """Print what was done; not with `-o json`, where programs have the data."""
+        if self.format != "json":
             self.line(safe(text))
 
     # --- the rest ---
 
     def note(self, text: str) -> None:
-        """Something to know that is no result."""
+        """Print a line on standard error."""
         self.err.write(safe(text) + "\n")
         self.err.flush()
 
-    def trouble(self, trouble: CommandError) -> None:
-        """What went wrong and what to do next."""
-        if self.form == "json":
-            told = json.dumps({"error": trouble.as_data()}, ensure_ascii=not self.unicode)
-            self.err.write(_harmless(told) + "\n")
+    def error(self, error: CommandError) -> None:
+        """Print an error, its problems and its hint on standard error."""
+        if self.format == "json":
+            text = json.dumps({"error": error.as_data()}, ensure_ascii=not self.unicode)
+            self.err.write(_harmless(text) + "\n")
             return
         bold = self.err.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         name = "\x1b[31mproxyfleet:\x1b[0m" if bold else "proxyfleet:"
-        for line in trouble.message.splitlines():
+        for line in error.message.splitlines():
             self.err.write(f"{name} {safe(line)}\n")
-        for field, error in trouble.problems:
-            self.err.write(f"  {safe(f'{trouble.label(field)}: {error}' if field else error)}\n")
-        if trouble.hint:
-            self.err.write(f"  → {safe(trouble.hint)}\n" if self.unicode else f"  -> {safe(trouble.hint)}\n")
+        for field, problem in error.problems:
+            self.err.write(f"  {safe(f'{error.label(field)}: {problem}' if field else problem)}\n")
+        if error.hint:
+            self.err.write(f"  → {safe(error.hint)}\n" if self.unicode else f"  -> {safe(error.hint)}\n")
 
     def colour(self, text: str, name: str | None) -> str:
-        """`text` in a colour, where there are colours."""
+        """`text` in a colour, if colours are printed."""
         if not name or not self.coloured:
             return text
         return f"\x1b[{_CODES[name]}m{text}\x1b[0m"
 
     @property
     def unicode(self) -> bool:
-        """Can everything be written, not only ASCII?"""
+        """True if `out` can encode every character."""
         return (getattr(self.out, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
-    def _drawn(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
-        """Columns are left out, then long cells wrapped, until it fits."""
+    def _draw(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+        """Print a table at a terminal: leave columns out, then wrap long cells, until it fits."""
         from rich.cells import cell_len
         from rich.console import Console
         from rich.table import Table
@@ -223,9 +223,9 @@ class Output:
             max(cell_len(text) for text in (column.title, *(row[at] for row in cells)))
             for at, column in enumerate(columns)
         ]
-        kept = fitting(widths, [column.spare for column in columns], room)
+        kept = fitting_columns(widths, [column.spare for column in columns], room)
         fixed = [column.right or column.whole for column in columns]
-        widths = wrapped(widths, kept, fixed, room)
+        widths = wrapped_widths(widths, kept, fixed, room)
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
         for at in kept:
             justify: Literal["left", "right"] = "right" if columns[at].right else "left"
@@ -239,8 +239,8 @@ class Output:
             self.note(f"Left out: {', '.join(left_out)} (the terminal is narrow).")
 
 
-def fitting(widths: Sequence[int], spare: Sequence[int], room: int) -> list[int]:
-    """Which columns of a table are kept, so that it fits if that can be: the sparest go first, of these the last."""
+def fitting_columns(widths: Sequence[int], spare: Sequence[int], room: int) -> list[int]:
+    """Indices of the columns that are kept: the highest `spare` is left out first, among equals the last column."""
     kept = list(range(len(widths)))
     for at in sorted((at for at in kept if spare[at]), key=lambda at: (spare[at], at), reverse=True):
         if _wide(widths, kept) <= room:
@@ -249,8 +249,8 @@ def fitting(widths: Sequence[int], spare: Sequence[int], room: int) -> list[int]
     return kept
 
 
-def wrapped(widths: Sequence[int], kept: Sequence[int], fixed: Sequence[bool], room: int) -> list[int]:
-    """Widths of the columns, of which the widest give way until the table fits; those that are `fixed` don't."""
+def wrapped_widths(widths: Sequence[int], kept: Sequence[int], fixed: Sequence[bool], room: int) -> list[int]:
+    """Widths of the columns after the widest were narrowed until the table fits; `fixed` ones keep theirs."""
     made = list(widths)
     while _wide(made, kept) > room:
         widest = max((at for at in kept if not fixed[at]), key=lambda at: made[at], default=None)
@@ -261,7 +261,7 @@ def wrapped(widths: Sequence[int], kept: Sequence[int], fixed: Sequence[bool], r
 
 
 NARROWEST = 8
-"""Columns of a terminal in which a text is still wrapped."""
+"""Cells of a terminal to which a text is wrapped at most."""
 
 
 def _wide(widths: Sequence[int], kept: Sequence[int]) -> int:

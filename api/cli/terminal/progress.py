@@ -1,4 +1,4 @@
-"""A bar for work that takes long: on standard error, if that is a terminal and nobody wants JSON."""
+"""A progress bar on standard error, if that is a terminal and the format is not JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 
 from api.cli.terminal.output import Output
 
-Told = Callable[[int, int | None], None]
-"""Told how many bytes are done, of how many if that is known."""
+ReportProgress = Callable[[int, int | None], None]
+"""Takes the bytes that are done, and the total if that is known."""
 
 
 @contextlib.contextmanager
-def progress(out: Output, what: str) -> Iterator[Told]:
-    """The bar is gone at the end of the block."""
-    if not out.err.isatty() or out.form == "json":
+def progress(out: Output, what: str) -> Iterator[ReportProgress]:
+    """Show a bar with the title `what` during the block; yields the function that moves it."""
+    if not out.err.isatty() or out.format == "json":
         yield lambda _done, _total: None
         return
     from rich.console import Console

@@ -1,6 +1,6 @@
-"""Access records at a terminal: aligned lines under titles, which go on as records come.
+"""Access records at a terminal: aligned lines under titles, continued as records arrive.
 
-The target comes last and whole, so that it can be copied; a narrow terminal gets fewer figures before it.
+The target is the last column and complete, so that it can be copied; a narrow terminal has fewer columns before it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ Entry = dict[str, Any]
 TITLES = ("TIME (UTC)", "CODE", "PROXY", "CLIENT", "USER", "METHOD", "MS", "IN", "OUT", "TARGET")
 _RIGHT = frozenset({"CODE", "MS", "IN", "OUT"})
 _SPARE = ("IN", "OUT", "MS")
-"""Left out first where there is too little room for the target."""
+"""Left out first if there is too little room for the target."""
 TARGET_ROOM = 30
-"""Columns of a terminal that a target gets before figures are shown."""
+"""Cells of a terminal that are kept for the target before spare columns are printed."""
 
 
 class RecordLines:
-    """Makes lines of records. Widths only grow, so that what is printed already stays aligned as long as it can be."""
+    """Makes lines of records. Widths only grow, so that later lines stay aligned with printed ones as far as
+    possible."""
 
     def __init__(self, out: Output, width: int) -> None:
         self._out = out
@@ -33,23 +34,23 @@ class RecordLines:
         self._today = time.strftime("%Y-%m-%d", time.gmtime())
 
     def lines(self, entries: Sequence[Entry]) -> Iterable[str]:
-        """The lines of these; with titles above the first ones."""
+        """The lines of these records, with titles before the first ones."""
         rows = [self._cells(entry) for entry in entries]
         self._widths = [
             max(found) for found in zip(self._widths, *([_wide(cell) for cell in row] for row in rows), strict=True)
         ]
         if not self._kept:
-            self._kept = self._chosen()
+            self._kept = self._fitting_columns()
             yield self._out.colour(self._line(TITLES), DIM)
         for entry, row in zip(entries, rows, strict=True):
             yield self._line(row, _colours(entry))
 
     @property
     def left_out(self) -> list[str]:
-        """Titles of the columns for which there is no room."""
+        """Titles of the columns that were left out."""
         return [title for at, title in enumerate(TITLES) if self._kept and at not in self._kept]
 
-    def _chosen(self) -> list[int]:
+    def _fitting_columns(self) -> list[int]:
         kept = list(range(len(TITLES)))
         for title in _SPARE:
             if sum(self._widths[at] + GAP for at in kept[:-1]) + TARGET_ROOM <= self._room:

@@ -1,13 +1,14 @@
-"""Passwords from people and programs: asked for without an echo, or a line of standard input.
+"""Passwords and passphrases: from a prompt without an echo, standard input or a file.
 
-There is no option with a password as its value: arguments are seen by everybody on the machine (`ps`), and stay in the
-history of the shell.
+No option has a password as its value: every user of the machine sees arguments (`ps`), and shells keep them in their
+history.
 """
 
 from __future__ import annotations
 
 import getpass
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,30 +21,36 @@ StdinOption = Annotated[
 
 
 def password(what: str, from_stdin: bool, twice: bool = False) -> str:
-    """A password. Raises `CommandError` when there is neither a terminal nor `--password-stdin`."""
+    """Read a password, `twice` to compare. Raises `CommandError` if there is neither a terminal nor
+    `--password-stdin`."""
     if from_stdin:
         line = sys.stdin.readline().rstrip("\r\n")
         if not line:
-            raise CommandError("Standard input has no password in its first line", status=Status.USAGE)
+            raise CommandError("The first line of standard input holds no password", status=Status.USAGE)
         return line
-    return _asked(what, twice, "--password-stdin reads it from standard input")
+    return _prompt(what, twice, "--password-stdin reads it from standard input")
 
 
-def passphrase(what: str, twice: bool) -> str:
-    """A passphrase, of commands with `--passphrase-file`. Raises `CommandError` when there is no terminal."""
-    return _asked(what, twice, "--passphrase-file reads it from the first line of a file")
+def passphrase(what: str, file: Path | None, twice: bool) -> str:
+    """The first line of `--passphrase-file`, else from a prompt. Raises `CommandError` if there is neither."""
+    if file is None:
+        return _prompt(what, twice, "--passphrase-file reads it from the first line of a file")
+    try:
+        return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
 
 
-def _asked(what: str, twice: bool, otherwise: str) -> str:
+def _prompt(what: str, twice: bool, otherwise: str) -> str:
     if not sys.stdin.isatty():
         raise CommandError(f"{what} is needed, and there is no terminal to ask at", otherwise, Status.USAGE)
-    first = _ask(f"{what}: ")
-    if twice and _ask("Once more: ") != first:
-        raise CommandError("These are two different ones; nothing was done")
+    first = _read_hidden(f"{what}: ")
+    if twice and _read_hidden("Once more: ") != first:
+        raise CommandError("The two entries differ; nothing was done")
     return first
 
 
-def _ask(prompt: str) -> str:
+def _read_hidden(prompt: str) -> str:
     try:
         return getpass.getpass(prompt, stream=sys.stderr)
     except EOFError as error:

@@ -1,6 +1,5 @@
-"""Single keys at a terminal, without echo and lines; whatever ends us, the terminal is as it was afterwards.
-
-A signal that ends other programs at once becomes `SystemExit` here, so that what holds the screen lets go of it first.
+"""Single keys at a terminal, without echo and line editing. The terminal's mode is restored however the program ends:
+SIGTERM and SIGHUP become `SystemExit`, so that the screen is released first.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from typing import NoReturn
 
 ESCAPE = b"\x1b"
 END = b""
-"""What is read from a terminal that is gone."""
+"""Read from a terminal that has been closed."""
 REST = 0.05
-"""Seconds in which the rest of an arrow key comes, which over a slow line is not one with its escape."""
+"""Seconds to wait for the rest of an arrow key, which may arrive after its escape over a slow line."""
 
 _KEY = re.compile(rb"\x1b[\[O][0-9;]*[A-Za-z~]|.", re.DOTALL)
 
 Pressed = Callable[[float], list[bytes]]
-"""Waits so many seconds for keys: those that were pressed, none when the window has another size now."""
+"""Waits up to so many seconds for keys; the keys that were pressed, none after a change of the window's size."""
 
 
 def split(data: bytes) -> list[bytes]:
-    """The keys in what was read; an arrow is one key of several bytes."""
+    """The keys in `data`; an arrow is one key of several bytes."""
     return _KEY.findall(data) or [END]
 
 
 @contextlib.contextmanager
 def keyboard() -> Iterator[Pressed]:
-    """Keys of standard input, which must be a terminal. Ctrl-Z comes as a key, Ctrl-C as ever."""
+    """Read keys of standard input, which must be a terminal. Ctrl-Z is a key, Ctrl-C raises `KeyboardInterrupt`."""
     import termios
     import tty
 
@@ -73,17 +72,17 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 64)
     except OSError:
-        return END  # EIO: how Linux says that the terminal is gone
+        return END  # EIO: Linux reports a closed terminal so
 
 
 @contextlib.contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor that can be read after a change of the window's size; SIGTERM and SIGHUP unwind the stack."""
+    """A descriptor that is readable after a change of the window's size; SIGTERM and SIGHUP unwind the stack."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
 
     def changed(_signal: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is full of the same message
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of the same message
             os.write(writer, b"r")
 
     handlers = {signal.SIGWINCH: changed, signal.SIGTERM: _end, signal.SIGHUP: _end}
