@@ -26,7 +26,7 @@ COLUMNS = (
 WIDTH = 32
 """Characters of the column with the names."""
 STALE = 5.0
-"""Seconds after which a proxy that is not heard of any more is left out."""
+"""Seconds after which a proxy without new messages is left out."""
 NOTHING_CAME = (
     "watch-metrics: nothing came in 10 s. Is this the address of metrics.publish, and does the product run? "
     "Where it speaks CURVE: is your public key in metrics.curve_clients?\n"
@@ -93,7 +93,7 @@ def watch(subscriber: zmq.Socket[bytes], once: bool) -> int:
                 events.append(f"{time.strftime('%X', time.localtime(payload['timestamp']))} {payload['type']}")
             else:
                 rows[payload.get("proxy_id", "(all)")] = (time.monotonic(), payload)
-        fresh = {name: payload for name, (heard, payload) in rows.items() if time.monotonic() - heard < STALE}
+        fresh = {name: payload for name, (received, payload) in rows.items() if time.monotonic() - received < STALE}
         if once and (fresh or time.monotonic() - began > 10):
             if not fresh:
                 sys.stderr.write(NOTHING_CAME)

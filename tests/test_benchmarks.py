@@ -11,7 +11,7 @@ from benchmarks.management import measures, servers
 from benchmarks.processes import Missing, cpu_seconds
 from benchmarks.report import OURS, Bar, Comparison, Row, cpu_rows, markdown, plain, save
 from benchmarks.rounds import QUICK, Bench, Entrant, medians
-from benchmarks.signin import REFERENCE, Answer, rows_of, timed
+from benchmarks.signin import REFERENCE, Outcome, rows_of, timed
 from benchmarks.soak import Sample, growth
 
 from api.services.proxy_cache import ProxyCache
@@ -151,14 +151,14 @@ def test_sign_ins_are_judged_by_the_two_medians_that_are_farthest_apart() -> Non
 def test_each_kind_of_sign_in_is_tried_in_every_round_and_the_first_one_is_not_counted() -> None:
     order: list[str] = []
 
-    def attempt(kind: str) -> Answer:
+    def attempt(kind: str) -> Outcome:
         order.append(kind)
-        return Answer(401, kind)
+        return Outcome(401, kind)
 
     taken, answers = timed({"a": lambda: attempt("a"), "b": lambda: attempt("b")}, 3)
     assert {kind: len(times) for kind, times in taken.items()} == {"a": 3, "b": 3}
     assert [sorted(order[begin : begin + 2]) for begin in range(0, len(order), 2)] == [["a", "b"]] * 4
-    assert answers == {"a": {Answer(401, "a")}, "b": {Answer(401, "b")}}
+    assert answers == {"a": {Outcome(401, "a")}, "b": {Outcome(401, "b")}}
 
 
 def test_the_bars_of_the_api_judge_ours_and_its_sign_ins_are_held_against_bcrypt_alone() -> None:

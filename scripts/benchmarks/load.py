@@ -1,4 +1,4 @@
-"""Requests through a proxy, sent by wrk as fast as the proxy answers."""
+"""Requests through a proxy, sent by wrk as fast as the proxy responds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class LoadResult:
     """What wrk saw. `p99` is in milliseconds."""
 
     requests: int
@@ -43,10 +43,10 @@ class Answered:
     p99: float
 
 
-def run(folder: Path, subject: Subject, origin: int, load: Requests, seconds: float) -> Answered:
+def run(folder: Path, subject: Subject, origin: int, load: Requests, seconds: float) -> LoadResult:
     """Send for so long. Raises `BenchError` when more than 1 % fail.
 
-    A proxy that closes after each answer though it was not asked to is told by its `keeps_alive`.
+    A proxy that closes after each response without being asked has `keeps_alive` False.
     """
     script = folder / "absolute-form.lua"
     close = 'wrk.headers["Connection"] = "close"' if load.close else ""
@@ -60,7 +60,7 @@ def run(folder: Path, subject: Subject, origin: int, load: Requests, seconds: fl
     failed = seen["errors"] + (0 if expects_close else seen["closed"])
     if seen["requests"] == 0 or failed > seen["requests"] / 100:
         raise BenchError(f"wrk through {subject.name}: {done.stdout}")
-    return Answered(seen["requests"], seen["seconds"], seen["p99"])
+    return LoadResult(seen["requests"], seen["seconds"], seen["p99"])
 
 
 def _whole(seconds: float) -> int:
@@ -69,7 +69,7 @@ def _whole(seconds: float) -> int:
 
 
 def first_answer(proxy: int, origin: int, began: float, seconds: float = 10.0) -> float:
-    """Seconds from `began` (monotonic) until a request through `proxy` is answered by the origin."""
+    """Seconds from `began` (monotonic) until a request through `proxy` gets the origin's response."""
 
     def answered() -> bool:
         try:
@@ -79,7 +79,7 @@ def first_answer(proxy: int, origin: int, began: float, seconds: float = 10.0) -
         except ConnectionError:
             return False
 
-    wait_until(answered, f"port {proxy} answers a request", seconds)
+    wait_until(answered, f"port {proxy} responds to a request", seconds)
     return time.monotonic() - began
 
 

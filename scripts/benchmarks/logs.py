@@ -180,7 +180,7 @@ def _beside_a_search(index: LogIndex, now: float) -> list[Row]:
 
 
 def _timed(search: Callable[[], LogPage]) -> tuple[float, float, LogPage]:
-    """Milliseconds by the clock and of this process, the medians; the answer."""
+    """Milliseconds by the clock and of this process, the medians; the response."""
     search()
     elapsed, spent = [], []
     for _ in range(REPEATS):

@@ -1,4 +1,4 @@
-"""`scripts/bench observe`: what it costs to look, and how soon others hear.
+"""`scripts/bench observe`: the cost of observing, and the delay of what is published.
 
 - Series of 200 proxies, asked of the collector's own code and, unscoped, of the running product.
 - The CPU of a request with everything that observes against the same with all that can be turned off turned off.
@@ -38,7 +38,7 @@ DAY, YEAR = 86_400, 365 * 86_400
 TOKEN = "a token of the benchmark"
 QUIET = {"PROXYFLEET_LOGGING__LEVEL": "error", "PROXYFLEET_METRICS__PUBLISH": ""}
 SLOW = 1.0
-"""Seconds that the slow target takes for each answer."""
+"""Seconds that the slow target takes for each response."""
 PATIENCE = 300.0
 
 
@@ -144,8 +144,8 @@ def cost(folder: Path, origin: Origin, seconds: float, rounds: int = 3) -> list[
             own = folder / ("observed" if observed else "quiet")
             own.mkdir()
             publish = f"tcp://127.0.0.1:{free_port()}"
-            told = {"PROXYFLEET_METRICS__PUBLISH": publish, "PROXYFLEET_METRICS__PROMETHEUS_TOKEN": TOKEN}
-            product = Product(own, told | {"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"} if observed else QUIET)
+            settings = {"PROXYFLEET_METRICS__PUBLISH": publish, "PROXYFLEET_METRICS__PROMETHEUS_TOKEN": TOKEN}
+            product = Product(own, settings | {"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"} if observed else QUIET)
             stack.callback(product.end)
             proxies[observed] = product, OurProxy(product)
             if observed:
@@ -154,14 +154,14 @@ def cost(folder: Path, origin: Origin, seconds: float, rounds: int = 3) -> list[
             product, proxy = proxies[observed]
             before = cpu_seconds(product.processes())
             seen = run(folder, proxy, origin.port, Requests("1k", 50), seconds)
-            time.sleep(2)  # records are stored and figures told behind the last request
+            time.sleep(2)  # records and counters follow the last request
             spent[observed].append((cpu_seconds(product.processes()) - before) / seen.requests * 1e6)
     on, off = statistics.median(spent[True]), statistics.median(spent[False])
     return [Row("1 KiB GET, CPU with everything observed", "us/request", on, "nothing observed", off, Bar(factor=1.25))]
 
 
 class Observers:
-    """Who looks at a product in a busy installation: a subscriber to everything, a scraper, and a webhook."""
+    """The observers of a product in a busy installation: a subscriber to everything, a scraper, and a webhook."""
 
     def __init__(self, product: Product, publish: str) -> None:
         self._product, self._publish = product, publish
@@ -199,7 +199,7 @@ class Observers:
 
 
 class Target:
-    """Takes deliveries and notes when the first byte of each came; answers after `delay` seconds."""
+    """Takes deliveries and notes when the first byte of each came; responds after `delay` seconds."""
 
     def __init__(self, delay: float = 0.0) -> None:
         self.arrived: list[tuple[float, dict[str, Any]]] = []
@@ -309,7 +309,7 @@ class _Events:
 
     def __enter__(self) -> Self:
         self._publisher = Publisher(self._context, self._address)
-        time.sleep(1.0)  # until the subscription has come; a publisher isn't told
+        time.sleep(1.0)  # until the subscription has arrived; a publisher gets no signal
         return self
 
     def __call__(self, kind: str, number: int) -> None:

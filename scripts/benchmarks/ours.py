@@ -69,16 +69,16 @@ class Product:
             return False
 
     def _sign_in(self) -> None:
-        answer = self.call("POST", "/auth/login", {"username": "admin", "password": PASSWORD})
-        self._http.headers["Authorization"] = f"Bearer {answer['access_token']}"
+        response = self.call("POST", "/auth/login", {"username": "admin", "password": PASSWORD})
+        self._http.headers["Authorization"] = f"Bearer {response['access_token']}"
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The `data` of the answer. Raises `BenchError` for every answer that is not a success."""
+        """The `data` of the response. Raises `BenchError` unless it is a success."""
         url = f"http://127.0.0.1:{self.port}/api/v1{path}"
-        answer = self._http.request(method, url, json=body, timeout=30)
-        if not answer.ok:
-            raise BenchError(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
-        return answer.json()["data"]
+        response = self._http.request(method, url, json=body, timeout=30)
+        if not response.ok:
+            raise BenchError(f"{method} {path}: {response.status_code} {response.text[:500]}")
+        return response.json()["data"]
 
     def scrape(self, token: str) -> str:
         """What Prometheus gets."""

@@ -1,4 +1,4 @@
-"""Requests and tunnels at a steady pace with churn: an open loop, so a slow answer delays no request that is due later.
+"""Requests and tunnels at a steady pace with churn: an open loop, so a slow response delays no later request.
 
 Kept connections carry a few requests each and are then replaced: every second one is ended by the client, the others
 by the proxy on `Connection: close`. Tunnels are opened at their own pace, used for one request and ended a while later.
@@ -50,7 +50,7 @@ class _Connection:
     left: int
     asks_close: bool
     since: float = 0.0
-    answer: bytes = b""
+    response: bytes = b""
 
 
 class Generator:
@@ -124,19 +124,19 @@ class Generator:
         if not data:
             self._failed(connection)
             return
-        connection.answer += data
-        end = connection.answer.find(b"\r\n\r\n")
-        if end >= 0 and len(connection.answer) >= end + 4 + BODY:
+        connection.response += data
+        end = connection.response.find(b"\r\n\r\n")
+        if end >= 0 and len(connection.response) >= end + 4 + BODY:
             self._answered(connection)
 
     def _answered(self, connection: _Connection) -> None:
-        if connection.answer[9:12] != b"200":
+        if connection.response[9:12] != b"200":
             self._failed(connection)
             return
         self.sent.answered += 1
         if self.sent.answered % 100 == 0:
             self.sent.latencies.append(time.monotonic() - connection.since)
-        connection.answer = b""
+        connection.response = b""
         connection.left -= 1
         del self._busy[connection.sock.fileno()]
         if connection.left:

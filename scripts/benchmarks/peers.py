@@ -126,7 +126,7 @@ class Origin(Program):
         self._big = files / "big"
 
     def bring_into_memory(self) -> None:
-        """Read `/big` once: whoever fetches it first should not be the one who waits for the page cache."""
+        """Read `/big` once: the first client should not be the one that waits for the page cache."""
         with self._big.open("rb", buffering=0) as big:
             while big.read(1 << 22):
                 pass

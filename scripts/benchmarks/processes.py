@@ -20,7 +20,7 @@ _PROCESS_CPU_CLOCK = 2
 
 
 class BenchError(Exception):
-    """A program of the benchmark didn't start or answered wrongly; the text says which and how."""
+    """A program of the benchmark didn't start or responded wrongly; the text says which and how."""
 
 
 class Missing(BenchError):
@@ -28,7 +28,7 @@ class Missing(BenchError):
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody uses at this moment."""
+    """A TCP port of loopback that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens on this port of loopback."""
+    """True if this port of loopback has a listener."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -119,7 +119,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def _cpu_of_one(pid: int) -> float:
-    # The process's own clock counts nanoseconds, /proc only ticks of 10 ms. Only /proc tells of ended children:
+    # The process's own clock counts nanoseconds, /proc only ticks of 10 ms. Only /proc includes ended children:
     # cutime and cstime are fields 16 and 17 of proc(5), and the name in brackets before them may hold spaces.
     try:
         own = time.clock_gettime(~pid << 3 | _PROCESS_CPU_CLOCK)
@@ -130,7 +130,7 @@ def _cpu_of_one(pid: int) -> float:
 
 
 def uss(pids: Iterable[int]) -> int:
-    """Bytes that these processes share with nobody."""
+    """Bytes that these processes share with no other process."""
     return sum(_memory(pid, b"Private_") for pid in pids)
 
 

@@ -37,7 +37,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A second figure of the same run that is told and not judged, such as the throughput beside the CPU."""
+    """A second figure of the same run that is printed and not judged, such as the throughput beside the CPU."""
 
     unit: str
     ours: float | None
@@ -72,14 +72,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How the figures of one measure become rows: which one is judged, by which peers, and which is told beside it."""
+    """How the figures of one measure become rows: which one is judged, by which peers, and which is printed beside
+    it."""
 
     measure: str
     what: str
     unit: str
     bars: Mapping[str, Bar] = field(default_factory=dict)
     beside: tuple[str, str] | None = None
-    """What and unit of the figure that is told beside."""
+    """What and unit of the figure that is printed beside."""
 
     def rows(self, results: Mapping[str, Figure], only: Collection[str] = ()) -> list[Row]:
         """A row for each peer, or for those in `only`; the peers of the bars come first.

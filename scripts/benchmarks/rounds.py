@@ -42,12 +42,12 @@ QUICK = Effort(rounds=1, seconds=1, share=0.25, idle=300, crowd=1000, configured
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """Somebody who takes part in a measure. `start` raises `BenchError`, `Missing` when it is not installed; whoever
-    calls it ends what it gives."""
+    """A program that takes part in a measure. `start` raises `BenchError`, `Missing` when it is not installed; the
+    caller ends what it returns."""
 
     name: str
     start: Callable[[], Any]
-    """Gives a `Subject`, or what the measure at hand takes for one; it has `version` and `end`."""
+    """Returns a `Subject`, or the measure's own kind of one; it has `version` and `end`."""
 
 
 Results = dict[str, Figure]
@@ -97,7 +97,7 @@ def in_turn(
     versions: dict[str, str],
     anew: bool = False,
 ) -> Results:
-    """See `Bench.in_turn`. `versions` gets those of whoever is started."""
+    """See `Bench.in_turn`. `versions` gets those of all that are started."""
     kept = _Rounds(run, versions)
     if anew:
         for _ in range(rounds):

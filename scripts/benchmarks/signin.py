@@ -1,7 +1,7 @@
-"""`scripts/bench signin`: whether the time of a refused sign-in tells what was wrong with it.
+"""`scripts/bench signin`: whether the time of a refused sign-in reveals its reason.
 
 Kinds of refused sign-ins alternate in an order that is shuffled for each round, so that whatever else the machine does
-falls on all of them alike; medians are compared. Their answers have to be the same, too: all that are refused with 401
+falls on all of them alike; medians are compared. Their responses must be the same, too: all that are refused with 401
 among themselves, and all that are locked out.
 """
 
@@ -29,7 +29,7 @@ MOST_ATTEMPTS = 1000
 """What the product takes for `auth.max_login_attempts`; rounds stay below, or names would be locked on the way."""
 
 
-class Answer(NamedTuple):
+class Outcome(NamedTuple):
     """What came back: the body without the seconds that a lock-out has left."""
 
     status: int
@@ -48,33 +48,33 @@ ATTEMPTS: dict[str, tuple[str, str]] = {
 
 
 def measure(product: Product, rounds: int) -> list[Row]:
-    """Medians of each kind, and how far the farthest two are apart. Raises `BenchError` when answers differ."""
+    """Medians of each kind, and how far the farthest two are apart. Raises `BenchError` when responses differ."""
     if not 1 <= rounds < MOST_ATTEMPTS:
         raise BenchError(f"rounds must be 1 to {MOST_ATTEMPTS - 1}")
     _prepare(product)
     connection = http.client.HTTPConnection("127.0.0.1", product.port, timeout=60)
     try:
-        taken, answers = timed({kind: _sender(connection, *who) for kind, who in ATTEMPTS.items()}, rounds)
+        taken, responses = timed({kind: _sender(connection, *who) for kind, who in ATTEMPTS.items()}, rounds)
     finally:
         connection.close()
-    _check(answers)
+    _check(responses)
     return rows_of(taken)
 
 
 def timed(
-    attempts: Mapping[str, Callable[[], Answer]], rounds: int
-) -> tuple[dict[str, list[float]], dict[str, set[Answer]]]:
-    """Seconds that each attempt took, and the different answers to it; the first round only warms up."""
+    attempts: Mapping[str, Callable[[], Outcome]], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, set[Outcome]]]:
+    """Seconds that each attempt took, and the different responses to it; the first round only warms up."""
     taken: dict[str, list[float]] = {kind: [] for kind in attempts}
-    answers: dict[str, set[Answer]] = {kind: set() for kind in attempts}
+    responses: dict[str, set[Outcome]] = {kind: set() for kind in attempts}
     for number in range(rounds + 1):
         for kind in random.sample(list(attempts), len(attempts)):
             began = time.perf_counter()
             answer = attempts[kind]()
             if number:
                 taken[kind].append(time.perf_counter() - began)
-            answers[kind].add(answer)
-    return taken, answers
+            responses[kind].add(answer)
+    return taken, responses
 
 
 def rows_of(taken: Mapping[str, Sequence[float]]) -> list[Row]:
@@ -100,22 +100,22 @@ def _prepare(product: Product) -> None:
     product.call("PATCH", "/settings", {"auth": {"max_login_attempts": MOST_ATTEMPTS}})
 
 
-def _sender(connection: http.client.HTTPConnection, username: str, password: str) -> Callable[[], Answer]:
+def _sender(connection: http.client.HTTPConnection, username: str, password: str) -> Callable[[], Outcome]:
     body = json.dumps({"username": username, "password": password})
 
-    def send() -> Answer:
+    def send() -> Outcome:
         connection.request("POST", "/api/v1/auth/login", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         content = json.loads(response.read())
         content.get("error", {}).get("details", {}).pop("retry_after", None)
-        return Answer(response.status, json.dumps(content))
+        return Outcome(response.status, json.dumps(content))
 
     return send
 
 
-def _check(answers: Mapping[str, set[Answer]]) -> None:
+def _check(responses: Mapping[str, set[Outcome]]) -> None:
     for status, begins in ((401, False), (429, True)):
-        kinds = [kind for kind in answers if kind.startswith("locked") is begins]
-        found = set().union(*(answers[kind] for kind in kinds))
+        kinds = [kind for kind in responses if kind.startswith("locked") is begins]
+        found = set().union(*(responses[kind] for kind in kinds))
         if len(found) != 1 or next(iter(found)).status != status:
             raise BenchError(f"not all of {', '.join(kinds)} got the same {status}: {sorted(found)}")

@@ -32,7 +32,7 @@ DEFAULT_TIMEOUT = 30
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look: seconds since the begin; bytes and counts of the actor, and of all processes of the product."""
+    """One sample: seconds since the begin; bytes and counts of the actor, and of all processes of the product."""
 
     at: float
     uss: int
@@ -62,7 +62,7 @@ def soak(product: Product, origin: Origin, seconds: float, pace: Pace) -> tuple[
     samples: list[Sample] = []
 
     def sample(at: float) -> None:
-        samples.append(_look(proxy, at))
+        samples.append(_sample(proxy, at))
         if len(samples) % 20 == 0:
             print(_progress(samples[-1], generator.sent), file=sys.stderr)
 
@@ -77,7 +77,7 @@ def soak(product: Product, origin: Origin, seconds: float, pace: Pace) -> tuple[
     return rows, {"samples": [asdict(sample) for sample in samples]}
 
 
-def _look(proxy: OurProxy, at: float) -> Sample:
+def _sample(proxy: OurProxy, at: float) -> Sample:
     actor, everything = proxy.forwarding(), proxy.everything()
     return Sample(at, uss(actor), rss(actor), descriptors(actor), uss(everything), descriptors(everything))
 

@@ -67,7 +67,7 @@ def _running(product: Product) -> int:
 
 
 def _upgrade(product: Product) -> list[Row]:
-    """An upgrade to the same version, while somebody connects anew to a proxy and to the API again and again."""
+    """An upgrade to the same version, while a client connects anew to a proxy and to the API again and again."""
     ports = [product.call("GET", "/proxies")["proxies"][0]["port"], product.port]
     over = threading.Event()
     longest = [0.0] * len(ports)
@@ -97,7 +97,7 @@ def _upgrade(product: Product) -> list[Row]:
 
 
 def _answered(port: int) -> bool:
-    """A proxy answers this with 404 or the like, and so does the API; what counts is that somebody answers."""
+    """A proxy answers this with 404 or the like, and so does the API; any response counts."""
     try:
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
             client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

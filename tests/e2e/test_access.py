@@ -63,8 +63,8 @@ def test_report_mode_lets_through_and_says_so_in_the_records(
 
 
 def _refusal(client: Client, origin: Origin) -> str | None:
-    answer = client.get(origin.url("/hello"))
-    return answer.fields["proxy-status"] if answer.status == 403 else None
+    response = client.get(origin.url("/hello"))
+    return response.fields["proxy-status"] if response.status == 403 else None
 
 
 def _record(product: Product, proxy: dict[str, Any]) -> dict[str, Any] | None:
@@ -81,10 +81,13 @@ def test_explain_says_what_then_happens(product: Product, proxy: dict[str, Any],
 
     assert explained()["decision"] == "allow"
     change(product, proxy, deny_destinations=[f":{origin.port}"])
-    told = wait_until(lambda: (said := explained())["decision"] == "deny" and said, "the actor has the rule", 5)
-    assert (told["reason"], told["rule"]) == ("destination_denied", f"access.deny_destinations[0] :{origin.port}")
+    decision = wait_until(lambda: (now := explained())["decision"] == "deny" and now, "the actor has the rule", 5)
+    assert (decision["reason"], decision["rule"]) == (
+        "destination_denied",
+        f"access.deny_destinations[0] :{origin.port}",
+    )
     with Client(proxy["port"]) as client:
-        answer = client.get(origin.url("/hello"))
-        assert (answer.status, "rule=destination_denied" in answer.fields["proxy-status"]) == (403, True)
+        response = client.get(origin.url("/hello"))
+        assert (response.status, "rule=destination_denied" in response.fields["proxy-status"]) == (403, True)
     own = product.data("POST", f"/proxies/{proxy['id']}/explain", {**question, "target": product.base_url})
     assert (own["decision"], own["stage"]) == ("deny", "egress_guard")

@@ -35,8 +35,8 @@ def curl(protocol: str, proxy: dict[str, Any], user: str, url: str) -> subproces
 
 
 def account(product: Product, proxy: dict[str, Any], name: str = "ada") -> dict[str, Any]:
-    shown: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}/accounts/{name}")["account"]
-    return shown
+    detail: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}/accounts/{name}")["account"]
+    return detail
 
 
 def used(product: Product, proxy: dict[str, Any], name: str = "ada") -> int:
@@ -134,14 +134,14 @@ def test_usage_outlives_the_proxys_process_the_collector_and_the_product(own_pro
             assert _end_of(near)
 
     def settled(least: int) -> int:
-        """What was used, once the collector has it on disk: it is told and saves each second."""
+        """What was used, once the collector has it on disk: it gets reports and saves each second."""
         return wait_until(lambda: (at := used(product, proxy)) >= least and at, "it is counted")
 
     def restarted(how: Callable[[], None]) -> None:
         before = used(product, proxy)
         how()
         wait_until(lambda: _running(product, proxy), "the proxy runs again", 20)
-        # the process before it may have told its last bytes after the new one asked
+        # the process before it may have reported its last bytes after the new one asked
         assert wait_until(lambda: (at := used(product, proxy)) >= before and at, "all is known") < before + 1_000
 
     pushes(4_000)
@@ -172,8 +172,8 @@ def test_usage_outlives_the_proxys_process_the_collector_and_the_product(own_pro
 
 
 def _running(product: Product, proxy: dict[str, Any]) -> bool:
-    shown = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
-    return bool(shown["runtime"] and shown["runtime"]["state"] == "running")
+    detail = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
+    return bool(detail["runtime"] and detail["runtime"]["state"] == "running")
 
 
 def _wait_for_disk(product: Product, proxy: dict[str, Any]) -> None:

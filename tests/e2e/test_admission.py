@@ -37,9 +37,9 @@ def test_without_the_right_credentials_the_answer_is_407(
 ) -> None:
     before = len(origin.seen)
     with Client(closed_proxy["port"]) as client:
-        answer = client.get(origin.url("/hello"), *credentials)
-    assert answer.status == 407
-    assert answer.fields["proxy-authenticate"].startswith("Basic ")
+        response = client.get(origin.url("/hello"), *credentials)
+    assert response.status == 407
+    assert response.fields["proxy-authenticate"].startswith("Basic ")
     assert len(origin.seen) == before
 
 
@@ -47,9 +47,9 @@ def test_with_the_right_credentials_requests_pass_and_the_origin_never_sees_them
     closed_proxy: dict[str, Any], origin: Origin
 ) -> None:
     with Client(closed_proxy["port"]) as client:
-        answer = client.get(origin.url("/headers"), basic("ada", "enchantress"))
-    assert answer.status == 200
-    assert b"uthorization" not in answer.body
+        response = client.get(origin.url("/headers"), basic("ada", "enchantress"))
+    assert response.status == 200
+    assert b"uthorization" not in response.body
 
 
 def test_a_client_may_try_again_with_credentials_on_the_same_connection(
@@ -69,16 +69,16 @@ def test_connect_needs_credentials_too(closed_proxy: dict[str, Any], origin: Ori
 
 
 def test_the_password_is_in_no_answer_of_the_api(product: Product, closed_proxy: dict[str, Any]) -> None:
-    answer = product.api("GET", f"/proxies/{closed_proxy['id']}")
-    assert answer.json()["data"]["proxy"]["auth"] == {"enabled": True, "username": "ada"}
-    assert "enchantress" not in answer.text
+    response = product.api("GET", f"/proxies/{closed_proxy['id']}")
+    assert response.json()["data"]["proxy"]["auth"] == {"enabled": True, "username": "ada"}
+    assert "enchantress" not in response.text
 
 
 def test_the_api_is_refused_as_a_target_even_inside_egress_allow(product: Product, proxy: dict[str, Any]) -> None:
     with Client(proxy["port"]) as client:
-        answer = client.get(f"{product.base_url}/health")
-    assert answer.status == 403
-    assert "proxy-status" in answer.fields
+        response = client.get(f"{product.base_url}/health")
+    assert response.status == 403
+    assert "proxy-status" in response.fields
     with Client(proxy["port"]) as client:
         assert b" 403 " in client.connect(f"127.0.0.1:{product.port}")
 
@@ -99,9 +99,9 @@ def test_a_proxy_refuses_itself_and_its_neighbour_as_a_target(product: Product, 
 @pytest.mark.parametrize("target", ["10.0.0.1", "169.254.169.254", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "0.0.0.0"])
 def test_private_and_link_local_targets_are_refused_in_any_spelling(proxy: dict[str, Any], target: str) -> None:
     with Client(proxy["port"]) as client:
-        answer = client.get(f"http://{target}:9/")
-    assert answer.status == 403
-    assert "proxy-status" in answer.fields
+        response = client.get(f"http://{target}:9/")
+    assert response.status == 403
+    assert "proxy-status" in response.fields
 
 
 def test_without_exceptions_loopback_is_refused(origin: Origin) -> None:

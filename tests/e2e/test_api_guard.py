@@ -128,7 +128,7 @@ def test_an_endless_body_is_ended_by_its_size(besieged: Besieged) -> None:
 
 def status_after(sock: socket.socket, piece: bytes) -> int:
     """The status that comes while pieces are sent without end."""
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):  # it has heard enough
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):  # the server has closed
         for _ in range(1000):
             sock.sendall(piece)
     return int(sock.recv(100).split()[1])

@@ -23,12 +23,12 @@ def test_every_change_that_was_answered_is_in_the_trail_after_a_kill_of_all_proc
     def change() -> None:
         for number in range(10_000):
             try:
-                answer = product.api(
+                response = product.api(
                     "PATCH", path, {"tags": [f"n{number}"]}, headers={"X-Request-Id": f"change-{number}"}
                 )
             except requests.RequestException:
                 return  # it was killed
-            if answer.status_code == 200:
+            if response.status_code == 200:
                 answered.append(f"change-{number}")
 
     thread = threading.Thread(target=change)

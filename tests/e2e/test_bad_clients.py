@@ -66,9 +66,9 @@ def test_a_head_of_a_megabyte_is_refused_with_431(proxy: dict[str, Any], origin:
     with Client(proxy["port"]) as client:
         with suppress(OSError):  # it may be refused before all of it was sent
             client.send(f"GET {origin.url('/hello')} HTTP/1.1\r\n" + f"X-Big: {'y' * 8000}\r\n" * 130 + "\r\n")
-        answer = client.rest()
+        response = client.rest()
     # with bytes unread the kernel may reset before the answer is read
-    assert answer == b"" or b" 431 " in answer.split(b"\r\n")[0]
+    assert response == b"" or b" 431 " in response.split(b"\r\n")[0]
     others_are_served(proxy, origin)
 
 
@@ -103,8 +103,8 @@ def test_a_head_just_over_the_limit_is_refused_with_431(proxy: dict[str, Any], o
 def test_what_is_no_request_is_refused_and_closed(proxy: dict[str, Any], origin: Origin, garbage: bytes) -> None:
     with Client(proxy["port"]) as client:
         client.send(garbage)
-        answer = client.rest()
-    assert answer == b"" or (answer[:9] == b"HTTP/1.1 " and answer[9:12] in (b"400", b"405", b"501", b"505"))
+        response = client.rest()
+    assert response == b"" or (response[:9] == b"HTTP/1.1 " and response[9:12] in (b"400", b"405", b"501", b"505"))
     others_are_served(proxy, origin)
 
 

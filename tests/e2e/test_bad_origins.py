@@ -56,35 +56,35 @@ def recorded(product: Product, url: str, status: int) -> dict[str, Any]:
 
 def test_a_refused_connection_is_502(product: Product, proxy: dict[str, Any]) -> None:
     url = f"http://127.0.0.1:{product.free_port()}/"
-    answer = fetch(proxy, url)
-    assert answer.status == 502
-    assert "connection_refused" in answer.fields["proxy-status"]
+    response = fetch(proxy, url)
+    assert response.status == 502
+    assert "connection_refused" in response.fields["proxy-status"]
     assert recorded(product, url, 502)["reason"] == "connection_refused"
 
 
 def test_a_name_that_does_not_resolve_is_502(product: Product, proxy: dict[str, Any]) -> None:
     url = "http://no-such-host.invalid/"
-    answer = fetch(proxy, url)
-    assert answer.status == 502
-    assert "dns_error" in answer.fields["proxy-status"]
+    response = fetch(proxy, url)
+    assert response.status == 502
+    assert "dns_error" in response.fields["proxy-status"]
     assert recorded(product, url, 502)["reason"] == "dns_error"
 
 
 def test_a_reset_is_502(product: Product, proxy: dict[str, Any]) -> None:
     with scripted(reset) as port:
         url = f"http://127.0.0.1:{port}/"
-        answer = fetch(proxy, url)
-        assert answer.status == 502
-        assert "proxy-status" in answer.fields
+        response = fetch(proxy, url)
+        assert response.status == 502
+        assert "proxy-status" in response.fields
         recorded(product, url, 502)
 
 
 def test_an_answer_that_is_not_http_is_502(product: Product, proxy: dict[str, Any]) -> None:
     with scripted(senseless) as port:
         url = f"http://127.0.0.1:{port}/"
-        answer = fetch(proxy, url)
-        assert answer.status == 502
-        assert "http_protocol_error" in answer.fields["proxy-status"]
+        response = fetch(proxy, url)
+        assert response.status == 502
+        assert "http_protocol_error" in response.fields["proxy-status"]
         recorded(product, url, 502)
 
 
@@ -92,9 +92,9 @@ def test_an_origin_that_hangs_is_504_after_the_proxys_timeout(product: Product) 
     proxy = product.proxy(settings={"timeout": 1})
     with scripted(hang) as port:
         url = f"http://127.0.0.1:{port}/"
-        answer = fetch(proxy, url)
-        assert answer.status == 504
-        assert "proxy-status" in answer.fields
+        response = fetch(proxy, url)
+        assert response.status == 504
+        assert "proxy-status" in response.fields
         recorded(product, url, 504)
     product.data("DELETE", f"/proxies/{proxy['id']}")
 

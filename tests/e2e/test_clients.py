@@ -69,15 +69,15 @@ def test_curl_fetches_http_and_the_detail_form_shows_it(
         assert run("curl", "-sS", "-x", through(proxy), origin.url("/hello")) == "hello"
 
     def counted() -> dict[str, Any] | None:
-        shown: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
-        return shown if shown["stats"]["total_requests"] == 3 else None
+        detail: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
+        return detail if detail["stats"]["total_requests"] == 3 else None
 
-    shown = wait_until(counted, "three requests are shown", 15)
-    assert shown["stats"]["bytes_out"] > 3 * len("hello")
-    assert shown["stats"]["bytes_in"] > 0
-    assert shown["stats"]["last_request"]
-    assert shown["runtime"]["pid"] == proxy["runtime"]["pid"]
-    assert os.path.exists(f"/proc/{shown['runtime']['pid']}")
+    detail = wait_until(counted, "three requests are counted", 15)
+    assert detail["stats"]["bytes_out"] > 3 * len("hello")
+    assert detail["stats"]["bytes_in"] > 0
+    assert detail["stats"]["last_request"]
+    assert detail["runtime"]["pid"] == proxy["runtime"]["pid"]
+    assert os.path.exists(f"/proc/{detail['runtime']['pid']}")
 
 
 @needs("curl")

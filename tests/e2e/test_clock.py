@@ -96,7 +96,7 @@ def test_a_clock_that_is_set_back_an_hour_makes_no_spike_and_events_and_records_
         )
         assert found
         psutil.Process(product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]["pid"]).kill()
-        wait_until(lambda: len(target.received) >= 2, "a death is told")
+        wait_until(lambda: len(target.received) >= 2, "a death is reported")
         assert [each.content["type"] for each in target.received] == ["proxy.down", "proxy.up"]
         before = product.actor("metrics")
         before.kill()

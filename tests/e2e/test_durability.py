@@ -18,7 +18,7 @@ pytestmark = pytest.mark.product
 
 
 class Creator(threading.Thread):
-    """Creates proxies one after the other until nobody answers any more."""
+    """Creates proxies one after the other until the API is gone."""
 
     def __init__(self, product: Product, count: int, token: str, enough: threading.Event, minimum: int) -> None:
         super().__init__(daemon=True)
@@ -34,10 +34,10 @@ class Creator(threading.Thread):
                 name = f"made-{os.urandom(6).hex()}"
                 body = {"name": name, "port": self._product.free_port(), "protocol": "http"}
                 try:
-                    answer = session.post(f"{self._product.base_url}/api/v1/proxies", json=body, timeout=30)
+                    response = session.post(f"{self._product.base_url}/api/v1/proxies", json=body, timeout=30)
                 except requests.RequestException:
                     return  # killed meanwhile
-                if answer.status_code == 201:
+                if response.status_code == 201:
                     self.answered.add(name)
                 if len(self.answered) >= self._minimum:
                     self._enough.set()
@@ -124,10 +124,10 @@ def test_a_full_disk_is_a_clear_500_and_the_old_data_stay(small_disk: Path) -> N
         with pytest.raises(OSError, match="No space"):
             fill(filler)
         body = {"name": "too-much", "port": product.free_port(), "protocol": "http", "tags": ["x" * 60] * 20}
-        answer = product.api("POST", "/proxies", body)
-        assert answer.status_code == 500
-        assert answer.json()["error"]["code"] == "INTERNAL_ERROR"
-        assert set(answer.json()["error"]["details"]) == {"request_id"}
+        response = product.api("POST", "/proxies", body)
+        assert response.status_code == 500
+        assert response.json()["error"]["code"] == "INTERNAL_ERROR"
+        assert set(response.json()["error"]["details"]) == {"request_id"}
         assert names(product) == {kept}
         filler.unlink()
         product.kill_all()

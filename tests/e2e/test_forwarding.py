@@ -22,8 +22,8 @@ pytestmark = pytest.mark.product
 
 def test_a_get_is_answered_with_the_origins_status_and_body(proxy: dict[str, Any], origin: Origin) -> None:
     with Client(proxy["port"]) as client:
-        answer = client.get(origin.url("/hello"))
-        assert (answer.status, answer.body) == (200, b"hello")
+        response = client.get(origin.url("/hello"))
+        assert (response.status, response.body) == (200, b"hello")
 
 
 def test_what_a_proxy_adds_to_via_changes_for_the_next_request_of_an_open_connection(
@@ -66,8 +66,8 @@ def test_pipelined_requests_are_answered_in_order(proxy: dict[str, Any], origin:
     with Client(proxy["port"]) as client:
         client.send(f"GET {origin.url('/hello')} HTTP/1.1\r\n{host}\r\n")
         client.send(f"GET {origin.url('/nothing')} HTTP/1.1\r\n{host}Connection: close\r\n\r\n")
-        answers = client.rest()
-    assert re.findall(rb"HTTP/1\.1 (\d{3}) ", answers) == [b"200", b"404"]
+        responses = client.rest()
+    assert re.findall(rb"HTTP/1\.1 (\d{3}) ", responses) == [b"200", b"404"]
 
 
 def test_the_request_reaches_the_origin_in_origin_form_with_its_authority_as_host(
@@ -90,8 +90,8 @@ def test_hop_by_hop_fields_stop_at_the_proxy_in_both_directions(proxy: dict[str,
             "TE: gzip",
             "X-End: 1",
         )
-        answer = client.get(origin.url("/headers"), *sent)
-        arrived = {name.lower() for name, _ in json.loads(answer.body)}
+        response = client.get(origin.url("/headers"), *sent)
+        arrived = {name.lower() for name, _ in json.loads(response.body)}
         assert "x-end" in arrived
         assert not arrived & {"x-mine", "proxy-connection", "keep-alive", "te", "x-forwarded-for"}
         back = client.get(origin.url("/hop"))

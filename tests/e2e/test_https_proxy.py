@@ -57,9 +57,9 @@ def test_the_test_of_an_https_proxy_works(product: Product, secure: dict[str, An
 
 
 def test_https_without_a_certificate_is_refused(product: Product) -> None:
-    answer = product.api("POST", "/proxies", {"name": "bare", "port": product.free_port(), "protocol": "https"})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["details"]["field"] == "tls"
+    response = product.api("POST", "/proxies", {"name": "bare", "port": product.free_port(), "protocol": "https"})
+    assert response.status_code == 400
+    assert response.json()["error"]["details"]["field"] == "tls"
 
 
 def test_a_pair_that_does_not_fit_is_refused_by_field(product: Product, pair: tuple[str, str], tmp_path: Path) -> None:
@@ -70,6 +70,6 @@ def test_a_pair_that_does_not_fit_is_refused_by_field(product: Product, pair: tu
         ({"cert_file": "relative.pem", "key_file": pair[1]}, "tls.cert_file"),
     ):
         body = {"name": "odd", "port": product.free_port(), "protocol": "https", "tls": tls}
-        answer = product.api("POST", "/proxies", body)
-        assert answer.status_code == 400
-        assert answer.json()["error"]["details"]["field"] == field
+        response = product.api("POST", "/proxies", body)
+        assert response.status_code == 400
+        assert response.json()["error"]["details"]["field"] == field

@@ -28,28 +28,28 @@ def post(product: Product, document: dict[str, Any], query: str = "", **headers:
 
 
 def imported(product: Product, document: dict[str, Any], query: str = "") -> Any:
-    answer = post(product, document, query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["data"]
+    response = post(product, document, query)
+    assert response.status_code == 200, response.text
+    return response.json()["data"]
 
 
 def exported(product: Product, query: str = "", **headers: str) -> dict[str, Any]:
-    answer = product.api("GET", f"/config/export?{query}", headers=headers)
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json()["data"])
+    response = product.api("GET", f"/config/export?{query}", headers=headers)
+    assert response.status_code == 200, response.text
+    return dict(response.json()["data"])
 
 
 def running(product: Product, name: str) -> dict[str, Any]:
-    def look() -> dict[str, Any] | None:
+    def poll() -> dict[str, Any] | None:
         proxies = product.data("GET", "/proxies?per_page=100")["proxies"]
         found = next((each for each in proxies if each["name"] == name), None)
         return found if found and found["runtime"]["state"] == "running" else None
 
-    return wait_until(look, f"{name} runs")
+    return wait_until(poll, f"{name} runs")
 
 
 def callers(port: int, url: str) -> Knocking:
-    """Somebody who asks through a port again and again."""
+    """A client that sends requests through a port again and again."""
     return Knocking(through_proxy(port, url))
 
 
@@ -103,8 +103,8 @@ def test_the_api_itself_moves_with_an_import_and_answers_before_it_does(own_prod
     assert imported(product, document, "dry_run=true")["summary"]["update"] == 1
     with pytest.raises(ConnectionRefusedError):
         Client(port)
-    answer = post(product, document, Idempotency_Key="once")
-    assert answer.status_code == 200, answer.text
+    response = post(product, document, Idempotency_Key="once")
+    assert response.status_code == 200, response.text
     product.port, product.base_url = port, f"http://127.0.0.1:{port}"
     product.wait_healthy()
     assert imported(product, document)["changed"] is False
@@ -116,9 +116,9 @@ def test_five_thousand_upstreams_are_taken_as_text_and_told_to_the_proxy(product
     made = product.proxy(upstreams="\n".join(lines), upstream_policy="round_robin", upstream_check={"enabled": False})
     with Client(made["port"]) as client:
         assert client.get(origin.url("/hello")).status == 200
-    shown = product.data("GET", f"/proxies/{made['id']}")["proxy"]
-    assert len(shown["upstreams"]) == len(shown["runtime"]["upstreams"]) == 5_000
-    assert sum(each["total_connections"] for each in shown["runtime"]["upstreams"]) == 1
+    detail = product.data("GET", f"/proxies/{made['id']}")["proxy"]
+    assert len(detail["upstreams"]) == len(detail["runtime"]["upstreams"]) == 5_000
+    assert sum(each["total_connections"] for each in detail["runtime"]["upstreams"]) == 1
     for each in (made, upstream):
         product.data("DELETE", f"/proxies/{each['id']}")
 
@@ -149,8 +149,8 @@ def test_everything_works_elsewhere_with_its_secrets_and_after_a_restart(own_pro
     document = exported(product, "secrets=encrypted", **PASSPHRASE)
     assert product.stop() == 0
     with Product() as other:
-        answer = post(other, document, **PASSPHRASE)
-        assert answer.status_code == 200, answer.text
+        response = post(other, document, **PASSPHRASE)
+        assert response.status_code == 200, response.text
         other.forget_token()
         assert exported(other) == {name: value for name, value in document.items() if name != "secrets"}
         running(other, "parent")
@@ -188,12 +188,12 @@ def survive(product: Product, generation: int, dice: random.Random) -> int:
             while not stopped.is_set():
                 number += 1
                 try:
-                    answer = session.post(
+                    response = session.post(
                         f"{product.base_url}/api/v1/config/import", json={**HEAD, **of(number)}, timeout=30
                     )
                 except requests.RequestException:
                     return  # killed meanwhile
-                assert answer.status_code == 200, answer.text
+                assert response.status_code == 200, response.text
                 answered[0] = number
 
     importer = threading.Thread(target=keep_importing, daemon=True)

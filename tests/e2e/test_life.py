@@ -24,12 +24,12 @@ def detail(product: Product, proxy: dict[str, Any]) -> dict[str, Any]:
 def running(product: Product, proxy: dict[str, Any], other_than: int | None = None) -> dict[str, Any]:
     """The detail form once it runs (in another process than that one)."""
 
-    def look() -> dict[str, Any] | None:
-        shown = detail(product, proxy)
-        runtime = shown["runtime"]
-        return shown if runtime["state"] == "running" and runtime["pid"] != other_than else None
+    def poll() -> dict[str, Any] | None:
+        view = detail(product, proxy)
+        runtime = view["runtime"]
+        return view if runtime["state"] == "running" and runtime["pid"] != other_than else None
 
-    return wait_until(look, f"proxy {proxy['name']} runs")
+    return wait_until(poll, f"proxy {proxy['name']} runs")
 
 
 def refuses(port: int) -> bool:
@@ -57,8 +57,8 @@ def test_who_creates_starts_or_restarts_a_proxy_may_ask_its_process_at_once(prod
             assert product.data("GET", f"{path}/connections") == {"connections": [], "total": 0}
             result = product.data("POST", f"{path}/test", {"url": origin.url("/hello")})["test_result"]
             assert (result["status"] == "success") is (operation != "stop"), result
-            shown = product.data("GET", path)["proxy"]["runtime"]["state"]
-            assert shown in (("stopped", "draining") if operation == "stop" else ("running",))
+            view = product.data("GET", path)["proxy"]["runtime"]["state"]
+            assert view in (("stopped", "draining") if operation == "stop" else ("running",))
         product.data("DELETE", path)
 
 

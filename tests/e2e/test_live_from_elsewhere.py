@@ -30,9 +30,9 @@ def test_a_program_with_a_listed_key_sees_the_metrics(tmp_path: Path) -> None:
     product = Product(env=env)
     product.publish = product.publish.replace("127.0.0.1", "0.0.0.0")
     with product:
-        shown = product.data_dir / "keys" / "metrics-curve.pub"
-        server = wait_until(lambda: shown.exists() and shown.read_text().strip(), "the key is made")
-        secret = shown.with_suffix(".key")
+        detail = product.data_dir / "keys" / "metrics-curve.pub"
+        server = wait_until(lambda: detail.exists() and detail.read_text().strip(), "the key is made")
+        secret = detail.with_suffix(".key")
         assert secret.stat().st_mode & 0o777 == 0o600
         here = product.publish.replace("0.0.0.0", "127.0.0.1")
         seen = watch(here, "--once", "--server-key", server, "--key-file", str(own))

@@ -26,9 +26,9 @@ def found(product: Product, proxy: Proxy, search: str) -> list[Proxy]:
 
 
 def lines(product: Product, query: str) -> list[Proxy]:
-    answer = product.api("GET", f"/logs/export?{query}")
-    assert answer.status_code == 200
-    return [json.loads(line) for line in answer.text.splitlines()]
+    response = product.api("GET", f"/logs/export?{query}")
+    assert response.status_code == 200
+    return [json.loads(line) for line in response.text.splitlines()]
 
 
 def test_a_part_of_a_path_finds_a_request_and_the_export_has_it_too(
@@ -65,10 +65,10 @@ def test_a_tail_answers_when_there_is_traffic_and_goes_on_behind_it(
     product: Product, proxy: Proxy, origin: Origin
 ) -> None:
     cursor = product.data("GET", "/logs")["tail_cursor"]
-    answers: list[Any] = []
+    responses: list[Any] = []
 
     def wait() -> None:
-        answers.append(
+        responses.append(
             requests.get(
                 f"{product.base_url}/api/v1/logs/tail?proxy_id={proxy['id']}&cursor={cursor}&timeout=30",
                 headers={"Authorization": f"Bearer {product.token}"},
@@ -80,9 +80,9 @@ def test_a_tail_answers_when_there_is_traffic_and_goes_on_behind_it(
     waiting.start()
     get(proxy, origin, "?tailed")
     waiting.join(40)
-    (answer,) = answers
-    assert [entry["target_url"].endswith("?tailed") for entry in answer["logs"]] == [True]
-    again = product.data("GET", f"/logs/tail?proxy_id={proxy['id']}&cursor={answer['next_cursor']}&timeout=0")
+    (response,) = responses
+    assert [entry["target_url"].endswith("?tailed") for entry in response["logs"]] == [True]
+    again = product.data("GET", f"/logs/tail?proxy_id={proxy['id']}&cursor={response['next_cursor']}&timeout=0")
     assert again["logs"] == []
 
 

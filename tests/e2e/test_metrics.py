@@ -1,4 +1,4 @@
-"""A known number of requests and bytes over all four protocols, and every surface that tells of them."""
+"""A known number of requests and bytes over all four protocols, and every surface that reports them."""
 
 from __future__ import annotations
 
@@ -115,19 +115,19 @@ def product() -> Iterator[Product]:
 
 
 class Listener:
-    """A subscriber that hears every second from before the traffic on.
+    """A subscriber that receives every second from before the traffic on.
 
     In the collector's first seconds a rate is the mean of fewer of them, so what passes then stays in more rates than
     it counts for.
     """
 
     def __init__(self, address: str) -> None:
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self._context: zmq.Context[Any] = zmq.Context()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, args=(address,), daemon=True)
         self._thread.start()
-        wait_until(lambda: len(self.heard) > RATE_TICKS, "rates are means of as many seconds as later", 30)
+        wait_until(lambda: len(self.received) > RATE_TICKS, "rates are means of as many seconds as later", 30)
 
     def _listen(self, address: str) -> None:
         with self._context.socket(zmq.SUB) as subscriber:
@@ -136,11 +136,11 @@ class Listener:
             subscriber.connect(address)
             while not self._stop.is_set():
                 if subscriber.poll(100):
-                    self.heard.append(msgpack.unpackb(subscriber.recv_multipart()[1]))
+                    self.received.append(msgpack.unpackb(subscriber.recv_multipart()[1]))
 
     def sum_of(self, name: str) -> float:
         """What a rate adds up to over the seconds."""
-        pairs = zip(self.heard, self.heard[1:], strict=False)
+        pairs = zip(self.received, self.received[1:], strict=False)
         return float(sum(after[name] * (after["timestamp"] - before["timestamp"]) for before, after in pairs))
 
     def close(self) -> None:
@@ -163,19 +163,19 @@ def traffic(
     """The proxies by protocol, with what was sent through each; nothing is under way any more."""
     files: Path = tmp_path_factory.mktemp("tls")
     cert_file, key_file = make_pair(files)
-    nobody = product.free_port()
+    unused = product.free_port()
     done = {}
     for protocol in PROTOCOLS:
         tls = {"tls": {"cert_file": cert_file, "key_file": key_file}} if protocol == "https" else {}
         proxy, sent = product.proxy(protocol=protocol, **tls), Sent()
         exchange = {"http": by_http, "https": by_http, "socks4": by_socks4, "socks5": by_socks5}[protocol]
-        for port in [target] * ANSWERED + [nobody] * REFUSED:
+        for port in [target] * ANSWERED + [unused] * REFUSED:
             exchange(proxy, sent, port, port == target)
             sent.requests += 1
             sent.errors += port != target
         done[protocol] = (proxy, sent)
     for proxy, sent in done.values():
-        wait_until(lambda p=proxy, s=sent: settled(product, p, s), f"the figures of {proxy['protocol']} are told")
+        wait_until(lambda p=proxy, s=sent: settled(product, p, s), f"the figures of {proxy['protocol']} are published")
     return done
 
 
@@ -285,7 +285,7 @@ def test_bandwidth_over_time_adds_up_to_the_bytes(product: Product, traffic: Tra
 
 def test_live_rates_add_up_to_the_requests_and_bytes(listener: Listener, traffic: Traffic) -> None:
     def over() -> bool:
-        last = listener.heard[-1]
+        last = listener.received[-1]
         return bool(last["requests_total"] == total(traffic, "requests") and last["requests_per_second"] == 0)
 
     wait_until(over, "all is counted, and the last five seconds were quiet", 20)
@@ -330,12 +330,12 @@ def scrape(product: Product, **headers: str) -> requests.Response:
 
 
 def test_the_exposition_has_the_same_totals(product: Product, traffic: Traffic) -> None:
-    answer = scrape(product, Authorization=f"Bearer {TOKEN}", Accept="application/openmetrics-text,*/*;q=0.1")
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    response = scrape(product, Authorization=f"Bearer {TOKEN}", Accept="application/openmetrics-text,*/*;q=0.1")
+    assert response.status_code == 200, response.text
+    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(answer.text)
+        for family in text_string_to_metric_families(response.text)
         for sample in family.samples
     }
     for protocol, (proxy, sent) in traffic.items():
@@ -347,7 +347,7 @@ def test_the_exposition_has_the_same_totals(product: Product, traffic: Traffic) 
         assert samples["proxyfleet_sent_bytes_total", *own] == sent.bytes_out
         assert samples["proxyfleet_proxy_up", *own] == 1
         assert samples["proxyfleet_response_time_seconds_bucket", ("le", "+Inf"), *own] >= ANSWERED
-    assert "127.0.0.1" not in answer.text, "no address of a client or target"
+    assert "127.0.0.1" not in response.text, "no address of a client or target"
 
 
 def test_the_exposition_is_for_those_who_may(product: Product, traffic: Traffic) -> None:
@@ -369,11 +369,11 @@ def test_a_subscriber_hears_the_same_totals_within_seconds(product: Product, tra
         subscriber.subscribe(f"metrics.proxy.{proxy['id']}")
         subscriber.subscribe("metrics.system")
         subscriber.connect(product.publish)
-        heard = {}
-        while len(heard) < 2:
+        received = {}
+        while len(received) < 2:
             topic, payload = subscriber.recv_multipart()
-            heard[topic.decode()] = msgpack.unpackb(payload)
-    own, whole = heard[f"metrics.proxy.{proxy['id']}"], heard["metrics.system"]
+            received[topic.decode()] = msgpack.unpackb(payload)
+    own, whole = received[f"metrics.proxy.{proxy['id']}"], received["metrics.system"]
     assert (own["v"], own["proxy_id"], own["requests_total"]) == (1, proxy["id"], sent.requests)
     assert (own["bytes_in"], own["bytes_out"]) == (sent.bytes_in, sent.bytes_out)
     assert (whole["requests_total"], whole["errors_total"]) == (total(traffic, "requests"), total(traffic, "errors"))

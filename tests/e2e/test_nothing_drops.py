@@ -82,8 +82,8 @@ def test_what_can_not_be_changed_is_refused_without_a_drop(
     now = changed.data("GET", "/settings")
     with knocking_at(changed, proxy, origin) as knocking:
         for group, key in FIXED:
-            answer = changed.api("PATCH", "/settings", {group: {key: not now[group][key]}})
-            assert answer.status_code == 400
+            response = changed.api("PATCH", "/settings", {group: {key: not now[group][key]}})
+            assert response.status_code == 400
             knocking.wait_for_more(1)
     assert knocking.failures == []
 
@@ -128,12 +128,12 @@ def test_a_proxy_is_changed_and_restarted_without_a_drop(
 def test_the_configuration_is_read_again_without_a_drop(
     changed: Product, proxy: dict[str, Any], origin: Origin
 ) -> None:
-    heard = changed.log.count("the configuration was read again")
+    received = changed.log.count("the configuration was read again")
     with knocking_at(changed, proxy, origin) as knocking:
         for number in (1, 2, 3):
             os.kill(changed.pid, signal.SIGHUP)
             wait_until(
-                lambda: changed.log.count("the configuration was read again") >= heard + number,  # noqa: B023
+                lambda: changed.log.count("the configuration was read again") >= received + number,  # noqa: B023
                 "it was read again",
             )
         knocking.wait_for_more()

@@ -95,11 +95,11 @@ def reconfigure(fleet: Product, text: str) -> None:
 
 
 def begin(fleet: Product) -> dict[str, Any]:
-    answer = requests.get(
+    response = requests.get(
         f"{fleet.base_url}/api/v1/auth/oauth2/authorize", headers={"Accept": "application/json"}, timeout=30
     )
-    assert answer.status_code == 200, answer.text
-    data: dict[str, Any] = answer.json()["data"]
+    assert response.status_code == 200, response.text
+    data: dict[str, Any] = response.json()["data"]
     return data
 
 
@@ -109,16 +109,16 @@ def finish(fleet: Product, back: dict[str, str], **more: Any) -> requests.Respon
 
 def walk(browser: requests.Session, url: str, person: str) -> dict[str, str]:
     """Follow redirects and fill in the forms until the provider sends the browser to the front end."""
-    answer = browser.get(url, allow_redirects=False, timeout=30)
+    response = browser.get(url, allow_redirects=False, timeout=30)
     for _ in range(STEPS):
-        if answer.is_redirect:
-            url = urljoin(answer.url, answer.headers["Location"])
+        if response.is_redirect:
+            url = urljoin(response.url, response.headers["Location"])
             if url.startswith(REDIRECT):
                 return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-            answer = browser.get(url, allow_redirects=False, timeout=30)
+            response = browser.get(url, allow_redirects=False, timeout=30)
         else:
-            assert answer.status_code == 200, answer.text
-            answer = submit(browser, answer, person)
+            assert response.status_code == 200, response.text
+            response = submit(browser, response, person)
     raise AssertionError("the provider has sent the browser round in circles")
 
 
@@ -141,9 +141,9 @@ def test_somebody_signs_in_with_every_kind_of_client(fleet: Product, issuer: str
     more = {"token_auth_method": "client_secret_post"} if client == "post" else {}
     if client != "basic":
         reconfigure(fleet, configuration(issuer, client, **more))
-    answer = sign_in(fleet, f"jane-{client}")
-    assert answer.status_code == 200, answer.text
-    data = answer.json()["data"]
+    response = sign_in(fleet, f"jane-{client}")
+    assert response.status_code == 200, response.text
+    data = response.json()["data"]
     assert (data["user"]["email"], data["user"]["role"]) == (f"jane-{client}@example.com", "user")
     bearer = {"Authorization": f"Bearer {data['access_token']}"}
     who = requests.get(f"{fleet.base_url}/api/v1/auth/test", headers=bearer, timeout=30)
@@ -158,8 +158,8 @@ def test_a_browser_goes_all_the_way_with_its_cookies(fleet: Product, issuer: str
     cookie = start.headers["Set-Cookie"].partition(";")[0]
     back = walk(browser, start.headers["Location"], "browsing")
     assert back["iss"] == issuer
-    answer = finish(fleet, back, headers={"Origin": "https://fleet.example", "Cookie": cookie})
-    assert answer.status_code == 200, answer.text
+    response = finish(fleet, back, headers={"Origin": "https://fleet.example", "Cookie": cookie})
+    assert response.status_code == 200, response.text
 
 
 def test_a_claim_of_the_userinfo_endpoint_names_the_role_and_stays_at_the_second_sign_in(fleet: Product) -> None:
@@ -169,8 +169,8 @@ def test_a_claim_of_the_userinfo_endpoint_names_the_role_and_stays_at_the_second
 
 
 def test_an_unverified_address_gets_nobody_in(fleet: Product) -> None:
-    answer = sign_in(fleet, "unverified-uma")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHORIZED")
+    response = sign_in(fleet, "unverified-uma")
+    assert (response.status_code, response.json()["error"]["code"]) == (401, "UNAUTHORIZED")
 
 
 def test_a_verified_address_gets_into_the_account_that_has_it(fleet: Product) -> None:
@@ -197,15 +197,15 @@ def test_a_code_in_another_sign_in_is_refused_by_the_provider(fleet: Product) ->
 
 def test_an_id_token_signed_with_the_client_secret_is_refused(fleet: Product, issuer: str) -> None:
     reconfigure(fleet, configuration(issuer, "hs256"))
-    answer = sign_in(fleet, "mallory")
-    assert answer.status_code == 401
-    assert "algorithm" in answer.json()["error"]["message"]
+    response = sign_in(fleet, "mallory")
+    assert response.status_code == 401
+    assert "algorithm" in response.json()["error"]["message"]
 
 
 def test_a_wrong_client_secret_is_a_502_and_not_in_the_log(fleet: Product, issuer: str) -> None:
     reconfigure(fleet, configuration(issuer, "ps256", client_secret="planted-wrong-secret"))
-    answer = sign_in(fleet, "nobody")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "EXTERNAL_SERVICE_ERROR")
+    response = sign_in(fleet, "nobody")
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "EXTERNAL_SERVICE_ERROR")
     assert "invalid_client" in fleet.log
     assert "planted-wrong-secret" not in fleet.log
     assert SECRET not in fleet.log

@@ -41,7 +41,7 @@ def counted(product: Product, proxy: dict[str, Any]) -> float:
     return float(sum(point["value"] for point in points["requests_total"]))
 
 
-def answers(product: Product) -> bool:
+def collector_responds(product: Product) -> bool:
     """The collector, and not what the API remembers of its answers."""
     return product.api("GET", "/metrics").status_code == 200
 
@@ -56,7 +56,7 @@ def test_requests_while_the_collector_is_dead_are_counted_when_it_is_back(own_pr
     for _ in range(7):
         assert fetched(proxy, origin)
     wait_until(lambda: own_product.actor("metrics").pid != before.pid, "the collector runs again")
-    wait_until(lambda: answers(own_product), "the collector can be asked again")
+    wait_until(lambda: collector_responds(own_product), "the collector can be asked again")
     wait_until(lambda: stats(own_product, proxy)["total_requests"] == 12, "all are counted")
     assert counted(own_product, proxy) == 12
     assert own_product.data("GET", "/metrics/realtime")["metrics"]["requests_per_second"] <= 12
@@ -85,7 +85,7 @@ def test_on_a_full_disk_traffic_goes_on_and_what_happened_is_told_and_saved_when
         wait_until(lambda: killed(product, pid), "a proxy dies meanwhile")
         assert fetched(proxy, origin)
         filler.unlink()
-        wait_until(lambda: len(target.received) >= 2, "what happened meanwhile is told", 30)
+        wait_until(lambda: len(target.received) >= 2, "what happened meanwhile is sent", 30)
         assert [each.content["type"] for each in target.received[:2]] == ["proxy.down", "proxy.up"]
         wait_until(lambda: "series: recovered" in product.log, "the log says that it is over")
         wait_until(lambda: stats(product, proxy)["total_requests"] >= 6, "they are known")
@@ -93,7 +93,7 @@ def test_on_a_full_disk_traffic_goes_on_and_what_happened_is_told_and_saved_when
         before = product.actor("metrics")
         before.kill()
         wait_until(lambda: product.actor("metrics").pid != before.pid, "the collector runs again")
-        wait_until(lambda: answers(product), "the collector can be asked again")
+        wait_until(lambda: collector_responds(product), "the collector can be asked again")
         wait_until(lambda: stats(product, proxy)["total_requests"] >= known, "they were saved")
         assert counted(product, proxy) == stats(product, proxy)["total_requests"]
 
@@ -122,15 +122,15 @@ def test_a_target_that_is_down_for_longer_than_the_schedule_is_disabled_and_gets
         for name in ("ann", "bob", "cid"):
             product.data("POST", "/users", {"username": name, "password": "long enough"})
         happened.set()
-        wait_until(lambda: target.received, "that it is given up is told")
+        wait_until(lambda: target.received, "that it is disabled is sent")
         assert target.received[0].content["data"]["webhook_id"] == hook["id"]
-        shown = product.data("GET", f"/webhooks/{hook['id']}")["webhook"]
-        assert not shown["enabled"]
+        detail = product.data("GET", f"/webhooks/{hook['id']}")["webhook"]
+        assert not detail["enabled"]
         broken.responds = lambda _number, _received: (200, {})
         refused = len(broken.received)
         product.data("PATCH", f"/webhooks/{hook['id']}", {"enabled": True})
         product.data("POST", "/users", {"username": "dan", "password": "long enough"})
-        wait_until(lambda: names(broken)[refused:][-1:] == ["dan"], "what comes after it is told")
+        wait_until(lambda: names(broken)[refused:][-1:] == ["dan"], "what comes after it is sent")
         wait_until(lambda: outcomes(product, hook)["dan"] == "delivered", "and that is noted")
         outcome = outcomes(product, hook)
         assert set(outcome) == {"ann", "bob", "cid", "dan"}

@@ -24,8 +24,8 @@ def listeners(product: Product) -> set[int]:
 
 def status_of(port: int, target: int) -> tuple[int, str]:
     with Client(port) as client:
-        answer = client.get(f"http://127.0.0.1:{target}/")
-        return answer.status, answer.fields.get("proxy-status", "")
+        response = client.get(f"http://127.0.0.1:{target}/")
+        return response.status, response.fields.get("proxy-status", "")
 
 
 @pytest.mark.parametrize("publish", ["", "tcp://127.0.0.1:0"], ids=["a port that is named", "any port"])
@@ -41,5 +41,5 @@ def test_every_listening_socket_of_the_product_is_refused_through_a_proxy(publis
 
 
 def _refusal(through: int, target: int) -> str:
-    status, told = status_of(through, target)
-    return told if status == 403 else ""
+    status, reported = status_of(through, target)
+    return reported if status == 403 else ""

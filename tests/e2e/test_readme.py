@@ -44,9 +44,9 @@ def test_every_line_of_the_first_requests_to_the_api_works(origin: Origin, tmp_p
             ["bash", "-eu", "-c", lines], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60
         )
     assert done.returncode == 0, done.stderr
-    answers = done.stdout.split("\n")[:-1]
-    assert answers[:2] == ["hello", "hello"]
-    envelopes = [json.loads(answer) for answer in answers[2:]]
+    responses = done.stdout.split("\n")[:-1]
+    assert responses[:2] == ["hello", "hello"]
+    envelopes = [json.loads(response) for response in responses[2:]]
     assert len(envelopes) == 7
     assert [each["success"] for each in envelopes] == [True] * 7
     assert envelopes[3]["data"]["test_result"]["status"] == "success"
@@ -81,10 +81,10 @@ def test_every_command_of_the_readme_prints_what_is_shown_there(origin: Origin, 
                 done = subprocess.run(
                     ["bash", "-c", command], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60
                 )
-                printed = set((done.stdout + done.stderr).split())
-                if expected <= printed or not command.startswith("proxyfleet logs") or time.monotonic() > deadline:
+                detail = set((done.stdout + done.stderr).split())
+                if expected <= detail or not command.startswith("proxyfleet logs") or time.monotonic() > deadline:
                     break
             assert done.returncode == 0, (command, done.stderr)
-            assert expected <= printed, (command, expected - printed)
+            assert expected <= detail, (command, expected - detail)
             if shown[0].isdigit():
                 assert done.stdout.strip() == shown[0], command

@@ -63,9 +63,9 @@ def test_of_twenty_one_gets_the_next_tokens_and_then_nobody_has_any(runners: lis
         return runner.ask("POST", "/auth/refresh", {"refresh_token": first["refresh_token"]})
 
     with ThreadPoolExecutor(RUNNERS) as pool:
-        answers = list(pool.map(run, runners))
-    assert sorted(status for status, _ in answers) == [200] + [401] * (RUNNERS - 1)
-    winner = next(data for status, data in answers if status == 200)
+        responses = list(pool.map(run, runners))
+    assert sorted(status for status, _ in responses) == [200] + [401] * (RUNNERS - 1)
+    winner = next(data for status, data in responses if status == 200)
     for token in (first["access_token"], winner["access_token"]):
         assert one.ask("GET", "/auth/test", token=token)[0] == 401
     assert one.ask("POST", "/auth/refresh", {"refresh_token": winner["refresh_token"]})[0] == 401

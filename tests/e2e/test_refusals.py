@@ -18,9 +18,9 @@ pytestmark = pytest.mark.product
 def refused(product: Product, body: Any) -> dict[str, Any]:
     """The error of a create that must be refused with 400 and must store nothing."""
     before = product.data("GET", "/proxies")["pagination"]["total"]
-    answer = product.api("POST", "/proxies", body)
-    assert answer.status_code == 400, answer.text
-    envelope = answer.json()
+    response = product.api("POST", "/proxies", body)
+    assert response.status_code == 400, response.text
+    envelope = response.json()
     assert (envelope["success"], envelope["error"]["code"]) == (False, "INVALID_REQUEST")
     assert product.data("GET", "/proxies")["pagination"]["total"] == before
     error: dict[str, Any] = envelope["error"]
@@ -92,8 +92,8 @@ def test_a_name_may_be_used_once(product: Product, proxy: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("body", [[], "text", 5, None], ids=repr)
 def test_a_body_that_is_no_object_is_refused(product: Product, body: Any) -> None:
-    answer = raw(product, repr(body).replace("'", '"').replace("None", "null").encode())
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_REQUEST")
+    response = raw(product, repr(body).replace("'", '"').replace("None", "null").encode())
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "INVALID_REQUEST")
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_a_body_that_is_no_object_is_refused(product: Product, body: Any) -> Non
     ids=["cut", "quotes", "not utf-8", "deep", "empty"],
 )
 def test_malformed_json_is_refused(product: Product, body: bytes) -> None:
-    answer = raw(product, body)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_REQUEST")
+    response = raw(product, body)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "INVALID_REQUEST")
 
 
 def test_a_body_over_one_megabyte_is_refused_with_413(product: Product) -> None:
-    answer = raw(product, b'{"name": "' + b"x" * (2**20) + b'"}')
-    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "INVALID_REQUEST")
+    response = raw(product, b'{"name": "' + b"x" * (2**20) + b'"}')
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "INVALID_REQUEST")
 
 
 def raw(product: Product, body: bytes) -> requests.Response:

@@ -1,4 +1,4 @@
-"""Whatever lets somebody in is worth nothing from the answer to its revocation on, also after a kill of everything."""
+"""A credential is invalid from the response to its revocation on, also after a kill of everything."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ class Bearer:
         return call(self._product, "GET", "/auth/test", headers=self.headers).status_code
 
     def renew(self) -> int:
-        answer = call(self._product, "POST", "/auth/refresh", json={"refresh_token": self.refresh})
-        if answer.status_code == 200:
-            self.refresh = answer.json()["data"]["refresh_token"]
-        return answer.status_code
+        response = call(self._product, "POST", "/auth/refresh", json={"refresh_token": self.refresh})
+        if response.status_code == 200:
+            self.refresh = response.json()["data"]["refresh_token"]
+        return response.status_code
 
     def log_out(self) -> None:
         assert call(self._product, "POST", "/auth/logout", headers=self.headers).status_code == 200
 
     def steal(self) -> None:
-        """Somebody uses a refresh token that was used before."""
+        """Use a refresh token a second time."""
         used = self.refresh
         assert self.renew() == 200
         assert call(self._product, "POST", "/auth/refresh", json={"refresh_token": used}).status_code == 401
 
 
 def call(product: Product, method: str, path: str, **more: Any) -> requests.Response:
-    """As whoever the headers say, on a connection of its own."""
+    """A call with these headers, on a connection of its own."""
     return requests.request(method, f"{product.base_url}/api/v1{path}", timeout=LONG, **more)
 
 
@@ -86,8 +86,8 @@ def person(product: Product) -> tuple[str, str]:
 
 def signed_in(product: Product) -> Bearer:
     _, name = person(product)
-    answer = call(product, "POST", "/auth/login", json={"username": name, "password": PASSWORD})
-    return Bearer(product, answer.json()["data"])
+    response = call(product, "POST", "/auth/login", json={"username": name, "password": PASSWORD})
+    return Bearer(product, response.json()["data"])
 
 
 def signed_in_elsewhere(product: Product, provider: FakeProvider) -> Bearer:

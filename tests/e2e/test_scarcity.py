@@ -1,4 +1,4 @@
-"""A supervisor without descriptors: nobody is refused, nothing ends, and everything comes back by itself."""
+"""A supervisor without descriptors: no client is refused, nothing ends, and everything comes back by itself."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ class Planted:
         return self.secrets[what]
 
     def call(self, method: str, path: str, body: Any = None, shows: bool = False, **headers: str) -> Any:
-        """One call. `shows`: the answer may hold a secret, for it is the one that tells it."""
-        answer = self.product.api(method, path, body, headers=headers)
+        """One call. `shows`: the response may hold a secret, for it is the one that shows it."""
+        response = self.product.api(method, path, body, headers=headers)
         if not shows:
-            self.answers.append(answer.text)
-        return answer.json().get("data")
+            self.answers.append(response.text)
+        return response.json().get("data")
 
     def plant(self) -> None:
         """Everything that takes or makes a secret, well and badly."""
@@ -114,7 +114,7 @@ class Planted:
                 self.answers.append(requests.get(f"{self.product.base_url}/api/v1{each}", headers=as_reader).text)
 
     def _reader(self) -> str:
-        """A token of somebody who may see webhooks and not change them."""
+        """A token of a user who may see webhooks and not change them."""
         name = f"reader-{secrets.token_hex(4)}"
         body = {"username": name, "password": self.new(f"the password of {name}"), "permissions": ["settings.read"]}
         self.call("POST", "/users", body)
@@ -143,8 +143,8 @@ class Planted:
     def _repeated(self) -> None:
         """A key that is made is in the answer that is kept for who sends the request again."""
         for _ in range(2):
-            answer = self.call("POST", "/api-keys", {"name": "again"}, shows=True, **{"Idempotency-Key": "once"})
-            self.secrets["a key that was told twice"] = answer["key"]
+            response = self.call("POST", "/api-keys", {"name": "again"}, shows=True, **{"Idempotency-Key": "once"})
+            self.secrets["a key that was shown twice"] = response["key"]
 
 
 def _basic(password: str) -> str:

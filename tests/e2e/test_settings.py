@@ -30,9 +30,9 @@ def refused(port: int) -> bool:
 def test_the_address_moves_when_the_answer_is_written_and_survives_a_restart(own_product: Product) -> None:
     product = own_product
     old, new = product.port, product.free_port()
-    answer = product.api("PATCH", "/settings", {"server": {"port": new}})
-    assert answer.status_code == 200
-    assert answer.json()["data"]["server"]["port"] == new
+    response = product.api("PATCH", "/settings", {"server": {"port": new}})
+    assert response.status_code == 200
+    assert response.json()["data"]["server"]["port"] == new
     with socket.create_connection(("127.0.0.1", new), 10):
         wait_until(lambda: refused(old), "the old address is closed")
     moved(product, new)
@@ -49,20 +49,20 @@ def test_the_address_moves_when_the_answer_is_written_and_survives_a_restart(own
 def test_an_address_that_can_not_be_had_changes_nothing(product: Product) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        answer = product.api("PATCH", "/settings", {"server": {"port": taken}, "logging": {"level": "error"}})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["details"]["field"] == "server.port"
-    answer = product.api("PATCH", "/settings", {"server": {"host": "192.0.2.1"}})
-    assert answer.json()["error"]["details"]["field"] == "server.host"
-    shown = product.data("GET", "/settings")
-    assert (shown["server"]["host"], shown["server"]["port"]) == ("127.0.0.1", product.port)
-    assert shown["logging"]["level"] == "info"
+        response = product.api("PATCH", "/settings", {"server": {"port": taken}, "logging": {"level": "error"}})
+    assert response.status_code == 400
+    assert response.json()["error"]["details"]["field"] == "server.port"
+    response = product.api("PATCH", "/settings", {"server": {"host": "192.0.2.1"}})
+    assert response.json()["error"]["details"]["field"] == "server.host"
+    detail = product.data("GET", "/settings")
+    assert (detail["server"]["host"], detail["server"]["port"]) == ("127.0.0.1", product.port)
+    assert detail["logging"]["level"] == "info"
 
 
 def test_another_host_at_the_same_port_is_taken_without_a_gap(own_product: Product) -> None:
     product = own_product
-    answer = product.api("PATCH", "/settings", {"server": {"host": "0.0.0.0"}})
-    assert answer.status_code == 200, answer.text
+    response = product.api("PATCH", "/settings", {"server": {"host": "0.0.0.0"}})
+    assert response.status_code == 200, response.text
     product.session.close()
     url = f"http://127.0.0.2:{product.port}/health"
     wait_until(lambda: answered(url), "it listens at all addresses")

@@ -51,9 +51,9 @@ def test_a_signal_to_the_group_ends_all_in_good_order_and_loses_no_record(
     for _ in range(times):  # `timeout` sends it to its child, and then to the group
         os.killpg(grouped.pid, number)
     assert grouped.process.wait(60) == 0
-    told = grouped.log[so_far:]
-    assert [line for line in told.splitlines() if "ERROR" in line or "died" in line or "WARNING" in line] == []
-    assert "Traceback" not in told
+    reported = grouped.log[so_far:]
+    assert [line for line in reported.splitlines() if "ERROR" in line or "died" in line or "WARNING" in line] == []
+    assert "Traceback" not in reported
     grouped.start()
     wait_until(lambda: records(grouped, proxy) == REQUESTS, "all records are there", 10)
 

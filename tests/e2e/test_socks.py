@@ -73,8 +73,8 @@ def test_the_api_tests_a_socks_proxy_as_an_authorised_client(
     with a_proxy(product, protocol, auth={"enabled": auth, "username": "ada", **password}) as proxy:
         result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/hello")})["test_result"]
         assert (result["status"], result["status_code"]) == ("success", 200), result
-        nobody = f"http://127.0.0.1:{product.free_port()}/"
-        result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": nobody})["test_result"]
+        unused = f"http://127.0.0.1:{product.free_port()}/"
+        result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": unused})["test_result"]
         assert (result["status"], result["status_code"]) == ("failed", 502), result
         assert "to CONNECT" in result["error"]
 
@@ -98,8 +98,8 @@ def test_the_userid_of_socks4_is_checked(product: Product, origin: Origin) -> No
         assert curl("--socks4", proxy, "--proxy-user", "ada:", origin.url("/hello")).stdout == b"hello"
         assert curl("--socks4a", proxy, "--proxy-user", "eve:", origin.url("/hello")).returncode == 97
         records = wait_until(lambda: in_log(product, proxy, 2), "two records")
-        told = [(record["status_code"], record["user"], record["target_url"]) for record in records]
-        assert told == [(407, "eve", f"127.0.0.1:{origin.port}"), (200, "ada", f"127.0.0.1:{origin.port}")]
+        reported = [(record["status_code"], record["user"], record["target_url"]) for record in records]
+        assert reported == [(407, "eve", f"127.0.0.1:{origin.port}"), (200, "ada", f"127.0.0.1:{origin.port}")]
 
 
 def test_an_ipv6_target_is_reached(product: Product) -> None:
@@ -108,14 +108,14 @@ def test_an_ipv6_target_is_reached(product: Product) -> None:
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
 
-    def answer() -> None:
+    def response() -> None:
         sock, _ = server.accept()
         with sock:
             sock.recv(65536)
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nsix")
 
     with server, a_proxy(product, "socks5") as proxy:
-        threading.Thread(target=answer, daemon=True).start()
+        threading.Thread(target=response, daemon=True).start()
         done = curl("--socks5-hostname", proxy, "-g", f"http://[::1]:{server.getsockname()[1]}/")
         assert done.stdout == b"six", done.stderr
 
@@ -183,11 +183,11 @@ def test_a_dns_query_is_answered_over_udp_associate(product: Product) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.settimeout(15)
             client.sendto(head + query, (socket.inet_ntoa(relay[1:5]), int.from_bytes(relay[5:], "big")))
-            answer = client.recv(65535)
+            response = client.recv(65535)
         thread.join(15)
-        assert answer[:10] == head
-        assert answer[10:12] == query[:2]
-        assert answer.endswith(record_a)
+        assert response[:10] == head
+        assert response[10:12] == query[:2]
+        assert response.endswith(record_a)
         control.socket.close()
         (record,) = wait_until(lambda: in_log(product, proxy, 1), "the record")
         assert record["target_url"] == f"127.0.0.1:{server.getsockname()[1]}"
@@ -202,7 +202,7 @@ def test_the_api_tests_an_https_target_behind_socks_with_its_certificate(product
     server = Origin(context)
     with serving(server), a_proxy(product, "socks5") as proxy:
         result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": server.url("/hello")})["test_result"]
-        assert result["status"] == "failed"  # nobody has signed it whom the product trusts
+        assert result["status"] == "failed"  # the product trusts no authority of it
         assert "CERTIFICATE_VERIFY_FAILED" in result["error"]
         (record,) = wait_until(lambda: in_log(product, proxy, 1), "the record")
         assert (record["status_code"], record["target_url"]) == (
@@ -214,6 +214,6 @@ def test_the_api_tests_an_https_target_behind_socks_with_its_certificate(product
 def test_an_api_that_was_asked_for_a_socks4_password_says_no(product: Product) -> None:
     body = {"name": "no-password", "port": product.free_port(), "protocol": "socks4"}
     auth = {"enabled": True, "username": "ada", "password": "secret-word"}
-    answer = product.api("POST", "/proxies", {**body, "auth": auth})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["details"]["field"] == "auth.password"
+    response = product.api("POST", "/proxies", {**body, "auth": auth})
+    assert response.status_code == 400
+    assert response.json()["error"]["details"]["field"] == "auth.password"

@@ -1,4 +1,4 @@
-"""Push to an OpenTelemetry collector by the whole product: the same figures as elsewhere, and harm for nobody."""
+"""Push to an OpenTelemetry collector by the whole product: the same figures as elsewhere, and no harm to traffic."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def receiver(product: Product, port: int) -> Iterator[Receiver]:
         yield made
 
 
-def requests_told(receiver: Receiver, proxy: dict[str, Any]) -> int:
+def pushed_requests(receiver: Receiver, proxy: dict[str, Any]) -> int:
     own = {("proxy", proxy["id"]), ("proxy.name", "told of"), ("protocol", "http"), ("code", "200")}
     point = receiver.series().get(("proxyfleet.requests", frozenset(own)))
     return 0 if point is None else int(point.as_int)
@@ -65,10 +65,10 @@ def sums(receiver: Receiver, proxy: dict[str, Any]) -> dict[str, float]:
 def test_a_collector_is_told_what_prometheus_is_told(
     product: Product, proxy: dict[str, Any], receiver: Receiver, origin: Origin
 ) -> None:
-    before = requests_told(receiver, proxy)
+    before = pushed_requests(receiver, proxy)
     for _ in range(5):
         assert fetched(proxy, origin)
-    wait_until(lambda: requests_told(receiver, proxy) >= before + 5, "the requests are pushed")
+    wait_until(lambda: pushed_requests(receiver, proxy) >= before + 5, "the requests are pushed")
     assert receiver.pushed[-1][1]["x-key"] == "the key of the collector"
     text = product.session.get(
         f"{product.base_url}/metrics", headers={"Authorization": f"Bearer {product.token}"}, timeout=10
@@ -79,11 +79,11 @@ def test_a_collector_is_told_what_prometheus_is_told(
         for sample in family.samples
         if sample.labels.get("proxy") == proxy["id"]
     }
-    told = sums(receiver, proxy)
-    assert told["proxyfleet.received"] == exposed["proxyfleet_received_bytes_total"]
-    assert told["proxyfleet.sent"] == exposed["proxyfleet_sent_bytes_total"]
-    assert told["proxyfleet.requests"] == exposed["proxyfleet_requests_total"]
-    assert told["proxyfleet.proxy.up"] == 1
+    reported = sums(receiver, proxy)
+    assert reported["proxyfleet.received"] == exposed["proxyfleet_received_bytes_total"]
+    assert reported["proxyfleet.sent"] == exposed["proxyfleet_sent_bytes_total"]
+    assert reported["proxyfleet.requests"] == exposed["proxyfleet_requests_total"]
+    assert reported["proxyfleet.proxy.up"] == 1
     assert "127.0.0.1" not in str(receiver.pushed[-1][2]), "no address of a client or target"
 
 
@@ -96,7 +96,7 @@ def test_a_collector_that_was_away_hears_of_everything_and_nobody_else_notices(
     assert healthy(product)
     requests = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]["total_requests"]
     with Receiver(port) as back:
-        wait_until(lambda: requests_told(back, proxy) >= requests, "what happened meanwhile is told")
+        wait_until(lambda: pushed_requests(back, proxy) >= requests, "what happened meanwhile is pushed")
         wait_until(lambda: "accepts metrics again" in product.log, "the log says that it is back")
     assert "the key of the collector" not in product.log
 
@@ -110,8 +110,8 @@ def records_told(receiver: Receiver, proxy: dict[str, Any]) -> list[dict[str, An
         for scope in resource.scope_logs
         for record in scope.log_records
     ]
-    told = [{**dict(words(record.attributes)), "level": record.severity_text} for record in every]
-    return [each for each in told if each["proxy"] == proxy["id"]]
+    reported = [{**dict(words(record.attributes)), "level": record.severity_text} for record in every]
+    return [each for each in reported if each["proxy"] == proxy["id"]]
 
 
 def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_was_away(
@@ -151,12 +151,12 @@ def test_the_push_that_is_killed_comes_back_as_the_same(
         resources = [each.resource_metrics[0].resource for each in receiver.of("/v1/metrics")]
         return str(resources[-1]) if resources else ""
 
-    wait_until(lambda: requests_told(receiver, proxy) > 0, "it pushes what was counted")
-    before, told = who(), requests_told(receiver, proxy)
+    wait_until(lambda: pushed_requests(receiver, proxy) > 0, "it pushes what was counted")
+    before, reported = who(), pushed_requests(receiver, proxy)
     old = product.actor("telemetry")
     old.kill()
     wait_until(lambda: product.actor("telemetry").pid != old.pid, "it runs again")
     pushes = len(receiver.of("/v1/metrics"))
     wait_until(lambda: len(receiver.of("/v1/metrics")) > pushes, "it pushes again")
     assert who() == before
-    assert requests_told(receiver, proxy) >= told > 0
+    assert pushed_requests(receiver, proxy) >= reported > 0

@@ -1,4 +1,4 @@
-"""`proxyfleet upgrade`: the running product becomes another program, and nobody is refused, failed or cut."""
+"""`proxyfleet upgrade`: the running product becomes another program, and no client is refused, failed or cut."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def records_of(product: Product, proxy: dict[str, Any]) -> int:
 
 
 def running_elsewhere(product: Product, proxy: dict[str, Any], than: int) -> dict[str, Any] | None:
-    shown: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
-    runtime = shown["runtime"]
-    return shown if runtime["state"] == "running" and runtime["pid"] != than else None
+    detail: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
+    runtime = detail["runtime"]
+    return detail if runtime["state"] == "running" and runtime["pid"] != than else None
 
 
 def test_a_program_that_would_not_start_is_not_taken_and_the_older_goes_on(
@@ -186,7 +186,9 @@ def test_upgrades_one_after_the_other_leave_nothing_behind(installed: Installed,
     assert knocking.failures == []
     assert installed.version == "3.0.0"
     names = ["api", "logs", "metrics", "webhooks", "zygote", f"fwd-{proxy['id'][-8:]}"]
-    wait_until(lambda: sorted(each.name() for each in installed.processes()) == sorted(names), "the elders have ended")
+    wait_until(
+        lambda: sorted(each.name() for each in installed.processes()) == sorted(names), "predecessors have ended"
+    )
     wait_until(lambda: kept(installed.pid) == before, "as many descriptors as before")
 
 
@@ -201,7 +203,7 @@ def test_a_stop_after_an_upgrade_ends_the_elders_too(installed: Installed, origi
         installed.process.send_signal(signal.SIGTERM)
         installed.process.send_signal(signal.SIGINT)  # another one: at once, whatever drains
         assert installed.process.wait(20) == 1
-        wait_until(lambda: ended(old), "the elder has ended")
+        wait_until(lambda: ended(old), "the predecessor has ended")
         assert tunnel.rest() == b""
 
 
@@ -211,9 +213,9 @@ def test_the_environment_shows_no_settings_before_an_upgrade_nor_after_it(instal
             installed.install(version)
             assert installed.upgrade().returncode == 0, installed.log
         family = (psutil.Process(installed.pid), *installed.processes())
-        shown = {each.name(): Path(f"/proc/{each.pid}/environ").read_bytes() for each in family}
-        assert "zygote" in shown
-        assert {name: text for name, text in shown.items() if b"TIMEOUT=60" in text or PASSWORD.encode() in text} == {}
+        detail = {each.name(): Path(f"/proc/{each.pid}/environ").read_bytes() for each in family}
+        assert "zygote" in detail
+        assert {name: text for name, text in detail.items() if b"TIMEOUT=60" in text or PASSWORD.encode() in text} == {}
     assert installed.stop() == 0
     assert "draining for up to 60 s" in installed.log  # what was given is in force all the same
 

@@ -104,11 +104,11 @@ def test_an_upstream_that_goes_down_and_comes_back_is_told_as_events(product: Pr
         for kind in ("proxy.error", "proxy.recovered"):
             events.subscribe(f"events.{kind}")
         proxy = product.proxy(upstreams=[{"protocol": "http", "host": "127.0.0.1", "port": port, "name": "above"}])
-        wait_until(lambda: _state(product, proxy) == "down", "the check has found nobody", 10)
+        wait_until(lambda: _state(product, proxy) == "down", "the check has failed", 10)
         with socket.create_server(("127.0.0.1", port)):
-            wait_until(lambda: _state(product, proxy) == "up", "the check has found somebody", 20)
-        told = [_event(events, proxy) for _ in range(4)]
-    assert told == [
+            wait_until(lambda: _state(product, proxy) == "up", "the check has succeeded", 20)
+        reported = [_event(events, proxy) for _ in range(4)]
+    assert reported == [
         ("proxy.error", "upstream_down"),
         ("proxy.error", "upstreams_unreachable"),
         ("proxy.recovered", "upstreams_unreachable"),

@@ -1,4 +1,4 @@
-"""Webhooks of the whole product: what happens is told, whatever dies in between."""
+"""Webhooks of the whole product: events are delivered, whatever dies in between."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def runtime(product: Product, proxy_id: str) -> dict[str, Any]:
     return found
 
 
-def heard(target: Target, kind: str, seconds: float = 10.0) -> Received:
+def event_at(target: Target, kind: str, seconds: float = 10.0) -> Received:
     """The first delivery of an event."""
 
     def found() -> Received | None:
@@ -82,7 +82,7 @@ def test_what_is_done_to_a_proxy_is_told_signed_and_in_order(product: Product, t
             product.data("POST", f"{path}/start")
             wait_until(lambda: runtime(product, made["id"])["state"] == "running", "it runs")
             product.data("POST", f"{path}/restart")
-        heard(target, "proxy.deleted")
+        event_at(target, "proxy.deleted")
         wanted = ["created", "updated", "stopped", "started", "restarted", "deleted"]
         assert kinds(target) == [f"proxy.{each}" for each in wanted]
         for received in target.received:
@@ -98,7 +98,7 @@ def test_a_death_is_told_within_two_seconds_and_the_return_after_it(product: Pro
         pid = runtime(product, made["id"])["pid"]
         died = time.time()
         psutil.Process(pid).kill()
-        down, up = heard(target, "proxy.down").content, heard(target, "proxy.up").content
+        down, up = event_at(target, "proxy.down").content, event_at(target, "proxy.up").content
         assert kinds(target) == ["proxy.down", "proxy.up"]
         assert down["data"]["proxy_id"] == up["data"]["proxy_id"] == made["id"]
         log = product.data("GET", "/webhooks")["webhooks"][0]
@@ -118,7 +118,7 @@ def test_users_keys_sign_ins_and_settings_are_told_of(product: Product, target: 
         for _ in range(6):
             login = {"username": "mallory", "password": "wrong password"}
             requests.post(f"{product.base_url}/api/v1/auth/login", json=login, timeout=10)
-        heard(target, "auth.locked")
+        event_at(target, "auth.locked")
         people = ["user.created", "user.updated", "user.deleted", "api_key.created", "api_key.revoked"]
         assert kinds(target)[:6] == [*people, "settings.updated"]
         assert kinds(target).count("auth.login_failed") >= 5
@@ -133,15 +133,15 @@ def test_errors_are_told_of_and_that_they_are_over(product: Product, target: Tar
             session.trust_env = False
             for _ in range(25):
                 assert session.get(gone, proxies=through, timeout=10).status_code == 502
-        high = heard(target, "high_error_rate", 30).content["data"]
+        high = event_at(target, "high_error_rate", 30).content["data"]
         assert (high["proxy_id"], high["error_rate"], high["requests"]) == (made["id"], 100.0, 25)
-        assert heard(target, "error_rate.recovered", 40).content["data"]["proxy_id"] == made["id"]
+        assert event_at(target, "error_rate.recovered", 40).content["data"]["proxy_id"] == made["id"]
 
 
 def test_a_test_goes_to_the_target_now(product: Product, target: Target) -> None:
     with webhook(product, target, "proxy.down") as hook:
-        told = product.data("POST", f"/webhooks/{hook['id']}/test")
-        assert (told["delivered"], told["status_code"], told["error"]) == (True, 200, None)
+        reported = product.data("POST", f"/webhooks/{hook['id']}/test")
+        assert (reported["delivered"], reported["status_code"], reported["error"]) == (True, 200, None)
         assert target.received[0].verified(hook["secret"])["type"] == "webhook.test"
 
 
@@ -149,11 +149,11 @@ def test_410_disables_the_webhook_and_others_hear_of_it(product: Product, target
     with Target(lambda _number, _received: (410, {})) as gone, webhook(product, target, "webhook.disabled"):
         with webhook(product, gone, "user.*") as hook:
             user = product.data("POST", "/users", {"username": "ted", "password": "long enough"})["user"]
-            told = heard(target, "webhook.disabled").content["data"]
-            assert told["webhook_id"] == hook["id"]
-            shown = product.data("GET", f"/webhooks/{hook['id']}")["webhook"]
-            assert not shown["enabled"]
-            assert "410" in shown["disabled_reason"]
+            reported = event_at(target, "webhook.disabled").content["data"]
+            assert reported["webhook_id"] == hook["id"]
+            detail = product.data("GET", f"/webhooks/{hook['id']}")["webhook"]
+            assert not detail["enabled"]
+            assert "410" in detail["disabled_reason"]
             product.data("DELETE", f"/users/{user['id']}")
         assert kinds(gone) == ["user.created"]
 
@@ -164,10 +164,10 @@ def test_a_sender_that_is_killed_between_sending_and_noting_sends_again_with_the
     target.responds = lambda number, received: target.hang(number, received) if number == 1 else (200, {})
     with webhook(product, target, "user.created", "user.deleted") as hook:
         user = product.data("POST", "/users", {"username": "kim", "password": "long enough"})["user"]
-        heard(target, "user.created")
+        event_at(target, "user.created")
         psutil.Process(sender_pid(product)).kill()
-        product.data("DELETE", f"/users/{user['id']}")  # while nobody listens
-        heard(target, "user.deleted", 20)
+        product.data("DELETE", f"/users/{user['id']}")  # while the target has no listener
+        event_at(target, "user.deleted", 20)
         assert kinds(target) == ["user.created", "user.created", "user.deleted"]
         assert len(set(target.ids[:2])) == 1
         assert target.received[0].body == target.received[1].body
@@ -184,21 +184,21 @@ def test_the_id_of_a_request_is_in_its_answer_its_log_line_its_audit_row_and_its
     product: Product, target: Target
 ) -> None:
     def ask(method: str, path: str, body: Any = None, own: str | None = None) -> tuple[Any, str]:
-        answer = product.api(method, path, body, headers={} if own is None else {"X-Request-Id": own})
-        assert answer.status_code in (200, 201), answer.text
-        return answer.json()["data"], answer.headers["X-Request-Id"]
+        response = product.api(method, path, body, headers={} if own is None else {"X-Request-Id": own})
+        assert response.status_code in (200, 201), response.text
+        return response.json()["data"], response.headers["X-Request-Id"]
 
     with webhook(product, target, "*") as hook, proxy(product, "traced") as made:
-        told: dict[str, str] = {}
+        reported: dict[str, str] = {}
         for kind, method, path, body in (
             ("proxy.updated", "PATCH", f"/proxies/{made['id']}", {"tags": ["traced"]}),
             ("user.created", "POST", "/users", {"username": "traced", "password": "long enough"}),
             ("webhook.test", "POST", f"/webhooks/{hook['id']}/test", None),
         ):
-            _, told[kind] = ask(method, path, body, f"mine-{kind}")
-            assert told[kind] == f"mine-{kind}"
-            assert heard(target, kind).content["data"]["request_id"] == told[kind]
-        for identifier in told.values():
+            _, reported[kind] = ask(method, path, body, f"mine-{kind}")
+            assert reported[kind] == f"mine-{kind}"
+            assert event_at(target, kind).content["data"]["request_id"] == reported[kind]
+        for identifier in reported.values():
             rows = product.data("GET", f"/audit?request_id={identifier}")["audit"]
             assert [row["request_id"] for row in rows] == [identifier]
             wait_until(lambda each=identifier: f", {each}" in product.log, f"{identifier} is in the log of requests")
@@ -211,9 +211,9 @@ def test_the_access_record_of_a_test_has_the_id_of_the_request_for_it(
 ) -> None:
     auth = {"enabled": True, "username": "a", **({} if protocol == "socks4" else {"password": "b"})}
     made = product.proxy(protocol=protocol, **({"auth": auth} if guarded else {}))
-    answer = product.api("POST", f"/proxies/{made['id']}/test", {"url": target.url, "timeout": 5})
-    assert answer.json()["data"]["test_result"]["status_code"] is not None
-    identifier = answer.headers["X-Request-Id"]
+    response = product.api("POST", f"/proxies/{made['id']}/test", {"url": target.url, "timeout": 5})
+    assert response.json()["data"]["test_result"]["status_code"] is not None
+    identifier = response.headers["X-Request-Id"]
     assert identifier.startswith("req_")
     wait_until(lambda: recorded(product, made["id"], identifier), "the record of the test")
     product.data("DELETE", f"/proxies/{made['id']}")

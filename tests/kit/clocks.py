@@ -1,4 +1,4 @@
-"""A clock for tests, which stands still until it is told otherwise."""
+"""A clock for tests, which stands still until it is set."""
 
 from __future__ import annotations
 

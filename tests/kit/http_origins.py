@@ -1,4 +1,4 @@
-"""Origins on loopback: one that answers as its path says, one that runs a script on each connection, one with TLS."""
+"""Origins on loopback: one whose responses depend on the path, and one that runs a script on each connection."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def scripted(script: Callable[[socket.socket], None]) -> Iterator[int]:
             try:
                 script(connection)
             except OSError:
-                return  # the proxy went away; the test looks at its client's side
+                return  # the proxy went away; the test checks its client's side
 
     def accept() -> None:
         while True:

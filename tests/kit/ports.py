@@ -1,4 +1,4 @@
-"""Ports for tests: free ones, and nobody else's.
+"""Free ports for tests, each reserved for one test.
 
 A port is taken below the kernel's ephemeral range, so that no outgoing connection gets it meanwhile, and is locked by
 a file for as long as this process lives, so that other workers and other runs on the same machine stay away from it.
@@ -18,7 +18,7 @@ _held: dict[int, int] = {}
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens at and that no other test will be given."""
+    """A port without a listener, which no other test gets."""
     _LOCKS.mkdir(mode=0o700, exist_ok=True)
     for _ in range(2_000):
         port = random.randrange(LOWEST, HIGHEST)

@@ -74,7 +74,7 @@ class Product:
     # --- its life ---
 
     def start(self, wait: bool = True) -> None:
-        """Start it and, if `wait`, return when `GET /health` answers 200."""
+        """Start it and, if `wait`, return when `GET /health` responds with 200."""
         with self._log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment()
@@ -112,7 +112,7 @@ class Product:
         self._env.update(more)
 
     def wait_healthy(self, seconds: float = START_SECONDS) -> None:
-        """Return when `GET /health` answers 200; raise `AssertionError` with the log when it doesn't in time."""
+        """Return when `GET /health` responds with 200; raise `AssertionError` with the log when it doesn't in time."""
         try:
             wait_until(self._healthy_or_dead, "the product is healthy", seconds)
         except AssertionError as error:
@@ -188,11 +188,11 @@ class Product:
     def token(self) -> str:
         """An access token of the administrator; signed in at first use."""
         if self._token is None:
-            answer = self.session.post(
+            response = self.session.post(
                 f"{self.base_url}/api/v1/auth/login", json={"username": "admin", "password": PASSWORD}, timeout=30
             )
-            assert answer.status_code == 200, answer.text
-            self._token = str(answer.json()["data"]["access_token"])
+            assert response.status_code == 200, response.text
+            self._token = str(response.json()["data"]["access_token"])
         return self._token
 
     def forget_token(self) -> None:
@@ -200,19 +200,19 @@ class Product:
         self._token = None
 
     def api(self, method: str, path: str, json: Any = None, timeout: float = 30.0, **more: Any) -> requests.Response:
-        """One call as the administrator; `path` is below `/api/v1`. The answer as it came, whatever its status."""
+        """One call as the administrator; `path` is below `/api/v1`. Returns the response, whatever its status."""
         headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
         url = f"{self.base_url}/api/v1{path}"
         return self.session.request(method, url, json=json, headers=headers, timeout=timeout, **more)
 
     def data(self, method: str, path: str, json: Any = None) -> Any:
         """`data` of one call that must succeed."""
-        answer = self.api(method, path, json)
-        assert answer.status_code in (200, 201), f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json()["data"]
+        response = self.api(method, path, json)
+        assert response.status_code in (200, 201), f"{method} {path}: {response.status_code} {response.text}"
+        return response.json()["data"]
 
     def proxy(self, **fields: Any) -> dict[str, Any]:
-        """Create a proxy (by default `http` at a free port) and return its detail form once it runs."""
+        """Create a proxy (by default `http` at a free port) and return its detail once it runs."""
         body = {"name": f"proxy-{os.urandom(4).hex()}", "port": self.free_port(), "protocol": "http", **fields}
         made = self.data("POST", "/proxies", body)["proxy"]
         return wait_until(lambda: self._running(made["id"]), f"proxy {made['name']} runs")

@@ -93,11 +93,11 @@ def by_tunnel(port: int, target: str) -> Knock:
     def call() -> None:
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
             client.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
-            answer = _read(client, until=b"\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 200"), answer
+            response = _read(client, until=b"\r\n\r\n")
+            assert response.startswith(b"HTTP/1.1 200"), response
             client.sendall(f"GET /hello HTTP/1.1\r\nHost: {target}\r\nConnection: close\r\n\r\n".encode())
-            answer = _read(client)
-            assert answer.startswith(b"HTTP/1.1 200"), answer
+            response = _read(client)
+            assert response.startswith(b"HTTP/1.1 200"), response
 
     return call
 
@@ -105,13 +105,13 @@ def by_tunnel(port: int, target: str) -> Knock:
 def _exchange(port: int, request: str) -> None:
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
         client.sendall(request.encode())
-        answer = _read(client)
-        assert answer.startswith(b"HTTP/1.1 200"), answer
+        response = _read(client)
+        assert response.startswith(b"HTTP/1.1 200"), response
 
 
 def _read(client: socket.socket, until: bytes | None = None) -> bytes:
     """All until the end, or until these bytes have come."""
-    answer = b""
-    while (until is None or until not in answer) and (piece := client.recv(1 << 16)):
-        answer += piece
-    return answer
+    response = b""
+    while (until is None or until not in response) and (piece := client.recv(1 << 16)):
+        response += piece
+    return response

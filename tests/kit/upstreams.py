@@ -25,7 +25,7 @@ def of_rig(rig: Rig, **changes: Any) -> UpstreamSpec:
 
 
 def closed_port() -> int:
-    """A port of loopback at which nobody listens."""
+    """A port of loopback without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.load import Answered
+from benchmarks.load import LoadResult
 from benchmarks.management.servers import Server
 from benchmarks.ours import PASSWORD
 from benchmarks.peers import program
@@ -40,7 +40,7 @@ end
 """
 
 
-def gets(folder: Path, server: Server, paths: Sequence[str], seconds: float) -> Answered:
+def gets(folder: Path, server: Server, paths: Sequence[str], seconds: float) -> LoadResult:
     """GET one of `paths` after the other, chosen at random, by each of 8 clients. Raises `BenchError` if any fails."""
     listed, script = folder / "paths", folder / "get.lua"
     listed.write_text("".join(f"{path}\n" for path in paths))
@@ -61,7 +61,7 @@ def gets(folder: Path, server: Server, paths: Sequence[str], seconds: float) -> 
     seen = json.loads(done.stderr.strip().splitlines()[-1])
     if seen["requests"] == 0 or seen["errors"]:
         raise BenchError(f"wrk at {server.name}: {done.stdout}")
-    return Answered(seen["requests"], seen["seconds"], seen["p99"])
+    return LoadResult(seen["requests"], seen["seconds"], seen["p99"])
 
 
 class Client:
@@ -72,12 +72,12 @@ class Client:
         self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
-        """Status and body of the answer."""
+        """Status and body of the response."""
         headers = {"X-API-Key": self._server.key, "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body)
         self._connection.request(method, f"/api/v1{path}", content, headers)
-        answer = self._connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        response = self._connection.getresponse()
+        return response.status, json.loads(response.read())
 
     def close(self) -> None:
         """Close the connection."""

@@ -34,7 +34,7 @@ class Plan:
 
 
 def measure(plan: Plan, with_ours: bool, with_yardstick: bool) -> tuple[list[Row], dict[str, str]]:
-    """The rows, and the versions of whoever took part."""
+    """The rows, and the versions of all servers."""
     ours = Entrant(OURS, lambda: OurApi(_own(plan, "ours"), plan.count))
     yardstick = Entrant(YARDSTICK, lambda: Yardstick(_own(plan, YARDSTICK), plan.peers_dir, plan.count))
     entrants = [*([ours] if with_ours else []), *([yardstick] if with_yardstick else [])]

@@ -100,7 +100,7 @@ class Login(BaseModel):
 
 
 class Tokens(BaseModel):
-    """The answer to a login."""
+    """The response to a login."""
 
     access_token: str
     token_type: str = "Bearer"

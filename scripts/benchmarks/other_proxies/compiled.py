@@ -36,7 +36,7 @@ max_filedescriptors 16384
 
 
 class Tinyproxy(Program):
-    """tinyproxy with a log line for each connection. It closes a client's connection after each answer."""
+    """tinyproxy with a log line for each connection. It closes a client's connection after each response."""
 
     keeps_alive = False
     asks_version = ("-v",)

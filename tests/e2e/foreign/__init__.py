@@ -1,1 +1,1 @@
-"""The product with clients, origins and upstreams that nobody here wrote, as real programs on loopback."""
+"""The product with clients, origins and upstreams of other projects, as real programs on loopback."""

@@ -19,4 +19,4 @@ FLAGS = (
 
 
 NAMES = ["*.com", "*.net", "*.org"]
-"""Whom Chromium would call of its own accord. They are denied by name, so that nobody even resolves them."""
+"""Hosts that Chromium would call of its own accord. They are denied by name, so that they are not even resolved."""

@@ -9,7 +9,7 @@ from tests.e2e.foreign.programs import run
 
 
 def options(entrance: Entrance) -> list[str]:
-    """What every transfer of curl through this proxy is told; a command line says it again after `--next`."""
+    """The options of every transfer of curl through this proxy; a command line repeats them after `--next`."""
     trusted = ("--cacert", entrance.certificate, "--proxy-cacert", entrance.certificate)
     return ["-sS", "-m", "30", "--noproxy", "", *trusted, "-x", entrance.url]
 

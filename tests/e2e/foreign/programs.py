@@ -99,7 +99,7 @@ def _accepts(port: int) -> bool:
 
 @dataclass(frozen=True)
 class Site:
-    """A running nginx with files. `put/` below `files` takes uploads; a `.txt` is compressed and chunked on wish."""
+    """A running nginx with files. `put/` below `files` takes uploads; a `.txt` is compressed and chunked on request."""
 
     folder: Path
     port: int
@@ -251,7 +251,7 @@ socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 log: connect error }}
 
 @contextmanager
 def dnsmasq(name: str, address: str) -> Iterator[int]:
-    """A DNS server by UDP and TCP that knows one name and asks nobody; gives its port."""
+    """A DNS server by UDP and TCP that knows one name and asks no other server; yields its port."""
     program = find("dnsmasq")
     with _folder() as folder:
         port = free_port()

@@ -59,8 +59,8 @@ def test_a_proxy_behind_another_of_ours(
     check_all_ways(lower, site, tmp_path)
     lower.product.data("DELETE", f"/proxies/{lower.detail['id']}")  # ends the connections that it keeps to origins
     both = {f"127.0.0.1:{site.port}", f"127.0.0.1:{site.tls_port}"}
-    told = upper.records_when(lambda records: hosts(records) == both, "both origins")
-    asked = [record for record in told if hosts([record])]  # the child may have ended amid its last check
+    reported = upper.records_when(lambda records: hosts(records) == both, "both origins")
+    asked = [record for record in reported if hosts([record])]  # the child may have ended amid its last check
     assert {(record["user"], record["status_code"] // 100) for record in asked} == {(USER, 2)}
 
 

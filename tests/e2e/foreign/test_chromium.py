@@ -63,9 +63,9 @@ def test_all_fifty_resources_arrive_and_the_records_show_them(
     proxy = entrance(scheme, access={"deny_destinations": NAMES})
     asked_before = len(site.asked())
     where = (f"--proxy-server={proxy.url}", f"--user-data-dir={tmp_path / 'profile'}")
-    shown = run(find("chromium"), *FLAGS, trust, *where, "--dump-dom", site.url(page), seconds=120)
-    title = re.search(r"<title>(.*)</title>", shown.stdout)
-    assert title is not None, f"{shown.stdout}\n{shown.stderr}"
+    printed = run(find("chromium"), *FLAGS, trust, *where, "--dump-dom", site.url(page), seconds=120)
+    title = re.search(r"<title>(.*)</title>", printed.stdout)
+    assert title is not None, f"{printed.stdout}\n{printed.stderr}"
     assert title.group(1) == f"{RESOURCES} arrived"
     files = {f"/page/{file.name}" for file in (site.files / "page").iterdir()}
     assert files <= {line.split()[1] for line in site.asked()[asked_before:]}

@@ -31,8 +31,8 @@ def test_http_and_https_pages_arrive_and_the_records_show_who_resolved_the_name(
     plain, secure = (url.replace("127.0.0.1", "localhost") for url in (site.url("/hello"), site.tls_url("/hello")))
     assert curl(proxy, "-4", plain, secure).stdout == "hellohello"
     host = "localhost" if scheme in HTTP + BY_NAME else "127.0.0.1"
-    told = {(record["method"], record["target_url"], record["status_code"]) for record in proxy.records(2)}
-    assert told == {
+    reported = {(record["method"], record["target_url"], record["status_code"]) for record in proxy.records(2)}
+    assert reported == {
         ("GET", plain, 200) if scheme in HTTP else ("CONNECT", f"{host}:{site.port}", 200),
         ("CONNECT", f"{host}:{site.tls_port}", 200),
     }
@@ -64,8 +64,8 @@ def test_uploads_counted_and_chunked_arrive_as_they_are(
     ):
         one = ("-v", "-f", "-H", expect, "-H", framing, "-T", str(tmp_path / "body"), url(f"/put/{name}"))
         command += ["--next", *options(proxy), *one] if command else one
-    told = curl(proxy, *command).stderr
-    assert told.count("HTTP/1.1 100 Continue") == (4 if "100" in expect else 0)
+    reported = curl(proxy, *command).stderr
+    assert reported.count("HTTP/1.1 100 Continue") == (4 if "100" in expect else 0)
     assert all((site.files / "put" / name).read_bytes() == MEGABYTES for name in names)
 
 
@@ -85,8 +85,8 @@ def test_five_pages_on_one_connection_with_head_range_and_compression(
     for option, path, output in transfers:
         one = (option, "-w", "%{http_code} %{num_connects}\\n", "-o", str(tmp_path / output), site.url(path))
         command += ["--next", *options(proxy), *one] if command else one
-    told = curl(proxy, *command).stdout.splitlines()
-    assert told == ["200 1", "206 0", "200 0", "200 0", "304 0"]
+    reported = curl(proxy, *command).stdout.splitlines()
+    assert reported == ["200 1", "206 0", "200 0", "200 0", "304 0"]
     assert f"content-length: {len(MEGABYTES)}" in (tmp_path / "head").read_text().lower()
     assert (tmp_path / "part").read_bytes() == MEGABYTES[1000:1100]
     assert gzip.decompress((tmp_path / "zipped").read_bytes()) == b"a line\n" * 10_000
@@ -137,8 +137,8 @@ def test_a_target_where_nobody_listens_is_told_in_the_schemes_own_way(
     entrance: MakeEntrance, site: Site, scheme: str
 ) -> None:
     proxy = entrance(scheme)
-    nobody = f"http://127.0.0.1:{proxy.product.free_port()}/"
-    done = curl(proxy, "-o", "/dev/null", "-w", "%{http_code}", nobody, check=False)
+    unused = f"http://127.0.0.1:{proxy.product.free_port()}/"
+    done = curl(proxy, "-o", "/dev/null", "-w", "%{http_code}", unused, check=False)
     assert (done.returncode, done.stdout) == ((0, "502") if scheme in HTTP else (97, "000"))
     (record,) = proxy.records(1)
     assert (record["status_code"], record["reason"]) == (502, "connection_refused")

@@ -37,10 +37,10 @@ def query(identifier: int) -> bytes:
     return struct.pack("!6H", identifier, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!2H", 1, 1)
 
 
-def check(answer: bytes, identifier: int) -> None:
-    named, flags, questions, answers, *_ = struct.unpack("!6H", answer[:12])
-    assert (named, flags & 0x800F, questions, answers) == (identifier, 0x8000, 1, 1)
-    assert answer.endswith(socket.inet_aton(ADDRESS))
+def check(response: bytes, identifier: int) -> None:
+    named, flags, questions, responses, *_ = struct.unpack("!6H", response[:12])
+    assert (named, flags & 0x800F, questions, responses) == (identifier, 0x8000, 1, 1)
+    assert response.endswith(socket.inet_aton(ADDRESS))
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def test_queries_by_udp_associate_are_answered(proxy: Entrance, server: tuple[st
     with through(proxy, socket.SOCK_DGRAM) as sock:
         for identifier in range(1, 51):
             sock.sendto(query(identifier), server)
-            answer, sender = sock.recvfrom(65535)
+            response, sender = sock.recvfrom(65535)
             assert sender == server
-            check(answer, identifier)
+            check(response, identifier)
     (record,) = proxy.records(1)
     assert (record["method"], record["target_url"]) == ("UDP", f"127.0.0.1:{server[1]}")
     assert (record["status_code"], record["user"]) == (200, "ada")
@@ -64,9 +64,9 @@ def test_queries_by_udp_associate_are_answered(proxy: Entrance, server: tuple[st
 def test_one_association_reaches_a_server_by_its_name(proxy: Entrance, server: tuple[str, int]) -> None:
     with through(proxy, socket.SOCK_DGRAM) as sock:
         sock.sendto(query(7), ("localhost", server[1]))
-        answer, sender = sock.recvfrom(65535)
+        response, sender = sock.recvfrom(65535)
         assert sender == server
-        check(answer, 7)
+        check(response, 7)
 
 
 def test_a_query_by_tcp_is_answered(proxy: Entrance, server: tuple[str, int]) -> None:

@@ -1,4 +1,5 @@
-"""OpenBSD's netcat ends its sending direction and then hears the answer: half-close through every kind of tunnel."""
+"""OpenBSD's netcat ends its sending direction and then receives the response: half-close through every kind of
+tunnel."""
 
 from __future__ import annotations
 

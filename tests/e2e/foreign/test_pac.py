@@ -1,4 +1,4 @@
-"""Headless Chromium is told by `/proxy.pac` which proxies to use: those with a tag, in each protocol.
+"""Headless Chromium learns from `/proxy.pac` which proxies to use: those with a tag, in each protocol.
 
 Loopback goes without a proxy by the file itself, so the site has a name elsewhere, and the proxies an upstream that
 answers for it.
@@ -77,16 +77,16 @@ def test_chromium_takes_the_proxy_with_the_tag(
         "--ignore-certificate-errors",
         f"--proxy-pac-url={product.base_url}/proxy.pac?tag={protocol}",
     )
-    shown = run(find("chromium"), *flags, "--dump-dom", "http://site.example/", seconds=120)
+    printed = run(find("chromium"), *flags, "--dump-dom", "http://site.example/", seconds=120)
     records = product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=1000")["logs"]
-    assert "by way of the upstream" in shown.stdout, f"{shown.stdout}\n{shown.stderr}\n{records}"
+    assert "by way of the upstream" in printed.stdout, f"{printed.stdout}\n{printed.stderr}\n{records}"
 
-    def told() -> set[str]:
+    def reported() -> set[str]:
         records = product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=1000")["logs"]
         return {record["target_url"] for record in records}
 
     expected = {"socks4": f"{ELSEWHERE}:80", "socks5": "site.example:80"}.get(protocol, "http://site.example/")
-    wait_until(lambda: expected in told(), "the page in the records of the proxy")
+    wait_until(lambda: expected in reported(), "the page in the records of the proxy")
     assert product.data("GET", f"/logs?proxy_id={other['id']}")["logs"] == []
     for each in (proxy, other):
         product.data("DELETE", f"/proxies/{each['id']}")

@@ -35,10 +35,10 @@ def test_squid_sends_requests_and_tunnels_through_a_proxy_with_its_credentials(
     by_http = {("GET", site.url(path), "ada", 200) for path in ("/hello", "/two-megabytes")}
     tunnel = ("CONNECT", f"127.0.0.1:{site.tls_port}", "ada", 200)
 
-    def told(records: list[dict[str, object]]) -> set[tuple[object, ...]]:
+    def reported(records: list[dict[str, object]]) -> set[tuple[object, ...]]:
         return {tuple(record[name] for name in ("method", "target_url", "user", "status_code")) for record in records}
 
-    proxy.records_when(lambda records: told(records) >= {*by_http, tunnel}, "requests and tunnel")
+    proxy.records_when(lambda records: reported(records) >= {*by_http, tunnel}, "requests and tunnel")
 
 
 @needs("danted")

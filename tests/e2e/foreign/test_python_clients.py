@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.product,
     needs("nginx"),
     needs("openssl"),
-    # requests looks at no certificate, not even the proxy's, while the URL is an http one
+    # requests checks no certificate, not even the proxy's, while the URL is an http one
     pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning"),
 ]
 
@@ -74,8 +74,8 @@ def by_aiohttp(entrance: Entrance, transfers: list[Transfer]) -> list[bytes]:
             bodies = []
             for method, url, body in transfers:
                 request = session.request(method, url, data=body, proxy=proxy, ssl=trusting(entrance))
-                async with request as answer:
-                    bodies.append(await answer.read())
+                async with request as response:
+                    bodies.append(await response.read())
             return bodies
 
     return asyncio.run(fetch())
@@ -86,8 +86,8 @@ def by_urllib(entrance: Entrance, transfers: list[Transfer]) -> list[bytes]:
     opener = urllib.request.build_opener(proxies, urllib.request.HTTPSHandler(context=trusting(entrance)))
     bodies = []
     for method, url, body in transfers:
-        with opener.open(urllib.request.Request(url, body, method=method), timeout=SECONDS) as answer:
-            bodies.append(answer.read())
+        with opener.open(urllib.request.Request(url, body, method=method), timeout=SECONDS) as response:
+            bodies.append(response.read())
     return bodies
 
 

@@ -66,8 +66,8 @@ route {{
     proxyprotocol: {dialect}
 }}
 """)
-    told = (f"SOCKS_CONF={folder}/socks.conf", "SOCKS_AUTOADD_LANROUTES=no")
-    return run("env", *told, "socksify", *command).stdout
+    reported = (f"SOCKS_CONF={folder}/socks.conf", "SOCKS_AUTOADD_LANROUTES=no")
+    return run("env", *reported, "socksify", *command).stdout
 
 
 @needs("dnsmasq")
@@ -86,5 +86,5 @@ def test_a_server_of_active_ftp_calls_curl_back(entrance: MakeEntrance, tmp_path
     with scripted(serve_actively) as port:
         actively = ("curl", "-sS", "-m", "20", "--noproxy", "*", "--disable-eprt", "-P", "-")
         assert socksify(proxy, tmp_path, *actively, f"ftp://127.0.0.1:{port}/file") == "here I am"
-    told = {(record["method"], record["status_code"]) for record in proxy.records(2)}
-    assert told == {("BIND", 200), ("CONNECT", 200)}
+    reported = {(record["method"], record["status_code"]) for record in proxy.records(2)}
+    assert reported == {("BIND", 200), ("CONNECT", 200)}
