@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.bus.messages.fleet import SetProxyNames
+from actors.bus.messages.supervision import SetProxyNames
 
 
 class ProxyNames:

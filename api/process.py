@@ -14,7 +14,7 @@ from typing import Any
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Reply, refuse
 from actors.bus.messages.common import SUPERVISOR, Done
-from actors.bus.messages.fleet import DrainConnections, ReplaceProxies
+from actors.bus.messages.supervision import DrainConnections, ReplaceProxies
 from actors.net.listener_drain import DRAIN_SECONDS
 from actors.process import Actor, Boot
 from api.app import create_app

@@ -17,7 +17,6 @@ from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage, Usage
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
 from actors.bus.messages.events import Event
-from actors.bus.messages.fleet import SetProxyNames
 from actors.bus.messages.metrics import (
     Counters,
     DropProxyMetrics,
@@ -29,6 +28,7 @@ from actors.bus.messages.metrics import (
     Stats,
     SystemMetrics,
 )
+from actors.bus.messages.supervision import SetProxyNames
 from actors.metrics.account_usage import UsageLedger
 from actors.metrics.alerts import EVALUATION_PERIOD, Alerts
 from actors.metrics.incremental_read import Reading, read_in_slices

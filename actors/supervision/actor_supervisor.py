@@ -24,10 +24,10 @@ from actors.bus.messages.common import (
     Listening,
     forwarding_name,
 )
-from actors.bus.messages.fleet import DrainConnections, QueryRuntime
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import DrainConnections, QueryRuntime
 from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
 from actors.supervision.actor_specs import collector_specs
 from actors.supervision.callbacks import CountdownLatch, noop

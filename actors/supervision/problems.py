@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.problems import Problem, ReportProblems
+from actors.bus.messages.supervision import Runtime
 
 _Key = tuple[str, str]
 REPLACED = "a new process serves without it"

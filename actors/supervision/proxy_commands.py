@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import METRICS, Done, Failed
-from actors.bus.messages.fleet import (
+from actors.bus.messages.metrics import DropProxyMetrics
+from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import (
     ApplyProxy,
     AwaitProxy,
     CancelListeners,
@@ -18,8 +20,6 @@ from actors.bus.messages.fleet import (
     ReserveListener,
     RestartProxy,
 )
-from actors.bus.messages.metrics import DropProxyMetrics
-from actors.bus.messages.specs import ProxySpec
 from actors.supervision.callbacks import call_once
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.listeners.bind import ListenError, ResourceExhausted

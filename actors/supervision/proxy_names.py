@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import METRICS, TELEMETRY
-from actors.bus.messages.fleet import SetProxyNames
 from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import SetProxyNames
 
 RECEIVERS = (METRICS, TELEMETRY)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from actors.bus.messages.fleet import Fleet, QueryRuntime, Runtime
+from actors.bus.messages.supervision import QueryRuntime, Runtime, RuntimeReport
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.problems import ProblemBook
 from actors.supervision.processes.lifecycle import State
@@ -29,7 +29,7 @@ class RuntimeReporter:
         self._problems = problems
         self._started_at = time.time()
 
-    def report(self, query: QueryRuntime) -> Fleet:
+    def report(self, query: QueryRuntime) -> RuntimeReport:
         """The reply to `query`."""
         desired = self._desired.specs
         wanted = query.proxy_ids or tuple(desired if query.stopped else self._proxies)
@@ -43,7 +43,9 @@ class RuntimeReporter:
             for proxy_id in wanted
             if proxy_id in desired
         }
-        return Fleet(proxies, {name: self._runtime(actor) for name, actor in self._fixed.items()}, self._started_at)
+        return RuntimeReport(
+            proxies, {name: self._runtime(actor) for name, actor in self._fixed.items()}, self._started_at
+        )
 
     @property
     def summary(self) -> str:

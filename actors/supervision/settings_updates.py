@@ -9,7 +9,7 @@ from collections.abc import Callable
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import API, ApplySettings, Done, Failed
-from actors.bus.messages.fleet import ApplyOverrides, ListenerRefused, ValidateSettings
+from actors.bus.messages.supervision import ApplyOverrides, ListenerRefused, ValidateSettings
 from actors.process import set_up_logging
 from actors.supervision.actor_supervisor import ActorSupervisor
 from actors.supervision.callbacks import CountdownLatch

@@ -24,8 +24,8 @@ from actors.bus.events import Forwarder
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Failed, Terminated
-from actors.bus.messages.fleet import ApplyOverrides, DescribeProgram, Program, Upgrade, ValidateSettings
 from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import ApplyOverrides, DescribeProgram, Program, Upgrade, ValidateSettings
 from actors.process import Boot
 from actors.supervision.actor_specs import api_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor

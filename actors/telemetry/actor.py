@@ -15,8 +15,8 @@ from typing import Any
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import METRICS, SUPERVISOR
-from actors.bus.messages.fleet import Fleet, QueryRuntime, SetProxyNames
 from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
+from actors.bus.messages.supervision import QueryRuntime, RuntimeReport, SetProxyNames
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import read_identity
@@ -91,7 +91,7 @@ class TelemetryActor(Actor):
         self.mailbox.ask(actor, query, lambda reply: self._query(*replies, reply), REPLY_MAX)
 
     def _push_metrics(self, stats: Any, system: Any, fleet: Any) -> None:
-        if not isinstance(stats, Stats) or not isinstance(fleet, Fleet):
+        if not isinstance(stats, Stats) or not isinstance(fleet, RuntimeReport):
             self._pushing = False  # with the next push
             return
         system = system if isinstance(system, SystemMetrics) else None

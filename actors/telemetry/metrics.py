@@ -25,8 +25,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats, SystemMetrics
+from actors.bus.messages.supervision import Runtime
 from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, LabelledCounter
 from actors.counters import Gauge as GaugeRow
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, Done
-from actors.bus.messages.fleet import (
+from actors.bus.messages.supervision import (
     CancelListeners,
     ListenerRefused,
     ListenerReserved,

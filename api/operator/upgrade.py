@@ -7,7 +7,7 @@ from typing import Any
 
 from actors.bus.client import BusClient, NotRunningError
 from actors.bus.messages.common import Failed, Unreachable
-from actors.bus.messages.fleet import DescribeProgram, Program, Upgrade
+from actors.bus.messages.supervision import DescribeProgram, Program, Upgrade
 from api.operator.run_dir import run_dir
 from config.files.paths import PathError
 from config.settings.settings import Settings

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from actors.bus.messages.common import LOGS, METRICS, TLS, WEBHOOKS
-from actors.bus.messages.fleet import Fleet as FleetMessage
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.problems import PROCESS, Problem
+from actors.bus.messages.supervision import Runtime, RuntimeReport
 from actors.bus.messages.webhooks import WebhookStatus
 from api.services.proxy_cache import StoredProxy
 from config.model.webhooks import WebhookRecord
@@ -48,7 +47,7 @@ def problem_view(problem: Problem) -> dict[str, Any]:
     }
 
 
-def of_proxies(fleet: FleetMessage, proxies: Iterable[StoredProxy]) -> list[Flaw]:
+def of_proxies(fleet: RuntimeReport, proxies: Iterable[StoredProxy]) -> list[Flaw]:
     """The problems of the proxies that should run."""
     return [
         Flaw("proxy", each.record.id, each.record.name, each.record.port, problem)
@@ -58,7 +57,7 @@ def of_proxies(fleet: FleetMessage, proxies: Iterable[StoredProxy]) -> list[Flaw
     ]
 
 
-def of_actors(fleet: FleetMessage) -> list[Flaw]:
+def of_actors(fleet: RuntimeReport) -> list[Flaw]:
     """Those of the actors beside the proxies; one that does not run at all has one."""
     found = []
     for name in (*ALWAYS, *({TLS} & fleet.actors.keys())):

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 
 from actors.bus.messages.events import WebhookSenderState
-from actors.bus.messages.fleet import Fleet as FleetMessage
 from actors.bus.messages.metrics import SystemMetrics
+from actors.bus.messages.supervision import RuntimeReport
 from api.services import condition
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
@@ -129,13 +129,13 @@ class HealthService:
         disk = psutil.disk_usage(str(self._data.path))
         return {"status": _scarcity(disk.percent), "usage": f"{disk.percent:.1f}%", "free": size_text(disk.free)}
 
-    def _flaws(self, fleet: FleetMessage | None) -> list[condition.Flaw]:
+    def _flaws(self, fleet: RuntimeReport | None) -> list[condition.Flaw]:
         failing = self._webhooks.failing()
         if fleet is None:
             return failing
         return [*condition.of_proxies(fleet, self._proxies.all()), *condition.of_actors(fleet), *failing]
 
-    def _uptime(self, fleet: FleetMessage | None) -> float:
+    def _uptime(self, fleet: RuntimeReport | None) -> float:
         return time.time() - (self._started_at if fleet is None else fleet.started_at)
 
 

@@ -18,18 +18,18 @@ from typing import Any, Literal
 
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, SUPERVISOR, Done
-from actors.bus.messages.fleet import (
+from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import (
     ApplyProxy,
     CancelListeners,
-    Fleet,
     ListenerRefused,
     ListenerReserved,
     QueryRuntime,
     RemoveProxy,
     ReserveListener,
     RestartProxy,
+    RuntimeReport,
 )
-from actors.bus.messages.specs import ProxySpec
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
@@ -300,9 +300,9 @@ class Proxies:
         if not isinstance(reply, ListenerReserved):
             raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
-    def _require_supervisor(self, proxy_id: str) -> Fleet:
+    def _require_supervisor(self, proxy_id: str) -> RuntimeReport:
         """What the supervisor says of the proxy: nothing is stored that it could not be told."""
-        return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), Fleet)
+        return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), RuntimeReport)
 
     def _tell_wish(self, stored: StoredProxy) -> None:
         self.link.tell_stored(ApplyProxy(spec_of(stored, self._seal)))

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats
+from actors.bus.messages.supervision import Runtime
 from actors.counters import COUNTERS
 from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.bus.messages.common import METRICS, SUPERVISOR
-from actors.bus.messages.fleet import Fleet as FleetMessage
-from actors.bus.messages.fleet import QueryRuntime, Runtime
 from actors.bus.messages.metrics import ProxyStats, QueryStats, QuerySystem, Stats, SystemMetrics
+from actors.bus.messages.supervision import QueryRuntime, Runtime, RuntimeReport
 from api.bus_bridge import Bridge
 
 FLEET_TIMEOUT = 3.0
@@ -39,14 +38,14 @@ class RuntimeView:
         self._bridge = bridge
         self._asking = threading.Lock()
         self._changes = 0
-        self._whole: tuple[float, int, FleetMessage | None] = (-math.inf, 0, None)
+        self._whole: tuple[float, int, RuntimeReport | None] = (-math.inf, 0, None)
         self._stats = _StatsMirror(bridge)
 
     def changed(self) -> None:
         """The fleet is not what it was: what was answered before is forgotten."""
         self._changes += 1
 
-    def whole(self) -> FleetMessage | None:
+    def whole(self) -> RuntimeReport | None:
         """All that has a process, as it was a moment ago; None when the supervisor doesn't answer."""
         found = self._whole
         if not self._is_good(found):
@@ -76,13 +75,13 @@ class RuntimeView:
         reply: Any = self._bridge.ask(METRICS, QuerySystem(), STATS_TIMEOUT)
         return reply if isinstance(reply, SystemMetrics) else None
 
-    def _is_good(self, answer: tuple[float, int, FleetMessage | None]) -> bool:
+    def _is_good(self, answer: tuple[float, int, RuntimeReport | None]) -> bool:
         asked, changes, _ = answer
         return changes == self._changes and time.monotonic() - asked < self.remembered
 
-    def _describe(self) -> FleetMessage | None:
+    def _describe(self) -> RuntimeReport | None:
         reply = self._bridge.ask(SUPERVISOR, QueryRuntime((), stopped=False), FLEET_TIMEOUT)
-        return reply if isinstance(reply, FleetMessage) else None
+        return reply if isinstance(reply, RuntimeReport) else None
 
 
 class _StatsMirror:

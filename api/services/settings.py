@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Failed
-from actors.bus.messages.fleet import ApplyOverrides, ListenerRefused, ValidateSettings
+from actors.bus.messages.supervision import ApplyOverrides, ListenerRefused, ValidateSettings
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.store import Store

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, Done
-from actors.bus.messages.fleet import AwaitProxy, ReplaceProxies
 from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import AwaitProxy, ReplaceProxies
 from api.bus_bridge import Bridge, reason_of
 from api.errors import PeerUnavailable
 from api.store import StoreError

@@ -14,7 +14,7 @@ from typing import Any
 import requests
 
 from actors.bus.client import BusClient
-from actors.bus.messages.fleet import DescribeProgram, Program
+from actors.bus.messages.supervision import DescribeProgram, Program
 from benchmarks.peers import GIGABYTE, Speaks, self_signed
 from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
 from benchmarks.report import OURS

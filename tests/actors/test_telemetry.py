@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.supervision import Runtime
 from actors.histogram import bucket_of
 from actors.telemetry.identity import Identity, read_identity
 from actors.telemetry.metrics import Snapshot, export_of

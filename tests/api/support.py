@@ -14,12 +14,15 @@ from falcon.testing import Result
 
 from actors.bus.messages.common import METRICS, SUPERVISOR, ApplySettings, Done, Unreachable
 from actors.bus.messages.events import Event
-from actors.bus.messages.fleet import (
+from actors.bus.messages.forwarding import AllowTestClient
+from actors.bus.messages.metrics import ProxyStats, QueryStats, Stats
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import (
     ApplyOverrides,
     ApplyProxy,
     AwaitProxy,
     CancelListeners,
-    Fleet,
     ListenerRefused,
     ListenerReserved,
     QueryRuntime,
@@ -28,12 +31,9 @@ from actors.bus.messages.fleet import (
     ReserveListener,
     RestartProxy,
     Runtime,
+    RuntimeReport,
     ValidateSettings,
 )
-from actors.bus.messages.forwarding import AllowTestClient
-from actors.bus.messages.metrics import ProxyStats, QueryStats, Stats
-from actors.bus.messages.problems import Problem
-from actors.bus.messages.specs import ProxySpec
 from api.app import create_app
 from api.container import ApiSettings, Services
 from api.security import users
@@ -145,7 +145,7 @@ class FakeFleet:
             }
             return ApplySettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
         if isinstance(message, QueryRuntime):
-            return Fleet({each: self._runtime(spec) for each, spec in self.wish.items()}, self.helpers, 1.0)
+            return RuntimeReport({each: self._runtime(spec) for each, spec in self.wish.items()}, self.helpers, 1.0)
         return Done() if isinstance(message, RestartProxy) else None
 
     def _prepare(self, stored: Stored) -> Any:

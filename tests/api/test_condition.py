@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
-from actors.bus.messages.fleet import RestartProxy, Runtime
 from actors.bus.messages.problems import Problem
+from actors.bus.messages.supervision import RestartProxy, Runtime
 from actors.bus.messages.webhooks import WebhookStatus, WebhookStatuses
 from api.store.migrations import DATA_FORMAT
 from config import VERSION

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.events import WebhookSenderState
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import SystemMetrics
 from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.supervision import Runtime
 from api.container import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.client import client_address

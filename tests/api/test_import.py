@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import SUPERVISOR, WEBHOOKS
-from actors.bus.messages.fleet import CancelListeners, ReplaceProxies
+from actors.bus.messages.supervision import CancelListeners, ReplaceProxies
 from actors.bus.messages.webhooks import SetWebhooks
 from api.import_export import sealed_secrets
 from api.security import users

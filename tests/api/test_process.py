@@ -24,7 +24,7 @@ from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Hello, Stop
-from actors.bus.messages.fleet import ReplaceProxies
+from actors.bus.messages.supervision import ReplaceProxies
 from api.operator.bootstrap import ensure_administrator
 from api.operator.desired_state import read_desired_proxies
 from api.operator.offline import reset_password

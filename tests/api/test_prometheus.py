@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.events import WebhookSenderState
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
 from actors.bus.messages.problems import Problem
+from actors.bus.messages.supervision import Runtime
 from actors.bus.messages.upstreams import UpstreamState
 from actors.bus.messages.webhooks import WebhookStatus
 from actors.histogram import bucket_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import SUPERVISOR
-from actors.bus.messages.fleet import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
+from actors.bus.messages.supervision import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
 from api.services import supervisor_link
 from tests.api.creating import create
 from tests.api.support import PROXY, Api, error_of

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import METRICS, SUPERVISOR, Unreachable
-from actors.bus.messages.fleet import Fleet as FleetMessage
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats, Stats
+from actors.bus.messages.supervision import Runtime, RuntimeReport
 from api.services import runtime_view as fleets
 from api.services.runtime_view import RuntimeView
 from tests.supervision.standins import stats_of
@@ -39,7 +38,7 @@ class Both:
         if to == METRICS:
             self.as_of += 1.0
             return Stats(dict(self.changed), self.as_of)
-        answer = FleetMessage(dict(self.proxies), {}, 1.0)
+        answer = RuntimeReport(dict(self.proxies), {}, 1.0)
         self.meanwhile()
         return answer
 

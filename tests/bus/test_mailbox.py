@@ -19,7 +19,7 @@ from actors.bus.loop import new_socket
 from actors.bus.mailbox import Mailbox, MailboxRouter, Reply, address_of, refuse
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Hello, Stop, Unreachable
 from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
-from actors.bus.messages.fleet import RemoveProxy
+from actors.bus.messages.supervision import RemoveProxy
 from config.files.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.kit.bus import Bench
 

@@ -16,8 +16,15 @@ import psutil
 
 from actors.bus.codec import Envelope, decode, encode
 from actors.bus.messages.common import SUPERVISOR, Done
-from actors.bus.messages.fleet import ApplyProxy, Fleet, ListenerReserved, QueryRuntime, ReserveListener, Runtime
 from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import (
+    ApplyProxy,
+    ListenerReserved,
+    QueryRuntime,
+    ReserveListener,
+    Runtime,
+    RuntimeReport,
+)
 from tests.kit.folders import FOLDERS
 from tests.kit.ports import free_port
 from tests.kit.wait import wait_until
@@ -59,9 +66,9 @@ class Supervised:
             assert isinstance(reserved, ListenerReserved), reserved
         assert self.ask(ApplyProxy(spec)) == Done()
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> RuntimeReport:
         fleet = self.ask(QueryRuntime(()))
-        assert isinstance(fleet, Fleet)
+        assert isinstance(fleet, RuntimeReport)
         return fleet
 
     def runtime(self, proxy_id: str) -> Runtime:

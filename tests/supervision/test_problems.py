@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.events import Event
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.problems import Problem, ReportProblems
+from actors.bus.messages.supervision import Runtime
 from actors.supervision.problems import ProblemBook
 from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, ProxyEventPublisher
 from tests.kit.clocks import Clock

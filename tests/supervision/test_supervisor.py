@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from actors.bus.messages.common import Done, Failed
-from actors.bus.messages.fleet import (
+from actors.bus.messages.supervision import (
     ApplyProxy,
     CancelListeners,
     ListenerRefused,

@@ -9,16 +9,16 @@ from actors.bus.messages import (
     accounts,
     common,
     events,
-    fleet,
     forwarding,
     metrics,
     problems,
     records,
     specs,
+    supervision,
     upstreams,
     users,
     webhooks,
 )
 
-__all__ = ["accounts", "common", "events", "fleet", "forwarding", "metrics", "problems", "records", "specs",
+__all__ = ["accounts", "common", "events", "forwarding", "metrics", "problems", "records", "specs", "supervision",
 "upstreams", "users", "webhooks"]  # fmt: skip

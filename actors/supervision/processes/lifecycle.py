@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.problems import LISTENER, PROCESS, Problem
+from actors.bus.messages.supervision import Runtime
 from actors.supervision.transitions import next_state
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter, Reply, address_of
 from actors.bus.messages.common import ApplySettings, Done, Failed, Stop
-from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.supervision import Runtime
 from actors.process import ORPHAN_GRACE, Boot
 from actors.supervision.actor_settings import ActorSettings
 from actors.supervision.callbacks import CountdownLatch, noop

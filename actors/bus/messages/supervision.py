@@ -134,7 +134,7 @@ class Program:
 
 @message
 class QueryRuntime:
-    """API or telemetry → supervisor: the actual state of these proxies, of all if empty. → `Fleet`.
+    """API or telemetry → supervisor: the actual state of these proxies, of all if empty. → `RuntimeReport`.
 
     Without `stopped` those are left out that have no process and need none.
     """
@@ -186,8 +186,8 @@ class Runtime:
 
 
 @message
-class Fleet:
-    """Supervisor → API: the runtime of proxies by proxy id, and of the other actors by name."""
+class RuntimeReport:
+    """Supervisor → API or telemetry: the actual state of proxies by proxy id, and of the other actors by name."""
 
     proxies: dict[str, Runtime]
     actors: dict[str, Runtime]
