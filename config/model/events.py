@@ -23,7 +23,7 @@ _ABSENT: Any = Field(default="", json_schema_extra=_without_default)
 class EventData(BaseModel):
     """Data of an event. A field with `_ABSENT` may be missing."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)  # built when one is published
 
 
 class EventAuthor(EventData):

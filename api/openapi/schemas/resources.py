@@ -28,9 +28,9 @@ HealthState = Literal["healthy", "degraded", "unhealthy"]
 
 
 class ResponseModel(BaseModel):
-    """A part of an answer. More fields may join in later versions; none is renamed, retyped or dropped."""
+    """A part of a response. More fields may join in later versions; none is renamed, retyped or dropped."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # few are built before the document is asked for
 
 
 # --- is it well? --------------------------------------------------------------------------------------------------
