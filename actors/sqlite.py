@@ -1,4 +1,4 @@
-"""SQLite as the actors use it: one owner, WAL, files 0600, transactions begun by hand, and a format in each file.
+"""SQLite for actors and the audit trail: one owner, WAL, files 0600, explicit transactions, a format in each file.
 
 The format is in the file itself (`PRAGMA user_version`; 0, of releases before there was one, means 1). A file of an
 older release is brought forward where it lies when it is opened, each step in one transaction with its number, so that
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from config.files.paths import private_directory
@@ -68,6 +69,22 @@ def open_for_reading(file: Path, alone: bool = False) -> sqlite3.Connection:
     )
 
 
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Everything done within is committed together; after an error, that of the commit included, nothing of it is.
+
+    The write lock is taken at the beginning, so a transaction that has read something can't be refused its first write.
+    """
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield database
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:  # SQLite has rolled back by itself after some errors, as on a full disk
+            database.execute("ROLLBACK")
+        raise
+
+
 def _bring_up_to_date(database: sqlite3.Connection, file: Path, steps: Sequence[Step]) -> None:
     newest = 1 + len(steps)
     (found,) = database.execute("PRAGMA user_version").fetchone()
@@ -79,16 +96,6 @@ def _bring_up_to_date(database: sqlite3.Connection, file: Path, steps: Sequence[
         return
     found = max(1, found)
     for number, step in enumerate(steps[found - 1 :], start=found + 1):
-        _carry_out(database, step, number)
-
-
-def _carry_out(database: sqlite3.Connection, step: Step, number: int) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        step(database)
-        database.execute(f"PRAGMA user_version = {number}")
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
+        with transaction(database):
+            step(database)
+            database.execute(f"PRAGMA user_version = {number}")

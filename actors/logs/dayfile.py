@@ -14,7 +14,6 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -25,7 +24,7 @@ import msgpack
 from actors.logs.columns import SEGMENTS, Columns
 from actors.logs.ngram_filter import build_filter
 from actors.logs.record_schema import SEARCHED, Row, completed
-from actors.sqlite import open_database
+from actors.sqlite import open_database, transaction
 from config.text.access_fields import ACCESS_FIELDS
 
 BLOCK_ROWS = 1024
@@ -137,19 +136,6 @@ class DayFile:
             database.execute("INSERT INTO contents VALUES (?, ?, ?, ?, ?)", content)
             _insert_counts(database, _counts(first, rows))
             _remove_from_batches(database, first, first + len(rows))
-
-
-@contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """All or nothing of what is done within."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield database
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
 
 
 def fresh_batches(database: sqlite3.Connection) -> Iterator[tuple[int, list[Row]]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from actors.bus.messages.accounts import AccountUsage, ReportUsage
-from actors.sqlite import open_database
+from actors.sqlite import open_database, transaction
 from config.model.quotas import PERIODS, period_at
 
 FOLDED_AFTER = 3600.0
@@ -109,8 +109,7 @@ class UsageLedger:
         if not self._changed:
             return
         keys = tuple(self._changed)
-        with self._database:  # commits, or rolls back when it raises
-            self._database.execute("BEGIN")
+        with transaction(self._database):
             self._database.executemany("DELETE FROM usage WHERE proxy_id = ? AND account_id = ?", keys)
             rows = [row for key in keys for row in self._rows(key)]
             self._database.executemany("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)

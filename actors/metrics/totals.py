@@ -19,7 +19,7 @@ from actors.counters import COUNTERS, LABELLED, NAMES, STATUSES, ZEROS
 from actors.metrics import labelled_counters
 from actors.metrics.increments import BUCKET_PLACES, COUNTED, FIELDS, Increments, add_counts
 from actors.metrics.labelled_counters import LabelledCounts
-from actors.sqlite import open_database
+from actors.sqlite import open_database, transaction
 
 LIVE_FOR = 12.0
 """Seconds without a report after which a process's active connections count no more."""
@@ -237,8 +237,7 @@ class Totals:
             self._fold()
         if not (self._unsaved or (self.participant is not None and self.participant.pending())):
             return
-        with self._database:  # commits, or rolls back when it raises
-            self._database.execute("BEGIN")
+        with transaction(self._database):
             for (proxy_id, instance), counts in self._unsaved.items():
                 process = self._proxies.get(proxy_id, {}).get(instance)
                 if process is not None:  # else folded or forgotten meanwhile
@@ -296,8 +295,7 @@ class Totals:
         for number in (_FOLDED, *gone):
             if number in processes:
                 folded.add(processes[number].counted)
-        with self._database:
-            self._database.execute("BEGIN")
+        with transaction(self._database):
             keys = [(proxy_id, number) for number in gone]
             for table in ("words", "tallies"):
                 self._database.executemany(f"DELETE FROM {table} WHERE proxy_id = ? AND instance = ?", keys)  # noqa: S608

@@ -13,14 +13,13 @@ import json
 import logging
 import secrets
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from actors.bus.messages.events import Event
 from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, WebhookStatus
-from actors.sqlite import open_database
+from actors.sqlite import open_database, transaction
 from actors.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
@@ -123,7 +122,7 @@ class Outbox:
 
     def fan_out(self, wanted: Iterable[tuple[int, Iterable[str]]], now: float) -> None:
         """Make deliveries: event numbers with the ids of the webhooks that subscribe to them."""
-        with self._transaction():
+        with transaction(self._database):
             for event, webhook_ids in wanted:
                 for webhook_id in webhook_ids:
                     self._add(webhook_id, event, False, now)
@@ -150,7 +149,7 @@ class Outbox:
 
     def add_apart(self, webhook_id: str, event: Event, now: float) -> Waiting:
         """Store an event for this webhook only, with its delivery beside the order."""
-        with self._transaction():
+        with transaction(self._database):
             number = self.add(event)
             self._database.execute("UPDATE happened SET fanned_out = 1 WHERE number = ?", (number,))
             delivery = self._add(webhook_id, number or 0, True, now)
@@ -174,7 +173,7 @@ class Outbox:
     def add_attempt(self, delivery: Waiting, attempt: DeliveryAttempt) -> None:
         """Store an attempt, under the next number, and the delivery as it stands after it."""
         delivered = delivery.status == DELIVERED
-        with self._transaction():
+        with transaction(self._database):
             query = "SELECT coalesce(max(number), 0) + 1 FROM attempts WHERE delivery = ?"
             (number,) = self._database.execute(query, (delivery.number,)).fetchone()
             values = json.dumps([number, *(getattr(attempt, name) for name in _ATTEMPT_FIELDS)])
@@ -206,7 +205,7 @@ class Outbox:
 
     def forget(self, webhook_id: str) -> None:
         """Delete all of a webhook that was deleted."""
-        with self._transaction():
+        with transaction(self._database):
             self._drop("webhook_id = ?", webhook_id)
             for table in ("statuses", "given_up"):
                 self._database.execute(f"DELETE FROM {table} WHERE webhook_id = ?", (webhook_id,))  # noqa: S608
@@ -281,7 +280,7 @@ class Outbox:
 
     def prune(self, before: float) -> None:
         """Delete deliveries from before that time, and events without a delivery."""
-        with self._transaction():
+        with transaction(self._database):
             self._drop("created_at < ?", before)
             self._database.execute(
                 "DELETE FROM happened WHERE timestamp < ? AND fanned_out = 1"
@@ -294,12 +293,6 @@ class Outbox:
         self._database.close()
 
     # --- inside ---
-
-    @contextmanager
-    def _transaction(self) -> Any:
-        with self._database:  # commits, or rolls back when it raises
-            self._database.execute("BEGIN")
-            yield
 
     def _make_room(self, oldest: int) -> None:
         """Drop the events up to this one, and count those that are not delivered."""

@@ -20,13 +20,12 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.sqlite import open_database, open_for_reading
+from actors.sqlite import open_database, open_for_reading, transaction
 from api.audit.context import origin
 from api.store.interface import StoreError, StoreWriteError
 from config.files.paths import DataDir, PathError
@@ -172,7 +171,7 @@ class Trail:
             head = Head(head.seq + 1, chained(head.hash, canonical(numbered)))
             entries.append(Entry(head.seq, numbered, head.hash))
         try:
-            with _transaction(self._database):
+            with transaction(self._database):
                 self._database.executemany(
                     "INSERT INTO audit (seq, content, hash) VALUES (?, ?, ?)",
                     [(each.seq, canonical(each.content), each.hash) for each in entries],
@@ -182,19 +181,6 @@ class Trail:
             raise StoreWriteError(f"the audit trail: {error}") from error
         self._head = head
         return entries
-
-
-@contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Commit at the end; on an error, that of the commit included, roll back."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:  # SQLite has rolled back by itself after some errors, as on a full disk
-            database.execute("ROLLBACK")
-        raise
 
 
 def trail_file(data: DataDir) -> Path:
