@@ -95,6 +95,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from api.operator.desired_state import read_desired_proxies, read_stored_settings
     from api.store import StoreError
     from config.files.paths import PathError, default_run_dir, open_run_dir
+    from config.settings.settings import ConfigError
 
     os.umask(0o077)
     handover = receive_handover(os.environ)
@@ -110,7 +111,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _effective(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
-    _check_certificate(settings)
+    translated(ConfigError, settings.server.tls.check_certificate)
     api_socket = _listen(settings, stored, inherited)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
@@ -193,18 +194,6 @@ def _preflight(settings: Settings) -> None:
     data = DataDir(settings.data_dir or default_data_dir())
     translated(WouldNotStart, lambda: rehearse(settings, data))
     Output().message(WOULD_START)
-
-
-def _check_certificate(settings: Settings) -> None:
-    from config.files.certificates import CertificateError, server_context
-
-    tls = settings.server.tls
-    if not tls.enabled or tls.cert_file is None or tls.key_file is None:
-        return
-    try:
-        server_context(tls.cert_file, tls.key_file)
-    except CertificateError as error:
-        raise CommandError(f"server.tls.{error.field}: {error.error}") from error
 
 
 def _effective(settings: Settings, stored: Stored) -> Settings:

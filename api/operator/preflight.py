@@ -16,10 +16,9 @@ from api.operator.offline import peek_settings
 from api.store import StoreError, migration, migrations
 from api.store.storage import parse
 from config.files import data_format
-from config.files.certificates import CertificateError, server_context
 from config.files.paths import DataDir, PathError, unwritable
 from config.settings.runtime import InvalidOverride
-from config.settings.settings import Settings
+from config.settings.settings import ConfigError, Settings
 from config.text.formatting import size_text
 
 LEAST_SPACE = 1024 * 1024
@@ -47,8 +46,8 @@ def rehearse(settings: Settings, data: DataDir, entries: ActorClasses | None = N
     try:
         _check_space(data)
         _check_format(data)
-        _check_certificate(with_overrides(settings, peek_settings(data)))
-    except (InvalidOverride, PathError, ValueError) as error:
+        with_overrides(settings, peek_settings(data)).server.tls.check_certificate()
+    except (ConfigError, InvalidOverride, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
 
 
@@ -75,13 +74,3 @@ def _load(entry: str) -> None:
         getattr(importlib.import_module(module), name)
     except Exception as error:
         raise WouldNotStart(f"{entry} can't be loaded: {type(error).__name__}: {error}") from error
-
-
-def _check_certificate(settings: Settings) -> None:
-    tls = settings.server.tls
-    if not tls.enabled or tls.cert_file is None or tls.key_file is None:
-        return
-    try:
-        server_context(tls.cert_file, tls.key_file)
-    except CertificateError as error:
-        raise WouldNotStart(f"server.tls.{error.field}: {error.error}") from error

@@ -78,6 +78,16 @@ class ServerTls(Group):
             raise ValueError(f"enabled needs {' and '.join(missing)}")
         return self
 
+    def check_certificate(self) -> None:
+        """Raise `ConfigError` when the API speaks TLS and can't with these files."""
+        from config.files.certificates import CertificateError, server_context  # not every command needs TLS
+
+        if self.enabled and self.cert_file is not None and self.key_file is not None:
+            try:
+                server_context(self.cert_file, self.key_file)
+            except CertificateError as error:
+                raise ConfigError([f"server.tls.{error}"]) from error
+
 
 class Server(Group):
     """`server`: the management API and the process as a whole."""
