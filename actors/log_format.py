@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import logging
 
+from config.model.choices import LOG_LEVELS
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text
 
 _subject = ""
 
-LEVELS = ("debug", "info", "warning", "error", "critical")
-
 
 def levels_from(level: str) -> frozenset[str]:
     """`level` and all above it."""
-    return frozenset(LEVELS[LEVELS.index(level) :])
+    return frozenset(LOG_LEVELS[LOG_LEVELS.index(level) :])
 
 
 def set_subject(subject: str) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.bus.messages.records import QueryLogs
-from actors.log_format import LEVELS, levels_from
+from actors.log_format import levels_from
 from actors.logs.columns import Columns, conjunction, disjunction
 from actors.logs.dayfile import COUNTED
 from actors.logs.ngram_filter import ngrams_of
 from actors.logs.record_schema import SEARCHED, TARGET
+from config.model.choices import LOG_LEVELS
 
 MICRO = 1_000_000
 EXACT = ("client_ip", "user", "method", "reason")
@@ -124,7 +125,7 @@ def _statuses(exact: int | None, first_digit: int | None) -> frozenset[str] | No
 def _levels(level: str | None, min_level: str | None) -> frozenset[str] | None:
     """The values that fulfil both; None: all."""
     exact = None if level is None else frozenset({level})
-    least = None if min_level is None or min_level == LEVELS[0] else levels_from(min_level)
+    least = None if min_level is None or min_level == LOG_LEVELS[0] else levels_from(min_level)
     if exact is None or least is None:
         return exact if least is None else least
     return exact & least

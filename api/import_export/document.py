@@ -14,12 +14,12 @@ from api.security.users import Email, NewPassword, Permissions, Role, Status, Us
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
 from config.model.accounts import ACCOUNTS_MAX, AccountInput
-from config.model.fields import NULLABLE, Input, Password, example, example_of, nullable_fields, refuse_nulls
-from config.model.proxies import AuthInput, Name, ProxyCreate, ProxyUpdate
+from config.model.choices import ProxyStatus
+from config.model.fields import NULLABLE, Input, Name, Password, example, example_of, nullable_fields, refuse_nulls
+from config.model.proxies import AuthInput, ProxyCreate, ProxyUpdate
 from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, UpstreamAuth, UpstreamInput
 from config.model.upstreams import Password as UpstreamPassword
 from config.model.webhooks import Events, Secret, SparseHeaders, Url
-from config.model.webhooks import Name as WebhookName
 from config.settings.runtime import SettingsUpdate
 
 KIND = "proxyfleet.config"
@@ -77,7 +77,7 @@ class ProxyEntry(ProxyUpdate):
     """A proxy, known by its `name`. A new one needs `port` and `protocol`, and is active unless it says otherwise."""
 
     name: Name
-    status: Literal["active", "inactive"] | None = None
+    status: ProxyStatus | None = None
     auth: EntryAuth | None = None
     accounts: Annotated[list[EntryAccount], Field(max_length=ACCOUNTS_MAX)] | None = None  # type: ignore[assignment]
     upstreams: EntryUpstreams | None = None  # type: ignore[assignment]
@@ -140,7 +140,7 @@ class UserEntry(_Entry):
 class WebhookEntry(_Entry):
     """A webhook. A header whose value is null (or empty, for formats that have no null) keeps the value that it has."""
 
-    name: WebhookName
+    name: Name
     url: Url
     events: Events | None = None
     headers: SparseHeaders | None = Field(None, repr=False)

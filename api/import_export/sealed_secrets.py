@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
 from api.import_export.document import KIND, VERSION, SealedSecrets
-from config.model.fields import refuse_long
-from config.model.upstreams import Host, Password, Port, UpstreamProtocol, Username
+from config.model.choices import ProxyProtocol
+from config.model.fields import Port, refuse_long
+from config.model.upstreams import Host, Password, Username
 from config.model.webhooks import Headers, Secret
 
 SHORTEST_PASSPHRASE = 12
@@ -51,7 +52,7 @@ class _Part(BaseModel):
 class UpstreamSecret(_Part):
     """The password of an upstream proxy, which is known by the other four."""
 
-    protocol: UpstreamProtocol
+    protocol: ProxyProtocol
     host: Host
     port: Port
     username: Username | None

@@ -21,7 +21,7 @@ from requests.utils import get_environ_proxies
 from actors.net.guarded_pools import GuardedAdapter, connect_guarded
 from actors.net.own_requests import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, PeerUnavailable
-from config.settings.oauth import is_loopback
+from config.net.host_names import is_loopback
 
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 5.0

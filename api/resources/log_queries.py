@@ -10,7 +10,6 @@ from api.errors import Invalid
 from api.http.query import Query, address, choice, cursor, integer, moment, text
 from api.services.log_cursors import PageCursor, checksum, tail_of
 
-LEVELS = ("debug", "info", "warning", "error", "critical")
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 HOUR = 3600.0
 SEARCH_MAX = 500
@@ -45,8 +44,8 @@ class LogTimes(Query):
 class LogFilters(Query):
     """Which records."""
 
-    level: str | None = choice("Exactly this level", LEVELS)
-    min_level: str | None = choice("At least this level", LEVELS)
+    level: str | None = choice("Exactly this level", LOG_LEVELS)
+    min_level: str | None = choice("At least this level", LOG_LEVELS)
     client_ip: str | None = address("Only of this client")
     status_code: int | None = integer("Only with this status", 100, 599)
     status_class: str | None = choice("Only with a status of this hundred", STATUS_CLASSES)

@@ -14,9 +14,9 @@ from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, shown_states
 from config.model import json_patterns
+from config.model.choices import PROTOCOLS
 from config.model.exposure_warnings import warnings
 from config.model.fields import Body, example
-from config.model.proxies import PROTOCOLS
 
 TEST_TIMEOUT = 15.0
 

@@ -30,8 +30,7 @@ from api.security.users import Permissions
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.records import Loaded
 from config.model import json_patterns
-from config.model.fields import NULLABLE, Body, Input, example
-from config.model.proxies import Name
+from config.model.fields import NULLABLE, Body, Input, Name, example
 from config.net.entries import read_network
 from config.net.ip import plain
 from config.text.formatting import parse_moment, timestamp_text

@@ -15,8 +15,7 @@ from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
 from api.store.records import REMEMBERED, Loaded
 from config.model import json_patterns
-from config.model.fields import Body, example
-from config.model.proxies import plain_text
+from config.model.fields import Body, example, user_name
 from config.model.user_names import name_key, new_name
 from config.passwords import hash_password
 from config.text.formatting import timestamp_text
@@ -37,17 +36,11 @@ Role = Literal["administrator", "operator", "user", "auditor"]
 Status = Literal["active", "disabled"]
 
 
-def _username(text: str) -> str:
-    if ":" in plain_text(text):
-        raise ValueError("must not contain a colon (RFC 7617)")
-    return text
-
-
 def _new_username(text: str) -> str:
-    name = new_name(_username(text))
+    name = new_name(user_name(text))
     if len(name) > LONGEST_NAME:
         raise ValueError(f"must have at most {LONGEST_NAME} characters")
-    return _username(name)
+    return user_name(name)
 
 
 def _not_common(password: str) -> str:
@@ -74,7 +67,7 @@ def permission_names(names: list[str]) -> list[str]:
 Username = Annotated[
     StrictStr,
     Field(min_length=1, max_length=LONGEST_NAME),
-    AfterValidator(_username),
+    AfterValidator(user_name),
     json_patterns.text(json_patterns.USER_NAME, 1, LONGEST_NAME),
 ]
 """Of a user who may be there already, by the rules of an earlier release."""

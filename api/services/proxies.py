@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from actors.bus.messages.accounts import DropAccountUsage
 from actors.bus.messages.common import METRICS, SUPERVISOR, Done
@@ -40,6 +40,7 @@ from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.choices import ProxyStatus
 from config.model.exposure_warnings import warnings
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
@@ -50,8 +51,6 @@ log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
-
-Status = Literal["active", "inactive"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +270,7 @@ class Proxies:
         if self._catalogue.named(record.name) not in (None, record.id):
             raise Invalid("name", f'the name "{record.name}" is in use')
 
-    def _wish(self, before: StoredProxy, status: Status) -> tuple[StoredProxy, bool]:
+    def _wish(self, before: StoredProxy, status: ProxyStatus) -> tuple[StoredProxy, bool]:
         if before.record.status == status:
             return before, False
         changed = before.record.model_copy(update={"status": status, "updated_at": time.time()})

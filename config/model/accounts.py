@@ -24,7 +24,7 @@ from pydantic import (
 from config.model import json_patterns
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import NULLABLE, Body, InvalidProxy, Password, Username, example, refuse_long
-from config.model.quotas import PERIODS, Period
+from config.model.quotas import Period
 from config.net.entries import read_network
 from config.passwords import check_password, hash_password
 from config.text.formatting import parse_moment
@@ -52,12 +52,6 @@ def _account_name(name: str) -> str:
 
 def _network(text: str) -> str:
     return str(read_network(text))
-
-
-def _period(text: Any) -> Any:
-    if text not in PERIODS:
-        raise ValueError(f"must be one of {', '.join(PERIODS)}")
-    return text
 
 
 def _moment(value: Any) -> float | None:
@@ -109,7 +103,7 @@ class Quota(Group):
     """The quota of an account: bytes in both directions together in each period, 0 for none."""
 
     bytes: Annotated[int, Given(Annotated[StrictInt, Field(ge=0, le=10**18)])] = 0
-    period: Annotated[Period, Given(Annotated[Period, BeforeValidator(_period)])] = "total"
+    period: Annotated[Period, Given(Period)] = "total"
 
 
 class ProxyAccount(BaseModel):

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from config.model.choices import ProxyProtocol, ProxyStatus
+
 
 def _without_default(schema: dict[str, Any]) -> None:
     del schema["default"]
@@ -52,8 +54,8 @@ class ProxyAction(_Caused):
     name: str
     host: str
     port: int
-    protocol: Literal["http", "https", "socks4", "socks5"]
-    status: Literal["active", "inactive"]
+    protocol: ProxyProtocol
+    status: ProxyStatus
 
 
 class ProxyChange(ProxyAction):

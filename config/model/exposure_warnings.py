@@ -6,11 +6,12 @@ firewall may stand before it; it is told with the proxy and in the log.
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import NamedTuple
 
 from config.model.access import ProxyAccess
 from config.model.proxies import ProxyRecord
+from config.net.host_names import is_loopback
 
 
 class Warned(NamedTuple):
@@ -42,14 +43,6 @@ def warnings(record: ProxyRecord) -> list[Warned]:
             )
         )
     return found
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens at `host`; of names only `localhost` is known to be so."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _admits_all(access: ProxyAccess) -> bool:

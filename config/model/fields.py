@@ -5,13 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from ipaddress import ip_address
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from config.model import json_patterns
+from config.net.host_names import is_host_name
 
 SOCKS5_TEXT_MAX = 255
 
@@ -27,19 +38,21 @@ def plain_text(text: str) -> str:
     return text
 
 
-def _username(text: str) -> str:
+def user_name(text: str) -> str:
+    """`text`, if it may be the user name of HTTP Basic; else `ValueError`."""
     if ":" in plain_text(text):
         raise ValueError("must not contain a colon (RFC 7617)")
     return text
 
 
-_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
-_NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
-"""Resolvers take such names for odd spellings of addresses."""
+def _absolute_path(text: str) -> str:
+    if not PurePosixPath(plain_text(text)).is_absolute():
+        raise ValueError("must be an absolute path")
+    return text
 
 
 def _host(text: str) -> str:
-    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not _NUMERIC_END.search(text)):
+    if _is_address(text) or is_host_name(text):
         return text
     raise ValueError("must be an IP address or a host name of this machine")
 
@@ -57,10 +70,23 @@ Host = Annotated[
 Username = Annotated[
     StrictStr,
     Field(min_length=1, max_length=128),
-    AfterValidator(_username),
+    AfterValidator(user_name),
     json_patterns.text(json_patterns.USER_NAME, 1, 128),
 ]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
+Name = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=100),
+    AfterValidator(plain_text),
+    json_patterns.text(json_patterns.PLAIN, 1, 100),
+]
+Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+FilePath = Annotated[
+    StrictStr,
+    Field(max_length=4096),
+    AfterValidator(_absolute_path),
+    json_patterns.text(json_patterns.FILE_PATH),
+]
 
 
 class Input(BaseModel):

@@ -7,71 +7,44 @@ that aren't named here are refused. `ProxyRecord` is a document of the store. `a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
+from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamPolicyName
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import (
     Body,
+    FilePath,
     Host,
     Input,
     InvalidProxy,
+    Name,
     Password,
+    Port,
     Username,
     example,
     plain_text,
     refuse_long,
 )
 from config.model.headers import ProxyHeaders
-from config.model.upstreams import Policy, PolicyName, ProxyUpstream, UpstreamCheck, UpstreamProtocol, Upstreams
+from config.model.upstreams import ProxyUpstream, UpstreamCheck, Upstreams
 from config.net.addresses import not_local, read_bind_address
 from config.passwords import check_password, hash_password
 
-PROTOCOLS = ("http", "https", "socks4", "socks5")
-
-__all__ = ["InvalidProxy", "plain_text"]  # of `config.model.fields`, for those who know them from here
-
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
-
-
-def _protocol(text: str) -> str:
-    if text not in PROTOCOLS:
-        raise ValueError(f"must be one of {', '.join(PROTOCOLS)}")
-    return text
 
 
 def _description(text: str) -> str:
     return text and plain_text(text)
 
 
-def _absolute_path(text: str) -> str:
-    if not PurePosixPath(plain_text(text)).is_absolute():
-        raise ValueError("must be an absolute path")
-    return text
-
-
-Name = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=100),
-    AfterValidator(plain_text),
-    json_patterns.text(json_patterns.PLAIN, 1, 100),
-]
-Port = Annotated[StrictInt, Field(ge=1, le=65535)]
-Protocol = Annotated[StrictStr, AfterValidator(_protocol), json_patterns.one_of(*PROTOCOLS)]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
-FilePath = Annotated[
-    StrictStr,
-    Field(max_length=4096),
-    AfterValidator(_absolute_path),
-    json_patterns.text(json_patterns.FILE_PATH),
-]
 BindAddress = Annotated[
     StrictStr,
     Field(max_length=45),
@@ -136,13 +109,13 @@ class ProxyRecord(BaseModel):
     name: Annotated[str, Given(Name)]
     host: Annotated[str, Given(Host)]
     port: Annotated[int, Given(Port)]
-    protocol: Annotated[Literal["http", "https", "socks4", "socks5"], Given(Protocol)]
-    status: Literal["active", "inactive"]
+    protocol: Annotated[ProxyProtocol, Given(ProxyProtocol)]
+    status: ProxyStatus
     auth: ProxyAuth
     settings: ProxySettings
     access: ProxyAccess = ProxyAccess()
     upstreams: list[ProxyUpstream] = []
-    upstream_policy: Annotated[PolicyName, Given(Policy)] = "failover"
+    upstream_policy: Annotated[UpstreamPolicyName, Given(UpstreamPolicyName)] = "failover"
     upstream_check: UpstreamCheck = UpstreamCheck()
     limits: ProxyLimits = ProxyLimits()
     accounts: list[ProxyAccount] = []
@@ -165,9 +138,9 @@ class ProxyUpdate(Body):
     name: Name | None = None
     host: Host | None = None
     port: Port | None = None
-    protocol: Protocol | None = None
+    protocol: ProxyProtocol | None = None
     auth: AuthInput | None = None
-    upstream_protocol: UpstreamProtocol | None = None  # before the list, whose lines without a scheme are of it
+    upstream_protocol: ProxyProtocol | None = None  # before the list, whose lines without a scheme are of it
     upstreams: Upstreams | None = None
     accounts: Accounts | None = None
     tls: TlsInput | None = None
@@ -191,7 +164,7 @@ class ProxyCreate(ProxyUpdate):
 
     name: Name
     port: Port
-    protocol: Protocol
+    protocol: ProxyProtocol
     host: Host = "127.0.0.1"
 
 

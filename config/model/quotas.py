@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 Period = Literal["day", "week", "month", "total"]
-PERIODS: tuple[Period, ...] = ("day", "week", "month", "total")
+PERIODS: tuple[Period, ...] = get_args(Period)
 
 
 def period_at(kind: str, moment: float) -> tuple[float, float | None]:

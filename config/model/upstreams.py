@@ -6,13 +6,12 @@ same four and comes without a password keeps the password that it had. Passwords
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Protocol, get_args
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
     AfterValidator,
@@ -30,29 +29,15 @@ from pydantic import (
 from config.files.certificates import for_callers, unusable_file
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
+from config.model.choices import ProxyProtocol
 from config.model.declaration import Given, Group
-from config.model.fields import Input, InvalidProxy, plain_text, refuse_long
+from config.model.fields import FilePath, Input, InvalidProxy, Name, Port, plain_text, refuse_long, user_name
 from config.model.upstream_fields import OrText, listed, no_nulls, read_upstream
+from config.net.host_names import is_host_name, is_loopback
 
 UPSTREAMS_MAX = 10_000
-PolicyName = Literal["failover", "round_robin", "least_connections", "sticky"]
-POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 PURPOSE = "the password of a parent proxy"
 """What the sealed passwords on disk are bound to: never changed."""
-
-_PROTOCOLS = ("http", "https", "socks4", "socks5")
-_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?", re.ASCII)
-_NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
-"""Resolvers take such names for odd spellings of addresses."""
-
-
-def _one_of(*allowed: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"must be one of {', '.join(allowed)}")
-        return text
-
-    return AfterValidator(check)
 
 
 def _upstream_host(text: str) -> str:
@@ -60,21 +45,9 @@ def _upstream_host(text: str) -> str:
         if "%" not in text:
             return str(ip_address(text))
     except ValueError:
-        if _HOST_NAME.fullmatch(text) and not _NUMERIC_END.search(text.rstrip(".")):
+        if is_host_name(text.removesuffix(".")):
             return text.lower()
     raise ValueError("must be a host name or an IP address")
-
-
-def _user(text: str) -> str:
-    if ":" in plain_text(text):
-        raise ValueError("must not contain a colon (RFC 7617)")
-    return text
-
-
-def _path(text: str) -> str:
-    if not PurePosixPath(plain_text(text)).is_absolute():
-        raise ValueError("must be an absolute path")
-    return text
 
 
 Host = Annotated[
@@ -83,11 +56,10 @@ Host = Annotated[
     AfterValidator(_upstream_host),
     json_patterns.text(json_patterns.UPSTREAM_HOST),
 ]
-Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Username = Annotated[
     StrictStr,
     Field(min_length=1, max_length=255),
-    AfterValidator(_user),
+    AfterValidator(user_name),
     json_patterns.text(json_patterns.USER_NAME, 1, 255),
 ]
 Password = Annotated[
@@ -95,16 +67,6 @@ Password = Annotated[
     Field(min_length=1, max_length=255),
     AfterValidator(plain_text),
     json_patterns.text(json_patterns.PLAIN, 1, 255),
-]
-Name = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=100),
-    AfterValidator(plain_text),
-    json_patterns.text(json_patterns.PLAIN, 1, 100),
-]
-
-FilePath = Annotated[
-    StrictStr, Field(max_length=4096), AfterValidator(_path), json_patterns.text(json_patterns.FILE_PATH)
 ]
 
 
@@ -126,14 +88,14 @@ class UpstreamTls(Input):
 class UpstreamInput(Input):
     """One upstream of a request."""
 
-    protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS), json_patterns.one_of(*_PROTOCOLS)]
+    protocol: ProxyProtocol
     host: Host
     port: Port
     auth: Annotated[UpstreamAuth | None, BeforeValidator(no_nulls)] = None
     weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     name: Name | None = None
     tls: Annotated[UpstreamTls | None, BeforeValidator(no_nulls)] = None
-    proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2"), json_patterns.one_of("v1", "v2")] | None = None
+    proxy_protocol: Literal["v1", "v2"] | None = None
     _line: int | None = PrivateAttr(None)
 
     @property
@@ -151,15 +113,13 @@ ONE_UPSTREAM = (WrapValidator(read_upstream), OrText(2048))
 ALL_UPSTREAMS = (Field(max_length=UPSTREAMS_MAX), BeforeValidator(listed), OrText(4 * 1024 * 1024))
 """Annotations of a list of such entries."""
 Upstreams = Annotated[list[Annotated[UpstreamInput, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
-UpstreamProtocol = Annotated[StrictStr, _one_of(*_PROTOCOLS), json_patterns.one_of(*_PROTOCOLS)]
-Policy = Annotated[StrictStr, _one_of(*POLICIES), json_patterns.one_of(*POLICIES)]
 
 
 class ProxyUpstream(BaseModel):
     """Stored: one upstream. `password` is sealed."""
 
     name: str
-    protocol: Literal["http", "https", "socks4", "socks5"]
+    protocol: ProxyProtocol
     host: str
     port: int
     username: str | None = None
@@ -280,7 +240,7 @@ def is_listener(upstream: ProxyUpstream, host: str, port: int) -> bool:
     if upstream.port != port:
         return False
     anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-    return upstream.host == host or ((anywhere or _is_loopback(host)) and _is_loopback(upstream.host))
+    return upstream.host == host or ((anywhere or is_loopback(host)) and is_loopback(upstream.host))
 
 
 def shown(upstream: ProxyUpstream) -> dict[str, Any]:
@@ -369,10 +329,3 @@ def _names(given: list[UpstreamInput]) -> list[str]:
 def _default_name(entry: UpstreamInput) -> str:
     host = f"[{entry.host}]" if ":" in entry.host else entry.host
     return f"{entry.protocol}://{host}:{entry.port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

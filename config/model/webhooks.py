@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, Wi
 
 from config.model import json_patterns
 from config.model.events import EVENT_DATA
-from config.model.fields import Body, example, plain_text
+from config.model.fields import Body, Name, example
 
 MASK = "***"
 """Stands for a secret wherever one is left out."""
@@ -146,12 +146,6 @@ _SPARSE_HEADERS_SCHEMA = {
     },
 }
 
-Name = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=100),
-    AfterValidator(plain_text),
-    json_patterns.text(json_patterns.PLAIN, 1, 100),
-]
 Url = Annotated[
     StrictStr,
     Field(min_length=1, max_length=LONGEST_URL),

@@ -23,6 +23,8 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
+from config.net.host_names import is_host_name
+
 Network = IPv4Network | IPv6Network
 Ports = tuple[int, int]
 
@@ -31,8 +33,6 @@ ALL_PORTS: Ports = (1, 65535)
 _LENGTH = re.compile(r"[^/]*(?:/(?:0|[1-9][0-9]{0,2}))?")
 _PORTS = re.compile(r":([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\[\]]*)\](.*)", re.DOTALL)
-_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII)
-_NUMERIC_END = re.compile(r"(?:^|\.)(?:0x[0-9a-f]*|[0-9]+)$", re.ASCII)
 _MAPPED = IPv6Network("::ffff:0:0/96")
 
 _FORMS = "a name, *.name, *, an address or a network, each with :port or :port-port behind it, or ports alone"
@@ -102,7 +102,6 @@ def _host(text: str) -> Network | str:
         return read_network(text)
     except ValueError:
         name = text.lower().removesuffix(".")
-    plain = name.removeprefix("*.")
-    if not text.isascii() or len(plain) > 253 or not _NAME.fullmatch(plain) or _NUMERIC_END.search(plain):
+    if not text.isascii() or not is_host_name(name.removeprefix("*.")):
         raise ValueError(f"must be {_FORMS}")
     return name

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
+from config.model.choices import LogLevel
 from config.text.access_fields import LINE_FIELDS
 from config.text.access_format import FORMATS, compiled
 
@@ -65,7 +66,7 @@ class Logging(Group):
     as many of them as fit into `retention_size` bytes; 0: any number.
     """
 
-    level: Annotated[Literal["debug", "info", "warning", "error", "critical"], Live()] = "info"
+    level: Annotated[LogLevel, Live()] = "info"
     access: Annotated[Literal["all", "errors", "off"], Live()] = "all"
     format: Annotated[Literal["text", "json"], Live()] = "text"
     output: Annotated[str, AfterValidator(good_output), Live(_REQUESTED_OUTPUT)] = "stderr"

@@ -8,11 +8,12 @@ explicit addresses. An explicit address replaces the known one (an own GitHub En
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from config.net.host_names import is_loopback
 
 ProviderName = Literal["google", "github", "microsoft", "custom"]
 MappedRole = Literal["administrator", "operator", "user", "auditor"]
@@ -35,14 +36,6 @@ def _provider_url(text: str) -> str:
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ValueError("must be an https URL; http is allowed to loopback addresses alone")
     return text
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, by its address or as `localhost`, is this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _redirect_uri(text: str) -> str:

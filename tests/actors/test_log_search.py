@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.records import Batch
-from actors.log_format import LEVELS
 from actors.logs import blocks, dayfile, index, search
+from config.model.choices import LOG_LEVELS
 from config.text.access_fields import ACCESS_FIELDS, message_of
 from tests.kit.clocks import Clock
 from tests.kit.folders import FOLDERS
@@ -66,11 +66,11 @@ class Log:
 def fits(record: Record, query: Record) -> bool:
     """The contract, word by word."""
     exact = {name: query.get(name) for name in ("level", "client_ip", "status_code", "user", "method", "reason")}
-    least = LEVELS.index(query.get("min_level") or "debug")
+    least = LOG_LEVELS.index(query.get("min_level") or "debug")
     return (
         query["start"] <= record["timestamp"] <= query["end"]
         and all(value is None or record[name] == value for name, value in exact.items())
-        and LEVELS.index(record["level"]) >= least
+        and LOG_LEVELS.index(record["level"]) >= least
         and record["status_code"] // 100 == (query.get("status_class") or record["status_code"] // 100)
         and folded(query.get("target") or "") in folded(record["target_url"])
         and (query["proxy_ids"] is None or record["proxy_id"] in query["proxy_ids"])
@@ -117,7 +117,7 @@ ROWS = st.builds(
         reason=reason,
     ),
     st.integers(0, 40),
-    st.sampled_from(LEVELS),
+    st.sampled_from(LOG_LEVELS),
     st.sampled_from(["prx_1", "prx_12", "prx_2"]),
     st.sampled_from(["10.0.0.1", "10.0.0.11", "::1"]),
     st.sampled_from(["", "alice", "Alice", "alicea"]),
@@ -137,8 +137,8 @@ QUERIES = st.fixed_dictionaries(
     {},
     optional={
         "search": st.lists(PIECES, max_size=3).map(" ".join),
-        "level": st.sampled_from(LEVELS),
-        "min_level": st.sampled_from(LEVELS),
+        "level": st.sampled_from(LOG_LEVELS),
+        "min_level": st.sampled_from(LOG_LEVELS),
         "client_ip": st.sampled_from(["10.0.0.1", "::1", "10.0.0.2"]),
         "status_code": st.sampled_from([200, 404, 599]),
         "status_class": st.sampled_from([1, 2, 5]),

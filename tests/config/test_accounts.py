@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from config.model.accounts import ACCOUNTS_MAX, NEW_PASSWORDS_MAX
-from config.model.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.passwords import check_password
 
 NOW = 1_900_000_000.0

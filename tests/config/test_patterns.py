@@ -19,8 +19,8 @@ from api.security.users import Username as PersonName
 from api.services.proxy_test.tester import test_target as read_web_url
 from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
-from config.model.fields import Host, Username
-from config.model.proxies import BindAddress, FilePath, Name, Tag
+from config.model.fields import FilePath, Host, Name, Username
+from config.model.proxies import BindAddress, Tag
 from config.model.upstreams import Host as UpstreamHost
 from config.net.entries import read_destination, read_network
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from config.model.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 
 
 def made(protocol: str, **auth: Any) -> ProxyRecord:

@@ -17,6 +17,7 @@ from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.field_groups import Fields
 from api.cli.terminal.output import Column
 from api.cli.terminal.secret_input import StdinOption, password
+from config.model.choices import ProxyProtocol, ProxyStatus
 
 group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
 
@@ -24,8 +25,6 @@ ProxyArgument = Annotated[str, typer.Argument(metavar="PROXY", help="Its name or
 ProxiesArgument = Annotated[
     list[str], typer.Argument(metavar="PROXY", help="Names or ids.", autocompletion=proxy_names)
 ]
-Protocol = Literal["http", "https", "socks4", "socks5"]
-DesiredStatus = Literal["active", "inactive"]
 
 
 def address(row: Any) -> str:
@@ -66,7 +65,7 @@ NameArgument = Annotated[
 ]
 FIELDS: dict[str, Any] = {
     "name": Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")],
-    "protocol": Annotated[Protocol | None, typer.Option("--protocol", help="The protocol of clients.")],
+    "protocol": Annotated[ProxyProtocol | None, typer.Option("--protocol", help="The protocol of clients.")],
     "port": Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")],
     "host": Annotated[
         str | None, typer.Option("--host", help="The address to listen at; of a new proxy by default 127.0.0.1.")
@@ -116,8 +115,8 @@ TagOption = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may b
 @command(group, "list")
 def list_proxies(
     session: Session,
-    status: Annotated[DesiredStatus | None, typer.Option("--status", help="Only those of this status.")] = None,
-    protocol: Annotated[Protocol | None, typer.Option("--protocol", help="Only those of this protocol.")] = None,
+    status: Annotated[ProxyStatus | None, typer.Option("--status", help="Only those of this status.")] = None,
+    protocol: Annotated[ProxyProtocol | None, typer.Option("--protocol", help="Only those of this protocol.")] = None,
     tag: TagOption = None,
 ) -> None:
     """List proxies."""

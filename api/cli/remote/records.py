@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -21,8 +21,7 @@ from api.cli.terminal.output import Column
 from api.cli.terminal.progress import progress
 from api.cli.terminal.record_lines import RecordLines
 from api.cli.time_options import SinceOption, UntilOption, ago
-
-Level = Literal["debug", "info", "warning", "error", "critical"]
+from config.model.choices import LogLevel
 
 RETRY_SECONDS = 1.0
 """Between attempts while the API can't be reached."""
@@ -52,8 +51,8 @@ FILTERS: dict[str, Any] = {
     "proxy_id": Annotated[
         str | None, typer.Option("--proxy", help="Only of this proxy; a name or id.", autocompletion=proxy_names)
     ],
-    "level": Annotated[Level | None, typer.Option("--level", help="Exactly this level.")],
-    "min_level": Annotated[Level | None, typer.Option("--min-level", help="At least this level.")],
+    "level": Annotated[LogLevel | None, typer.Option("--level", help="Exactly this level.")],
+    "min_level": Annotated[LogLevel | None, typer.Option("--min-level", help="At least this level.")],
     "client_ip": Annotated[str | None, typer.Option("--client", help="Only of this client address.")],
     "user": Annotated[str | None, typer.Option("--user", help="Only of this user of a proxy.")],
     "target": Annotated[str | None, typer.Option("--target", help="Only with this text in the target.")],

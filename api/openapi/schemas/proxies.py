@@ -9,7 +9,8 @@ from pydantic import Field, create_model
 from actors.counters import COUNTERS
 from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.derived import shows
-from api.openapi.schemas.resources import DesiredState, Moment, Protocol, Reason, ResponseModel
+from api.openapi.schemas.resources import Moment, Reason, ResponseModel
+from config.model.choices import LogLevel, ProxyProtocol, ProxyStatus
 from config.model.proxies import ProxyRecord
 
 
@@ -45,7 +46,7 @@ class UpstreamView(ResponseModel):
     """An upstream proxy."""
 
     name: str
-    protocol: Protocol
+    protocol: ProxyProtocol
     host: str
     port: int
     weight: int
@@ -119,8 +120,8 @@ class ListedProxy(ResponseModel):
     name: str
     host: str
     port: int
-    protocol: Protocol
-    status: DesiredState
+    protocol: ProxyProtocol
+    status: ProxyStatus
     auth_enabled: bool
     tags: list[str]
     created_at: Moment
@@ -238,7 +239,7 @@ class LogEntry(ResponseModel):
     """One access record; `response_time` and `duration` in milliseconds."""
 
     timestamp: Moment
-    level: Literal["debug", "info", "warning", "error", "critical"]
+    level: LogLevel
     message: str
     proxy_id: str
     proxy_name: str

@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """ISO 8601, UTC."""
-Protocol = Literal["http", "https", "socks4", "socks5"]
-DesiredState = Literal["active", "inactive"]
 Reason = Literal[
     "certificate",
     "upstream_down",

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from api.openapi.schemas.derived import shows
 from api.openapi.schemas.proxies import TlsView, UpstreamTlsView
-from api.openapi.schemas.resources import Moment, Protocol, ResponseModel
+from api.openapi.schemas.resources import Moment, ResponseModel
 from config.model.accounts import ProxyAccount
+from config.model.choices import ProxyProtocol
 from config.model.proxies import ProxyRecord
 
 
@@ -38,7 +39,7 @@ class ExportedUpstream(ResponseModel):
     """An upstream of an exported proxy."""
 
     name: str
-    protocol: Protocol
+    protocol: ProxyProtocol
     host: str
     port: int
     weight: int

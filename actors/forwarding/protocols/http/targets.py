@@ -13,12 +13,12 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
 from actors.forwarding.protocols.failures import malformed
+from config.net.host_names import NUMERIC_END
 
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)([^#]*+)(#)?")
 _AUTHORITY = re.compile(rb"(?:([A-Za-z0-9._\-]{1,255})|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?")
 _NAME = re.compile(rb"[A-Za-z0-9._\-]{1,255}")
 _V6_TEXT = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
-_NUMERIC_END = re.compile(r"(?:^|\.)(?:0[xX][0-9A-Fa-f]*|[0-9]+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _read_name(name: bytes) -> tuple[str, bool]:
         return str(IPv4Address(host)), True
     except ValueError:
         pass  # not a dotted quad: a name, or an odd spelling of an address
-    if _NUMERIC_END.search(host.rstrip(".")):
+    if NUMERIC_END.search(host.rstrip(".")):
         raise malformed("the target's host is an odd spelling of an address")
     if ".." in host or host.startswith(".") or any(len(label) > 63 for label in host.split(".")):
         raise malformed("the target's host is not a well-formed name")

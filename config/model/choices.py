@@ -1,0 +1,19 @@
+"""Closed sets of words that settings, requests, records and commands have in common; light to import."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+ProxyProtocol = Literal["http", "https", "socks4", "socks5"]
+PROTOCOLS: tuple[ProxyProtocol, ...] = get_args(ProxyProtocol)
+"""What a proxy speaks with its clients, and what an upstream speaks."""
+
+ProxyStatus = Literal["active", "inactive"]
+
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+"""Of log lines and access records, in order of severity."""
+
+UpstreamPolicyName = Literal["failover", "round_robin", "least_connections", "sticky"]
+UPSTREAM_POLICIES: tuple[UpstreamPolicyName, ...] = get_args(UpstreamPolicyName)
+"""How a proxy chooses among its upstreams."""
