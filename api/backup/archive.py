@@ -1,7 +1,7 @@
-"""The archive as it is read: with suspicion. (`api.backup.create` makes it.)
+"""Reading an archive, which `api.backup.create` makes, as untrusted input.
 
-Whoever wrote an archive that is read may be anybody, so paths, sizes and kinds of its members are taken from the
-manifest, which is checked, and from nowhere else.
+Anybody may have written it, so paths, sizes and kinds of its members are taken from the manifest, which is checked, and
+from nowhere else.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LARGEST_REST = 2**20
 """Bytes behind the last member: zeros that fill a block up."""
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes of how many are done."""
+"""Called with the bytes that are done, and with all bytes."""
 
 
 def no_progress(_done: int, _total: int) -> None:
-    """For whoever doesn't want to know."""
+    """Report no progress."""
 
 
 T = TypeVar("T")
@@ -50,14 +50,14 @@ class _Info(tarfile.TarInfo):
 
 
 def _read(read: Callable[[], T]) -> T:
-    """What `tarfile` reads; for some headers that are none it raises what `int` and the like raise."""
+    """What `tarfile` reads. For malformed headers it raises what `int` and the like raise; here: `BadArchive`."""
     try:
         return read()
     except (ValueError, OverflowError, RecursionError) as error:  # the last for headers about headers about headers
         raise BadArchive(f"not a whole archive: {error}") from error
 
 
-class Opened:
+class OpenArchive:
     """An archive whose manifest was read. `sealed` are its keys, as they are in there."""
 
     def __init__(
@@ -90,10 +90,10 @@ class Opened:
             progress(done, self.manifest.total)
         if expected:
             raise BadArchive(f"it was cut short: {next(iter(expected))} is missing")
-        self._read_to_its_end()
+        self._check_trailer()
 
     def digest(self) -> str:
-        """The SHA-256 of the very file that was read, in hex. To be asked after all that is read. Raises `OSError`."""
+        """The SHA-256 of the file that was read, in hex; call it when everything is read. Raises `OSError`."""
         self._file.seek(0)
         return hashlib.file_digest(self._file, "sha256").hexdigest()
 
@@ -108,8 +108,8 @@ class Opened:
         if digest.hexdigest() != sha256:
             raise BadArchive(f"{info.name} is damaged: its SHA-256 is another one")
 
-    def _read_to_its_end(self) -> None:
-        """There gzip has its checksum."""
+    def _check_trailer(self) -> None:
+        """Read to the end, where gzip verifies its checksum. Raises `BadArchive` when more follows."""
         rest = 0
         while piece := self._stream.read(_PIECE):
             rest += len(piece)
@@ -118,12 +118,12 @@ class Opened:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[Opened]:
+def open_archive(file: Path) -> Iterator[OpenArchive]:
     """The archive in `file`. Raises `BadArchive`, also while it is read, and `OSError`."""
     with file.open("rb") as content:
         try:
             with gzip.GzipFile(fileobj=content) as stream, _tar(stream) as tar:
-                yield _opened(content, stream, tar)
+                yield _read_head(content, stream, tar)
         except (tarfile.TarError, EOFError, zlib.error) as error:
             raise BadArchive(f"not a whole archive: {error}") from error
         except OSError as error:
@@ -136,13 +136,13 @@ def _tar(stream: gzip.GzipFile) -> tarfile.TarFile:
     return _read(lambda: tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info))
 
 
-def _opened(file: BufferedReader, stream: gzip.GzipFile, tar: tarfile.TarFile) -> Opened:
-    head = _first(tar, MANIFEST, LARGEST)
+def _read_head(file: BufferedReader, stream: gzip.GzipFile, tar: tarfile.TarFile) -> OpenArchive:
+    head = _first_member(tar, MANIFEST, LARGEST)
     manifest = read_manifest(head)
-    return Opened(file, stream, tar, head, _first(tar, SEALED, _LARGEST_SEALED) if manifest.keys else None)
+    return OpenArchive(file, stream, tar, head, _first_member(tar, SEALED, _LARGEST_SEALED) if manifest.keys else None)
 
 
-def _first(tar: tarfile.TarFile, name: str, largest: int) -> bytes:
+def _first_member(tar: tarfile.TarFile, name: str, largest: int) -> bytes:
     info = _read(tar.next)
     if info is None or info.name != name or not info.isreg() or info.size > largest:
         raise BadArchive(f"{name} is not where it should be: not a backup of Proxyfleet")

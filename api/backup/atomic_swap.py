@@ -1,9 +1,8 @@
 """Putting restored folders in the place of those that are there, so that a kill leaves the one or the other.
 
 The new folders are made in `restoring/new`. Renaming that to `restoring/ready` is the moment of the restore: before it
-nothing has happened; after it `finish` moves folder by folder, as often as it has to be begun again. The product and
-the offline commands call it before they read anything. What was there before is kept beside; of such states the newest
-`KEPT` stay.
+nothing has happened; after it `finish` moves folder by folder, and completes what a kill has cut off. The product and
+the offline commands call it before they read anything. The previous state is kept beside; the newest `KEPT` stay.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _BEFORE = "before-restore-"
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CompletedRestore:
     """A restore that is done. `kept` is where the old state is; None when there was none."""
 
     kept: Path | None
 
 
 def begin(data: DataDir) -> Path:
-    """An empty folder for what is to come; what an earlier attempt left there is gone. Raises `OSError`."""
+    """An empty folder for the restored data; what an earlier attempt left there is deleted. Raises `OSError`."""
     folder = data.path / RESTORING
     if folder.exists():
         shutil.rmtree(folder)
@@ -41,13 +40,13 @@ def begin(data: DataDir) -> Path:
     return folder / "new"
 
 
-def give_up(data: DataDir) -> None:
-    """Forget what `begin` began; harmless when there is nothing."""
+def discard(data: DataDir) -> None:
+    """Delete what `begin` made, if it is there."""
     shutil.rmtree(data.path / RESTORING, ignore_errors=True)
 
 
-def commit(data: DataDir) -> Completed:
-    """From now on it is restored. Raises `OSError`."""
+def commit(data: DataDir) -> CompletedRestore:
+    """Make the restore happen, durably. Raises `OSError`."""
     folder = data.path / RESTORING
     _sync_tree(folder / "new")
     (folder / "new").rename(folder / "ready")
@@ -58,8 +57,8 @@ def commit(data: DataDir) -> Completed:
     return done
 
 
-def finish(data: DataDir) -> Completed | None:
-    """Complete a restore that was committed; forget one that was not, which gives None.
+def finish(data: DataDir) -> CompletedRestore | None:
+    """Complete a restore that was committed; delete one that was not and return None.
 
     The caller holds the lock of the data directory. Raises `OSError`.
     """
@@ -67,7 +66,7 @@ def finish(data: DataDir) -> Completed | None:
     ready, old = folder / "ready", folder / "old"
     if not ready.is_dir():
         if not old.is_dir():
-            give_up(data)
+            discard(data)
             return None
     else:
         old.mkdir(mode=0o700, exist_ok=True)
@@ -77,9 +76,9 @@ def finish(data: DataDir) -> Completed | None:
         sync(old)
         sync(data.path)
         ready.rmdir()
-    kept = _keep(data, old) if any(old.iterdir()) else None
-    give_up(data)
-    return Completed(kept)
+    kept = _keep_previous(data, old) if any(old.iterdir()) else None
+    discard(data)
+    return CompletedRestore(kept)
 
 
 def _exchange(place: Path, fresh: Path, old: Path) -> None:
@@ -89,12 +88,12 @@ def _exchange(place: Path, fresh: Path, old: Path) -> None:
 
 
 def _set_aside(file: Path, old: Path) -> None:
-    """What isn't in the restored state and must not stay: if it is in the old one already, this one is restored."""
+    """Move a file that the restored state does not have to the old one; if that has it, this one was restored."""
     if file.exists() and not (old / file.name).exists():
         file.rename(old / file.name)
 
 
-def _keep(data: DataDir, old: Path) -> Path:
+def _keep_previous(data: DataDir, old: Path) -> Path:
     kept = _free_name(data)
     old.rename(kept)
     sync(data.path)

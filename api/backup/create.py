@@ -18,10 +18,10 @@ from config.files.durable import new_file, sync
 from config.files.paths import DataDir
 
 
-def write(
+def create_backup(
     data: DataDir, file: Path, passphrase: str | None, with_logs: bool, progress: Progress = no_progress
 ) -> tuple[Manifest, str]:
-    """Back `data` up into `file`: its manifest, and the SHA-256 of the archive. A backup that is there is replaced.
+    """Back `data` up into `file`, replacing a backup: its manifest, and the SHA-256 of the archive.
 
     Without a passphrase the keys are left out. Raises `CollectError`, `target.BadTarget`, `OSError`; then there is no
     new file.
@@ -29,7 +29,7 @@ def write(
     check_target(file, data)
     with staging(file.parent) as staged:
         (staged / "data").mkdir(mode=0o700)
-        manifest, keys = _collected(data, staged / "data", passphrase is not None, with_logs)
+        manifest, keys = _copy_data(data, staged / "data", passphrase is not None, with_logs)
         _write_tar(staged / "archive", staged / "data", manifest, keys, passphrase, progress)
         digest = _digest(staged / "archive")
         (staged / "archive").replace(file)
@@ -37,13 +37,13 @@ def write(
     return manifest, digest
 
 
-def _collected(data: DataDir, root: Path, with_keys: bool, with_logs: bool) -> tuple[Manifest, dict[str, bytes]]:
-    """Copies below `root`, what the archive will say of them, and the content of the key files by name."""
-    data_format, installed = format_of(data), _installed(data)
+def _copy_data(data: DataDir, root: Path, with_keys: bool, with_logs: bool) -> tuple[Manifest, dict[str, bytes]]:
+    """Copy all below `root`: the manifest of the copies, and the content of the key files by name."""
+    data_format, installed = format_of(data), _store_inode(data)
     folders, keys = collect(data, root, with_logs)
     if format_of(data) != data_format:
         raise CollectError(f"{data.path}: the data were brought to another format meanwhile; try again")
-    if _installed(data) != installed:
+    if _store_inode(data) != installed:
         raise CollectError(f"{data.path}: a backup was restored there meanwhile; try again")
     manifest = Manifest(
         kind=KIND,
@@ -56,14 +56,14 @@ def _collected(data: DataDir, root: Path, with_keys: bool, with_logs: bool) -> t
         files=tuple(_member(path, root) for path in sorted(root.rglob("*")) if path.is_file()),
     )
     try:
-        read_manifest(_head(manifest))
+        read_manifest(_manifest_bytes(manifest))
     except BadArchive as error:
         raise CollectError(f"{data.path}: what is there can't be backed up: {error}") from error
     return manifest, keys
 
 
-def _installed(data: DataDir) -> int:
-    """Which folder the store is: a restore puts another one in its place."""
+def _store_inode(data: DataDir) -> int:
+    """The inode of the store's folder, which a restore replaces; 0 without a store."""
     return data.store.stat().st_ino if data.store.is_dir() else 0
 
 
@@ -71,7 +71,7 @@ def _member(path: Path, root: Path) -> Member:
     return Member(path=path.relative_to(root).as_posix(), size=path.stat().st_size, sha256=_digest(path))
 
 
-def _head(manifest: Manifest) -> bytes:
+def _manifest_bytes(manifest: Manifest) -> bytes:
     return manifest.model_dump_json(indent=1).encode()
 
 
@@ -83,7 +83,7 @@ def _digest(path: Path) -> str:
 def _write_tar(
     target: Path, root: Path, manifest: Manifest, keys: dict[str, bytes], passphrase: str | None, progress: Progress
 ) -> None:
-    head = _head(manifest)
+    head = _manifest_bytes(manifest)
     with new_file(target) as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
         _add(tar, MANIFEST, head)
         if passphrase is not None:

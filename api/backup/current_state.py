@@ -1,4 +1,4 @@
-"""What a restore finds where it would put its data. It only looks, with the lock held, and takes all as it comes."""
+"""The state that a restore would replace, read with the lock held; nothing is written, and damage is tolerated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from config.files.paths import DataDir
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class CurrentState:
     """The bodies of the store by collection and id, and its last step; the key files by name; the audit trail's head.
 
-    What can't be read is as if it weren't there: a restore may be the way out of just that.
+    What can't be read counts as missing, since a restore may be meant to repair just that.
     """
 
     bodies: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -29,17 +29,17 @@ class Present:
     audit_head: str | None = None
 
 
-def present(data: DataDir, scratch: Path) -> Present:
-    """What is in `data` now. `scratch` is a folder that isn't there yet, for copies. Raises `OSError`."""
+def read_current_state(data: DataDir, scratch: Path) -> CurrentState:
+    """The state of `data`. Copies are made in the new folder `scratch`. Raises `OSError`."""
     keys = (
         {path.name: path.read_bytes() for path in data.keys.iterdir() if path.is_file()} if data.keys.is_dir() else {}
     )
-    bodies, revision = _stored(data, DataDir(scratch))
-    return Present(bodies, revision, keys, audit_head(data))
+    bodies, revision = _stored_documents(data, DataDir(scratch))
+    return CurrentState(bodies, revision, keys, audit_head(data))
 
 
-def _stored(data: DataDir, copy: DataDir) -> tuple[dict[str, Any], int]:
-    """From a copy, since opening a store completes what was cut off in it, and takes damaged files out of the way."""
+def _stored_documents(data: DataDir, copy: DataDir) -> tuple[dict[str, Any], int]:
+    """Read from a copy, since opening a store completes an interrupted change and sets damaged files aside."""
     if not data.store.is_dir():
         return {}, 0
     copy.path.mkdir(mode=0o700)

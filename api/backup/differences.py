@@ -1,6 +1,6 @@
 """What a restore would change: names of resources, and of the fields that differ. No values, so no secrets either.
 
-The audit trail, metrics and the outbox of webhooks always differ, since time goes on; they are not told of, unless
+The audit trail, metrics and the outbox of webhooks always differ, since time goes on; they are not reported, unless
 there is no whole trail now.
 """
 
@@ -15,7 +15,7 @@ from api.store import Store
 Bodies = Mapping[str, Mapping[str, Any]]
 
 COLLECTIONS = {"proxies": "name", "users": "username", "api_keys": "name", "webhooks": "name", "settings": "id"}
-"""Collections that people know of, and the field by which they know an entry."""
+"""Collections that are compared, and the field that names an entry to people."""
 _PASSING = frozenset(("created_at", "updated_at", "last_login", "last_used"))
 
 
@@ -41,7 +41,7 @@ def differences(now: Mapping[str, Bodies], then: Mapping[str, Bodies]) -> list[D
     return [each for collection in COLLECTIONS for each in _of_collection(collection, now, then)]
 
 
-def of_keys(now: Mapping[str, bytes], then: Mapping[str, bytes]) -> Iterator[Difference]:
+def key_differences(now: Mapping[str, bytes], then: Mapping[str, bytes]) -> Iterator[Difference]:
     """The same for key files, known by their names."""
     for name in sorted({*now, *then}):
         if name not in now:
@@ -52,7 +52,7 @@ def of_keys(now: Mapping[str, bytes], then: Mapping[str, bytes]) -> Iterator[Dif
             yield Difference("keys", name, "changed")
 
 
-def of_trail(head: str | None) -> Iterator[Difference]:
+def trail_difference(head: str | None) -> Iterator[Difference]:
     """The audit trail, if there is no whole one now."""
     if head is None:
         yield Difference("audit", "trail", "added")

@@ -27,8 +27,10 @@ class LostSecret:
 
 
 def remove(store: Store, seal: SecretBox) -> list[LostSecret]:
-    """Remove from `store` each secret that `seal` does not open, in one commit. Raises `SecretBoxError`,
-    `StoreError`."""
+    """Remove from `store` each secret that `seal` does not open, in one commit.
+
+    Raises `SecretBoxError`, `StoreError`.
+    """
     lost: list[LostSecret] = []
     writes = [*_from_proxies(store, seal, lost), *_from_webhooks(store, seal, lost)]
     if writes:

@@ -1,4 +1,4 @@
-"""What an archive says of itself."""
+"""The manifest of an archive: its release, formats, folders and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 4 * 2**20
 """Bytes of a manifest: enough for 20,000 files."""
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
-"""Of a file that may be in an archive: all that the product makes, and little that editors and file systems leave."""
+"""Names that a file in an archive may have: all that the product makes, and few of editors and file systems."""
 
 
 _YEAR_10000 = 253402300800

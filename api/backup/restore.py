@@ -1,4 +1,4 @@
-"""A restore up to the moment at which it happens: everything is read, checked and compared beside the data."""
+"""A restore up to its commit: everything is read, checked and compared beside the data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from api.audit import Broken, Trail, verify
 from api.audit.context import on_behalf_of
 from api.backup import atomic_swap, lost_secrets, sealed_keys
-from api.backup.archive import Opened, Progress, no_progress
-from api.backup.atomic_swap import Completed
-from api.backup.current_state import Present, present
-from api.backup.differences import Difference, bodies_of, differences, of_keys, of_trail
+from api.backup.archive import OpenArchive, Progress, no_progress
+from api.backup.atomic_swap import CompletedRestore
+from api.backup.current_state import CurrentState, read_current_state
+from api.backup.differences import Difference, bodies_of, differences, key_differences, trail_difference
 from api.backup.lost_secrets import LostSecret
 from api.backup.manifest import BadArchive, Manifest
 from api.security import tokens, users
@@ -39,24 +39,24 @@ _SPARE = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRestore:
     """A restore that could happen: what it would change, what is there now, and the secrets that it loses."""
 
     manifest: Manifest
     differences: tuple[Difference, ...]
-    present: Present
+    current: CurrentState
     lost: tuple[LostSecret, ...] = ()
 
 
 @contextmanager
-def prepared(
+def prepare_restore(
     data: DataDir,
-    archive: Opened,
+    archive: OpenArchive,
     passphrase: str | None,
     progress: Progress = no_progress,
     without_secrets: bool = False,
-) -> Iterator[Prepared]:
-    """Everything of `archive` beside `data`, checked. `commit` inside of the block makes it happen; else it is undone.
+) -> Iterator[PreparedRestore]:
+    """Put everything of `archive` beside `data` and check it. Without `commit` inside the block all is undone.
 
     With `without_secrets` the keys of the archive are not used, and secrets that the present keys do not open are
     removed. The caller holds the lock of `data`. Raises `BadArchive`, `OSError`.
@@ -66,44 +66,46 @@ def prepared(
     _refuse_mounts(data, archive.manifest)
     fresh = DataDir(atomic_swap.begin(data))
     try:
-        now = present(data, fresh.path.with_name("now"))
+        now = read_current_state(data, fresh.path.with_name("now"))
         archive.extract(fresh.path, progress)
         _check_store(fresh)
         sealed = None if without_secrets else archive.sealed
-        _put_keys(now, fresh, archive, sealed, passphrase)
+        _install_keys(now, fresh, archive, sealed, passphrase)
         _bring_up_to_date(fresh, archive.manifest)
         _check_audit(fresh)
         lost = _remove_lost_secrets(fresh) if without_secrets else []
-        yield Prepared(archive.manifest, tuple(_compared(data, now, fresh, sealed is not None)), now, tuple(lost))
+        yield PreparedRestore(
+            archive.manifest, tuple(_differences_to(data, now, fresh, sealed is not None)), now, tuple(lost)
+        )
     finally:
         if not (data.path / atomic_swap.RESTORING / "ready").exists():
-            atomic_swap.give_up(data)
+            atomic_swap.discard(data)
 
 
-def commit(data: DataDir, prepared_: Prepared, digest: str) -> Completed:
-    """It happens. The restored audit trail has a row about it. Raises `OSError`, `StoreError`.
+def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRestore:
+    """Make the restore happen, with a row about it in the restored audit trail. Raises `OSError`, `StoreError`.
 
-    Sign-ins aren't restored: some of them were ended after the backup. Revisions go on after those that were given out
-    since: nobody's `If-Match` may fit what they never saw.
+    Sign-ins aren't restored: some of them were ended after the backup. Revisions continue above those that were given
+    out since, so that no client's `If-Match` matches a document that it never saw.
     """
     fresh = DataDir(data.path / atomic_swap.RESTORING / "new")
-    _sign_everybody_out(fresh, prepared_.present.revision)
-    _tell(fresh, prepared_, digest)
-    fresh.idempotency.mkdir(mode=0o700)  # answers of the time after the backup would be given for what was undone
+    _end_sign_ins(fresh, prepared.current.revision)
+    _audit_restore(fresh, prepared, digest)
+    fresh.idempotency.mkdir(mode=0o700)  # responses after the backup would be repeated for what was undone
     _keep_initial_password(data, fresh)
     return atomic_swap.commit(data)
 
 
-def _sign_everybody_out(fresh: DataDir, given_out: int) -> None:
+def _end_sign_ins(fresh: DataDir, given_out: int) -> None:
     store = open_store(fresh)
     newest = max(store.revision, given_out)
     store.close()
     start_over(fresh, tokens.COLLECTION, newest + RECOVERY_STEP)
 
 
-def _tell(fresh: DataDir, prepared_: Prepared, digest: str) -> None:
-    made, head = timestamp_text(prepared_.manifest.created_at), prepared_.present.audit_head
-    details = {"created_at": made, "product": prepared_.manifest.product, "sha256": digest, "replaced_head": head}
+def _audit_restore(fresh: DataDir, prepared: PreparedRestore, digest: str) -> None:
+    made, head = timestamp_text(prepared.manifest.created_at), prepared.current.audit_head
+    details = {"created_at": made, "product": prepared.manifest.product, "sha256": digest, "replaced_head": head}
     trail = Trail(fresh)
     try:
         with on_behalf_of("command_line", "restore"):
@@ -113,7 +115,7 @@ def _tell(fresh: DataDir, prepared_: Prepared, digest: str) -> None:
 
 
 def _keep_initial_password(data: DataDir, fresh: DataDir) -> None:
-    """If it is good for the restored administrator, too; it may be all that somebody has to sign in with."""
+    """Keep the file if its password is the restored administrator's, too: it may be the only way to sign in."""
     try:
         password = data.initial_password.read_text(encoding="utf-8").strip()
     except (FileNotFoundError, UnicodeDecodeError):
@@ -144,7 +146,7 @@ def _check_store(fresh: DataDir) -> None:
 
 
 def _bring_up_to_date(fresh: DataDir, manifest: Manifest) -> None:
-    """Data of an older release become those of this one here already; the archive is what is kept of them."""
+    """Migrate data of an older release before they are put in place; the archive is their backup."""
     write_mark(fresh.path, Mark(manifest.data_format, manifest.product))
     try:
         migration.bring_up_to_date(fresh, migrations.STEPS)
@@ -164,7 +166,7 @@ def _refuse_full(data: DataDir, manifest: Manifest) -> None:
 
 
 def _refuse_mounts(data: DataDir, manifest: Manifest) -> None:
-    """What is mounted can't be renamed, and that would show only after the restore was decided."""
+    """Refuse mount points, which can't be renamed: that would fail only after the commit."""
     for name in (*manifest.folders, data.keys.name, data.idempotency.name, NAME):
         if os.path.ismount(data.path / name):
             raise BadArchive(
@@ -173,8 +175,10 @@ def _refuse_mounts(data: DataDir, manifest: Manifest) -> None:
             )
 
 
-def _put_keys(now: Present, fresh: DataDir, archive: Opened, sealed: bytes | None, passphrase: str | None) -> None:
-    """Those of the archive; else those that are here."""
+def _install_keys(
+    now: CurrentState, fresh: DataDir, archive: OpenArchive, sealed: bytes | None, passphrase: str | None
+) -> None:
+    """Write the key files of the archive; if they are not used, the present ones."""
     keys = now.keys
     if sealed is not None:
         if passphrase is None:
@@ -197,38 +201,38 @@ def _remove_lost_secrets(fresh: DataDir) -> list[LostSecret]:
         finally:
             store.close()
     except (StoreError, SecretBoxError, ValidationError) as error:
-        raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
+        raise BadArchive(f"its configuration can't be read by this release: {_error_text(error)}") from error
 
 
-def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> list[Difference]:
+def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys: bool) -> list[Difference]:
     try:
         store = open_store(fresh)
         try:
-            _check(store, fresh)
+            _check_documents(store, fresh)
             then = bodies_of(store)
         finally:
             store.close()
     except (StoreError, SecretBoxError, ValidationError) as error:
         if with_keys or not (isinstance(error, SecretBoxError) or isinstance(error.__cause__, SecretBoxError)):
-            raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
+            raise BadArchive(f"its configuration can't be read by this release: {_error_text(error)}") from error
         raise BadArchive(
             f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
             " installation that it was made of there, take an archive with keys, or restore it --without-secrets"
         ) from error
     keys = {path.name: path.read_bytes() for path in fresh.keys.iterdir()}
-    return [*differences(now.bodies, then), *of_keys(now.keys, keys), *of_trail(now.audit_head)]
+    return [*differences(now.bodies, then), *key_differences(now.keys, keys), *trail_difference(now.audit_head)]
 
 
-def _told(error: Exception) -> str:
-    """In one line, without the values."""
+def _error_text(error: Exception) -> str:
+    """The error in one line, without values, which may be secrets."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
     return f"{error.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _check(store: Store, fresh: DataDir) -> None:
-    """Is every document one that this release knows, and does the key open every secret?"""
+def _check_documents(store: Store, fresh: DataDir) -> None:
+    """Read every document and open every secret. Raises `StoreError`, `SecretBoxError`, `ValidationError`."""
     seal = secret_box_of(fresh)
     read_specs(store, seal)
     SettingsUpdate.model_validate(read_stored(store))

@@ -1,7 +1,7 @@
 """The key files under a passphrase: scrypt (RFC 7914) and AES-256-GCM, with the manifest as additional data.
 
-So the seal opens only with the archive that it was made for: whoever changes anything in there without the passphrase
-is found out, since the manifest has the hashes of all files.
+So the seal opens only with the archive that it was made for: any change without the passphrase is detected, since the
+manifest has the hashes of all files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ N, R, P = 2**16, 8, 1
 """64 MiB and about a fifth of a second for each guess."""
 SHORTEST = 12
 _MOST_N = 2 * N
-"""What a later release may take to seal; an archive decides how much memory is needed to open it."""
+"""The highest cost that is accepted: an archive decides how much memory is needed to open it."""
 
 
 def seal(keys: Mapping[str, bytes], passphrase: str, manifest: bytes) -> bytes:

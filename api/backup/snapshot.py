@@ -1,4 +1,4 @@
-"""Copies of what is in a data directory, all from one moment as far as they depend on each other."""
+"""Consistent copies of the files of a data directory while the product may write them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ DATABASES = ("audit", "metrics", "webhooks")
 _SQLITE = b"SQLite format 3\x00"
 _OF_DATABASES = ("-wal", "-shm", "-journal")
 
-Seen = dict[Path, tuple[int, int, int]]
+FileStates = dict[Path, tuple[int, int, int]]
 
 
 class CollectError(Exception):
-    """It can't be copied; the text says what and why."""
+    """Something can't be copied; the text says what and why."""
 
 
 def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ...], dict[str, bytes]]:
-    """Copy all into `target`: the folders that are there now, and the content of the key files by name.
+    """Copy all into `target`: the folders that it has now, and the content of the key files by name.
 
-    Works while the product runs. Files whose names can't be in an archive are none of the product's, and are left out.
+    Works while the product runs. Files whose names can't be in an archive are not the product's, and are left out.
     Raises `CollectError`.
     """
     try:
@@ -46,12 +46,12 @@ def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ..
     except StoreError as error:
         raise CollectError(f"{data.path}: start the product, which repairs what it can: {error}") from error
     except (OSError, sqlite3.Error) as error:
-        raise CollectError(_told(data, target, error)) from error
+        raise CollectError(_error_text(data, target, error)) from error
     return ("store", *folders), keys
 
 
-def _told(data: DataDir, target: Path, error: OSError | sqlite3.Error) -> str:
-    """Reading makes no disk full: then it is that of the copies."""
+def _error_text(data: DataDir, target: Path, error: OSError | sqlite3.Error) -> str:
+    """The error as a sentence. A full disk is that of the copies, since reading needs no space."""
     if isinstance(error, sqlite3.Error):
         full, text = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL, str(error)
     else:
@@ -60,7 +60,7 @@ def _told(data: DataDir, target: Path, error: OSError | sqlite3.Error) -> str:
 
 
 def snapshot(data: DataDir, target: Path) -> DataDir:
-    """What a restore compares with, copied into `target` while the product runs: store, keys, audit trail, format.
+    """Copy what a restore compares with into `target` while the product runs: store, keys, audit trail, format.
 
     Raises `CollectError`.
     """
@@ -73,7 +73,7 @@ def snapshot(data: DataDir, target: Path) -> DataDir:
         _databases(data.path / "audit", target / "audit")
         write_mark(target, Mark(number))
     except (OSError, sqlite3.Error) as error:
-        raise CollectError(_told(data, target, error)) from error
+        raise CollectError(_error_text(data, target, error)) from error
     return copy
 
 
@@ -92,38 +92,37 @@ def format_of(data: DataDir) -> int:
 
 
 def _store_and_keys(data: DataDir, target: Path) -> dict[str, bytes]:
-    """Read until nothing was replaced between the first look and the last: then all of it was there at one moment."""
+    """Read until no file was replaced while all were read: then they are of one moment."""
     for _ in range(ATTEMPTS):
-        before = _seen(data)
+        before = _file_states(data)
         try:
             contents = {path: path.read_bytes() for path in before}
         except FileNotFoundError:
             continue  # replaced just now
-        if before == _seen(data):
-            return _put(data, contents, target / "store")
+        if before == _file_states(data):
+            return _write_store_copies(data, contents, target / "store")
         time.sleep(PAUSE)
     raise CollectError(f"{data.store}: changes all the time; try again when less is going on")
 
 
-def _seen(data: DataDir) -> Seen:
-    """Which files are there: a file that was replaced is another one, with an inode of its own.
+def _file_states(data: DataDir) -> FileStates:
+    """Inode, size and time of each file; a file that was replaced has another inode.
 
-    New files that wait beside are among them: with a journal (`api.store.commit_journal`) they are part of what is
-    there.
+    Staged files are included: with a journal (`api.store.commit_journal`) they are part of the store.
     """
-    found: Seen = {}
+    found: FileStates = {}
     for folder in (data.store, data.keys):
-        for path in _named(folder):
+        for path in _archivable(folder):
             try:
                 status = path.stat()
             except FileNotFoundError:
-                continue  # the next look has another picture then
+                continue  # the next reading differs then
             if path.is_file():
                 found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
     return found
 
 
-def _put(data: DataDir, contents: dict[Path, bytes], target: Path) -> dict[str, bytes]:
+def _write_store_copies(data: DataDir, contents: dict[Path, bytes], target: Path) -> dict[str, bytes]:
     target.mkdir(mode=0o700)
     keys = {}
     for path, content in contents.items():
@@ -145,10 +144,10 @@ def _databases(source: Path, target: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    yield from (path for path in _named(folder) if path.is_file() and not path.name.endswith(_OF_DATABASES))
+    yield from (path for path in _archivable(folder) if path.is_file() and not path.name.endswith(_OF_DATABASES))
 
 
-def _named(folder: Path) -> list[Path]:
+def _archivable(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name)) if folder.is_dir() else []
 
 
@@ -158,7 +157,7 @@ def _is_database(path: Path) -> bool:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """By SQLite's backup interface in one step: readers of a WAL don't hold up whoever writes."""
+    """By SQLite's backup interface in one step: readers of a WAL don't block the writer."""
     with closing(open_for_reading(source)) as reading, closing(sqlite3.connect(target)) as writing:
         reading.backup(writing)
         writing.execute("PRAGMA journal_mode=DELETE")  # so that the copy is one file

@@ -1,7 +1,7 @@
-"""Where an archive goes: looked at before anything is copied, and a private folder beside it to work in.
+"""Where an archive goes: checked before anything is copied; and a private staging folder beside it.
 
-The folder is locked while somebody works in it. One that was left behind, since whoever worked there was killed, has
-copies of the configuration in it; the next backup to the same place clears it away.
+The folder is locked while it is in use. One that a killed process left behind has copies of the configuration in it;
+the next backup to the same place deletes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from api.backup.archive import opened
+from api.backup.archive import open_archive
 from api.backup.manifest import BadArchive
 from config.files.paths import DataDir
 
@@ -31,9 +31,9 @@ class BadTarget(Exception):
 
 
 def check_target(file: Path, data: DataDir) -> None:
-    """Raise `BadTarget` when an archive of `data` may not be put at `file`, and `OSError` when that can't be told.
+    """Raise `BadTarget` when an archive of `data` may not be put at `file`, and `OSError` when that can't be found out.
 
-    What is there already is only replaced when it is an archive, too; an empty file is nothing.
+    A file is only replaced when it is an archive, too, or empty.
     """
     if not file.parent.is_dir():
         raise BadTarget(f"{file.parent}: there is no such directory")
@@ -50,7 +50,7 @@ def _may_be_replaced(file: Path) -> bool:
     if not stat.S_ISREG(status.st_mode):
         return False
     try:
-        with opened(file):
+        with open_archive(file):
             return True
     except BadArchive:
         return status.st_size == 0
@@ -59,7 +59,7 @@ def _may_be_replaced(file: Path) -> bool:
 @contextmanager
 def staging(folder: Path) -> Iterator[Path]:
     """A private folder in `folder` for the time of the block. Raises `OSError`."""
-    _clear(folder)
+    _remove_abandoned(folder)
     made = Path(tempfile.mkdtemp(dir=folder, prefix=_STAGING))
     held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -71,20 +71,20 @@ def staging(folder: Path) -> Iterator[Path]:
         os.close(held)
 
 
-def _clear(folder: Path) -> None:
-    """Remove folders whose owner is gone."""
+def _remove_abandoned(folder: Path) -> None:
+    """Remove staging folders that no process has locked."""
     for path in folder.glob(f"{_STAGING}*"):
         status = path.lstat()
         ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-        if ours and abs(time.time() - status.st_mtime) > _FRESH and _is_left(path):
+        if ours and abs(time.time() - status.st_mtime) > _FRESH and _is_abandoned(path):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _is_left(folder: Path) -> bool:
+def _is_abandoned(folder: Path) -> bool:
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody has it, or it can't be told
+    except OSError:  # it is in use, or locks don't work there
         return False
     finally:
         os.close(held)

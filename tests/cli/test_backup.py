@@ -19,8 +19,8 @@ import pytest
 
 from api.audit import Head, verify
 from api.backup import atomic_swap, restore
-from api.backup.archive import opened
-from api.backup.create import write
+from api.backup.archive import open_archive
+from api.backup.create import create_backup
 from api.backup.manifest import BadArchive
 from api.store import migrations, open_store
 from api.store.interface import Write
@@ -297,8 +297,8 @@ def test_an_archive_that_was_made_to_do_harm_is_refused_like_any_other(folder: P
     data = DataDir(folder / "data")
     data.path.mkdir()
     refused = "is not as the manifest|not a whole archive|keys are damaged|contradicts itself"
-    with pytest.raises(BadArchive, match=refused), opened(file) as archive:
-        restore.prepared(data, archive, "a passphrase for it").__enter__()
+    with pytest.raises(BadArchive, match=refused), open_archive(file) as archive:
+        restore.prepare_restore(data, archive, "a passphrase for it").__enter__()
     assert list(data.path.iterdir()) == []
 
 
@@ -415,7 +415,7 @@ def test_of_backups_with_the_time_in_their_name_the_newest_are_kept(site: Site) 
 
 
 def test_an_older_state_of_the_store_is_read_whole(site: Site) -> None:
-    with opened(site.backup()) as archive:
+    with open_archive(site.backup()) as archive:
         assert archive.manifest.folders == ("store", "audit", "metrics", "webhooks")
         assert archive.manifest.total == sum(member.size for member in archive.manifest.files)
 
@@ -436,7 +436,7 @@ def test_over_data_that_a_newer_release_has_written_an_older_backup_is_the_way_b
 
 def test_a_backup_of_a_newer_release_is_refused_and_nothing_is_touched(site: Site) -> None:
     write_mark(site.data.path, Mark(9, "0.9.0"))
-    write(site.data, site.folder / "newer.tar.gz", PASSPHRASE, with_logs=False)
+    create_backup(site.data, site.folder / "newer.tar.gz", PASSPHRASE, with_logs=False)
     write_mark(site.data.path, Mark(1))
     refused = site.restore(site.folder / "newer.tar.gz", "--yes")
     assert refused.status == 1
@@ -450,7 +450,7 @@ def test_a_backup_of_an_older_release_is_brought_forward_by_its_restore(
     file = site.backup()
     monkeypatch.setattr(migrations, "STEPS", tomorrow.STEPS)
     monkeypatch.setattr(migrations, "DATA_FORMAT", 3)
-    with opened(file) as archive, restore.prepared(site.data, archive, PASSPHRASE) as found:
+    with open_archive(file) as archive, restore.prepare_restore(site.data, archive, PASSPHRASE) as found:
         restore.commit(site.data, found, "0" * 64)
     assert read_mark(site.data.path) == Mark(3)
     store = open_store(site.data)

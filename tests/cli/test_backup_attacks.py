@@ -21,7 +21,7 @@ import pytest
 
 from api.audit import Head, verify
 from api.backup import atomic_swap, restore, sealed_keys, snapshot, target
-from api.backup.archive import opened
+from api.backup.archive import open_archive
 from api.backup.manifest import BadArchive
 from api.cli.local import restore as restore_command
 from api.security import tokens, users
@@ -356,7 +356,7 @@ def test_older_data_that_cannot_be_brought_forward_are_no_obstacle_to_a_restore(
 def test_the_way_back_that_an_interrupted_restore_decided_is_completed_before_another(site: Site) -> None:
     file = site.backup()
     forget(site)
-    with opened(file) as archive, restore.prepared(site.data, archive, PASSPHRASE):
+    with open_archive(file) as archive, restore.prepare_restore(site.data, archive, PASSPHRASE):
         (site.data.path / atomic_swap.RESTORING / "new").rename(site.data.path / atomic_swap.RESTORING / "ready")
     refused = site.restore(file, "--dry-run")
     assert (refused.status, "a restore was interrupted" in refused.err) == (1, True)
@@ -410,7 +410,7 @@ def test_headers_about_headers_about_headers_are_refused(folder: Path) -> None:
     long_name = header(tarfile.GNUTYPE_LONGNAME, 1).tobuf(tarfile.GNU_FORMAT) + b"x".ljust(512, b"\0")
     file.write_bytes(gzip.compress(manifest.ljust(-(-len(manifest) // 512) * 512, b"\0") + long_name * 5000))
     with contextlib.ExitStack() as stack:
-        archive = stack.enter_context(opened(file))
+        archive = stack.enter_context(open_archive(file))
         with pytest.raises(BadArchive, match="not a whole archive"):
             archive.extract(folder)
 
@@ -454,7 +454,10 @@ def test_documents_that_are_none_are_refused_in_one_line(site: Site, name: str, 
 
 @pytest.mark.parametrize("moment", [-1e18, 1e12, 1e300])
 def test_an_archive_of_an_impossible_time_is_refused(folder: Path, moment: float) -> None:
-    with pytest.raises(BadArchive, match="its manifest is not one"), opened(crafted(folder / "c", created_at=moment)):
+    with (
+        pytest.raises(BadArchive, match="its manifest is not one"),
+        open_archive(crafted(folder / "c", created_at=moment)),
+    ):
         pass
 
 

@@ -61,7 +61,7 @@ def backup(
     ] = None,
 ) -> None:
     """Back up all data into one archive, also while the product runs; keys are sealed under a passphrase."""
-    from api.backup.create import write
+    from api.backup.create import create_backup
     from api.backup.snapshot import CollectError
     from api.backup.target import BadTarget
 
@@ -72,7 +72,7 @@ def backup(
     file = _file_at(target)
     try:
         with progress(out, "Backing up") as report:
-            manifest, digest = write(data, file, passphrase, with_logs, report)
+            manifest, digest = create_backup(data, file, passphrase, with_logs, report)
     except (CollectError, BadTarget, OSError) as error:
         reason = f"{file.parent}: {error.strerror or error}" if isinstance(error, OSError) else error
         raise CommandError(f"The backup failed, and there is no new archive: {reason}") from error

@@ -31,7 +31,7 @@ from api.cli.terminal.progress import progress
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:
-    from api.backup.restore import Prepared
+    from api.backup.restore import PreparedRestore
     from config.files.paths import DataDir
 
 COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
@@ -69,9 +69,9 @@ def restore(
     The archive is read and checked, and the differences are listed, before anything is changed. A restore that is
     killed leaves the old state or the new one.
     """
-    from api.backup.archive import opened
+    from api.backup.archive import open_archive
     from api.backup.manifest import BadArchive
-    from api.backup.restore import prepared
+    from api.backup.restore import prepare_restore
     from api.store import StoreError
 
     if file.exists() and not file.is_file():
@@ -79,12 +79,12 @@ def restore(
             f"{file}: is not a regular file", "An archive is read more than once; save it as a file first"
         )
     try:
-        with opened(file) as archive, _target(config, data_dir, dry_run) as data:
+        with open_archive(file) as archive, _target(config, data_dir, dry_run) as data:
             wanted = archive.manifest.keys and not without_secrets
             passphrase = passphrase_of(passphrase_file, twice=False) if wanted else None
             with contextlib.ExitStack() as stack:
                 with progress(out, "Reading") as report:
-                    found = stack.enter_context(prepared(data, archive, passphrase, report, without_secrets))
+                    found = stack.enter_context(prepare_restore(data, archive, passphrase, report, without_secrets))
                 if _confirmed(out, data, file, found, dry_run, force, yes):
                     _commit(out, data, found, archive.digest())
     except BadArchive as error:
@@ -93,7 +93,9 @@ def restore(
         raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _confirmed(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: bool, force: bool, yes: bool) -> bool:
+def _confirmed(
+    out: Output, data: DataDir, file: Path, found: PreparedRestore, dry_run: bool, force: bool, yes: bool
+) -> bool:
     """List the differences and ask. Returns False if there is nothing to do; raises `CommandError` after a no."""
     result = _as_data(found)
     if out.format != "json":
@@ -111,7 +113,7 @@ def _confirmed(out: Output, data: DataDir, file: Path, found: Prepared, dry_run:
     return True
 
 
-def _as_data(found: Prepared) -> dict[str, Any]:
+def _as_data(found: PreparedRestore) -> dict[str, Any]:
     """The result for programs, before the restore."""
     rows = [
         {"change": one.change, "kind": one.kind, "name": one.name, "fields": one.fields} for one in found.differences
@@ -122,7 +124,7 @@ def _as_data(found: Prepared) -> dict[str, Any]:
     return {**described, "dry_run": False, "restored": False, "kept": None}
 
 
-def _commit(out: Output, data: DataDir, found: Prepared, digest: str) -> None:
+def _commit(out: Output, data: DataDir, found: PreparedRestore, digest: str) -> None:
     from api.backup.restore import commit
 
     kept = commit(data, found, digest).kept
