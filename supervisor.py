@@ -188,11 +188,11 @@ def _listen(settings: Settings, stored: Stored, inherited: InheritedListeners) -
 
 def _preflight(settings: Settings) -> None:
     from actors.supervision.upgrade.preflight import WOULD_START
-    from api.operator.preflight import WouldNotStart, rehearse
+    from api.operator.preflight import WouldNotStart, check_start
     from config.files.paths import DataDir, default_data_dir
 
     data = DataDir(settings.data_dir or default_data_dir())
-    translated(WouldNotStart, lambda: rehearse(settings, data))
+    translated(WouldNotStart, lambda: check_start(settings, data))
     Output().message(WOULD_START)
 
 

@@ -1,4 +1,4 @@
-"""Whose request is being served: kept for the thread that serves it, so that the store needs no word about callers."""
+"""Whose request is served, by thread: so that no caller has to be passed to the store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from api.security.users import User
 
 @dataclass(slots=True)
 class Origin:
-    """Where changes come from. `kind` is `anonymous`, `system` or `command_line`; `rows` counts what was written.
+    """Where changes come from. `kind` is `anonymous`, `system` or `command_line`; `rows` counts the entries written.
 
-    `caller` is the user with the credential that was used, once that is known; `signed_in` is for who gets one now.
+    `caller` is the user with the credential that was used, once that is known; `signed_in` sets a user who signs in.
     """
 
     kind: str = "system"
@@ -33,11 +33,11 @@ class Origin:
     _method: str | None = None
 
     def signed_in(self, user: User, method: str) -> None:
-        """An anonymous client has shown to be this user, by `password` or `oauth2`."""
+        """An anonymous client has authenticated as this user, by `password` or `oauth2`."""
         self._user, self._method = user, method
 
     def fields(self) -> dict[str, Any]:
-        """As a row tells it."""
+        """The fields of an entry."""
         return {
             "actor": self._actor(),
             "credential": self._credential(),
@@ -49,12 +49,12 @@ class Origin:
     def author(self, with_name: bool) -> dict[str, Any]:
         """As the data of an event name who caused it; the user's name only `with_name`."""
         actor, credential = self._actor(), self._credential() or {}
-        told = {"type": actor["type"], "user_id": actor["user_id"], "method": credential.get("method")}
+        author = {"type": actor["type"], "user_id": actor["user_id"], "method": credential.get("method")}
         if with_name and actor["type"] == "user":
-            told["username"] = actor["username"]
+            author["username"] = actor["username"]
         if credential.get("method") == "api_key":  # the id of a session is no concern of a webhook's receiver
-            told["key_id"] = credential["id"]
-        return told
+            author["key_id"] = credential["id"]
+        return author
 
     def _actor(self) -> dict[str, Any]:
         user = self.caller.user if self.caller else self._user
@@ -75,18 +75,18 @@ _CURRENT: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
 def origin() -> Origin:
-    """Of this thread at this moment; the system itself when no request is being served."""
+    """The origin of this thread's changes: the request that it serves, else the system itself."""
     return _CURRENT.get() or Origin()
 
 
 def serving(current: Origin | None) -> None:
-    """This thread serves a request from now on, or none."""
+    """Set the origin of this thread's changes; None when it serves no request."""
     _CURRENT.set(current)
 
 
 @contextmanager
 def on_behalf_of(kind: str, operation: str) -> Iterator[None]:
-    """What happens within is done by the `command_line` or the `system`."""
+    """Changes within the block come from the `command_line` or the `system`."""
     token = _CURRENT.set(Origin(kind, operation=operation))
     try:
         yield

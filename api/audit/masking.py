@@ -1,4 +1,4 @@
-"""What of a change is written down: the parts that differ, and no secret in them."""
+"""The parts of a change that are recorded: those that differ, with secrets masked."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from config.model.webhooks import MASK, masked_url
 from config.text.formatting import timestamp_text
 
 LONGEST_LIST = 200
-"""A list with more entries is told by their number and a hash."""
+"""A list with more entries is recorded as their number and a hash."""
 
 _SECRET_ENDINGS = ("password", "secret", "token", "_hash", "sealed", "private_key", "passphrase", "authorization")
 _HIDING = frozenset({"headers"})
-"""Headers of webhooks hold whatever the receiver wants for a credential."""
+"""Headers of webhooks may hold credentials of the receiver."""
 _BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
-"""Fields that say when something happened: alone they are no change."""
+"""Times of use and change, which alone are no change."""
 _MOMENT_ENDINGS = ("_at", "_until", "last_used", "last_login")
-"""Moments are Unix seconds in the store, and what everybody can read here."""
+"""Times, which are Unix seconds in the store and ISO 8601 here."""
 _USERINFO = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 
 Part = dict[str, Any] | None
@@ -35,8 +35,8 @@ def difference(
     """
     hiding = frozenset() if clear_headers else _HIDING
     if before is None or after is None:
-        return _whole(before, hiding), _whole(after, hiding)
-    return _differing(before, after, hiding)
+        return _masked_document(before, hiding), _masked_document(after, hiding)
+    return _masked_differences(before, after, hiding)
 
 
 def field_names(part: Mapping[str, Any], path: str = "") -> list[str]:
@@ -49,19 +49,19 @@ def field_names(part: Mapping[str, Any], path: str = "") -> list[str]:
 
 
 def _has_ids(value: Any) -> bool:
-    """Entries with an id of their own are told one by one, not the whole list for each that changed."""
+    """Whether each entry has an id, so that only the changed ones are recorded."""
     return isinstance(value, list) and all(isinstance(entry, dict) and "id" in entry for entry in value)
 
 
-def _others(entries: Any, than: Any) -> list[Any]:
+def _entries_not_in(entries: Any, than: Any) -> list[Any]:
     return [entry for entry in entries if entry not in than]
 
 
-def _whole(document: Mapping[str, Any] | None, hiding: frozenset[str]) -> Part:
+def _masked_document(document: Mapping[str, Any] | None, hiding: frozenset[str]) -> Part:
     return None if document is None else {name: mask(name, value, hiding) for name, value in document.items()}
 
 
-def _differing(
+def _masked_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], hiding: frozenset[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     old: dict[str, Any] = {}
@@ -71,16 +71,19 @@ def _differing(
         if was == now:
             continue
         if isinstance(was, dict) and isinstance(now, dict) and name not in hiding:
-            old[name], new[name] = _differing(was, now, hiding)
+            old[name], new[name] = _masked_differences(was, now, hiding)
         elif _has_ids(was) and _has_ids(now):
-            old[name], new[name] = mask(name, _others(was, now), hiding), mask(name, _others(now, was), hiding)
+            old[name], new[name] = (
+                mask(name, _entries_not_in(was, now), hiding),
+                mask(name, _entries_not_in(now, was), hiding),
+            )
         else:
             old[name], new[name] = mask(name, was, hiding), mask(name, now, hiding)
     return old, new
 
 
 def mask(name: str, value: Any, hiding: frozenset[str]) -> Any:
-    """`value` of the field `name` as it may be written down; maps of the names `hiding` show their keys alone."""
+    """`value` of the field `name` without secrets; maps of the names `hiding` have their keys alone."""
     if value is None or isinstance(value, bool):
         return value
     if _is_secret(name):

@@ -1,4 +1,4 @@
-"""Rows about what callers were not allowed to do: bounded, so that a caller who tries for ever fills no disk."""
+"""Entries about refused actions: bounded, so that a caller who repeats them fills no disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 ACTION = "access.refused"
 EACH = 60
 IN_ALL = 1_000
-"""Rows in `WINDOW` seconds, of one caller and of all; what is left out is told by the caller's next row."""
+"""Entries in `WINDOW` seconds, of one caller and of all; the caller's next entry says how many were left out."""
 WINDOW = 3600.0
 
 
@@ -22,7 +22,7 @@ class _Count:
 
 
 class RefusedActions:
-    """Thread-safe. `append` writes a row, as `Trail.append` does."""
+    """Thread-safe. `append` writes an entry, as `Trail.append` does."""
 
     def __init__(self, append: Callable[..., object], clock: Callable[[], float] = time.monotonic) -> None:
         self._append = append
@@ -32,17 +32,17 @@ class RefusedActions:
         self._counts: dict[str, _Count] = {}
         self._rows = 0
 
-    def note(self, who: str, resource: dict[str, Any] | None, details: dict[str, Any]) -> None:
-        """`who` was refused something; `details` say why."""
+    def record(self, who: str, resource: dict[str, Any] | None, details: dict[str, Any]) -> None:
+        """Record that `who` was refused something; `details` say why."""
         with self._lock:
-            left_out = self._counted(who)
+            left_out = self._count(who)
         if left_out is None:
             return
         more = {"left_out": left_out} if left_out else {}
         self._append(ACTION, resource, outcome="failed", details={**details, **more})
 
-    def _counted(self, who: str) -> int | None:
-        """How many rows of this caller were left out before this one; None when this one is, too."""
+    def _count(self, who: str) -> int | None:
+        """How many entries of this caller were left out before this one; None when this one is, too."""
         if self._clock() - self._began >= WINDOW:
             self._began, self._rows = self._clock(), 0
             self._counts = {each: _Count(0, count.left_out) for each, count in self._counts.items() if count.left_out}

@@ -1,6 +1,6 @@
-"""A configuration store that writes a row of the audit trail before every change.
+"""A configuration store that writes an entry of the audit trail before every change.
 
-It knows who changes something from `api.audit.context`; collections of mere bookkeeping pass through.
+It knows who changes something from `api.audit.context`; changes of `UNAUDITED` collections have no entry.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from api.store.interface import Predicate
 from config.files.paths import DataDir
 
 UNAUDITED = frozenset({"refresh_families"})
-"""Collections of credentials under way: sign-ins and sign-outs have rows of their own, written by their handlers."""
+"""Collections of sign-ins: signing in and out has entries of its own, written by their handlers."""
 
 _KINDS = {"proxies": "proxy", "settings": "settings"}
-"""What `removesuffix` would get wrong."""
+"""Names in the singular that `removesuffix` would get wrong."""
 
 
 class AuditedStore:
@@ -49,17 +49,17 @@ class AuditedStore:
 
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """See `Store.put`."""
-        with self._announced([Write(collection, document["id"], document, expect)]):
+        with self._audited([Write(collection, document["id"], document, expect)]):
             return self._store.put(collection, document, expect)
 
     def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
         """See `Store.delete`."""
-        with self._announced([Write(collection, identifier, None, expect)]):
+        with self._audited([Write(collection, identifier, None, expect)]):
             return self._store.delete(collection, identifier, expect)
 
     def commit(self, writes: Sequence[Write]) -> list[int]:
         """See `Store.commit`."""
-        with self._announced(writes):
+        with self._audited(writes):
             return self._store.commit(writes)
 
     def changes(self, since: int) -> list[Change]:
@@ -79,18 +79,18 @@ class AuditedStore:
         self._store.close()
 
     @contextmanager
-    def _announced(self, writes: Sequence[Write]) -> Iterator[None]:
-        """The rows of changes are written before they are made; what the store refuses is told as failed."""
+    def _audited(self, writes: Sequence[Write]) -> Iterator[None]:
+        """Write the entries of changes before they are made; what the store refuses has another one, as failed."""
         rows = [row for row in map(self._row, writes) if row is not None]
         entries = self._trail.append_all(rows) if rows else []
         try:
             yield
         except StoreError as error:
-            self._withdraw(entries, error)
+            self._audit_failure(entries, error)
             raise
 
     def _row(self, write: Write) -> dict[str, Any] | None:
-        """What a change that is about to be made is told by. None: nothing to tell."""
+        """The entry of a change that is about to be made; None when it needs none."""
         if write.collection in UNAUDITED:
             return None
         document = self._store.get(write.collection, write.id)
@@ -107,8 +107,8 @@ class AuditedStore:
         resource = _resource(write.collection, write.id, write.body or before or {})
         return {"action": _action(write.collection, old, new), "resource": resource, "before": old, "after": new}
 
-    def _withdraw(self, entries: Sequence[Entry], error: StoreError) -> None:
-        """The changes were not made after all. If not even that can be written, the caller's error says enough."""
+    def _audit_failure(self, entries: Sequence[Entry], error: StoreError) -> None:
+        """Record that the changes were not made. If that can't be written either, the caller's error says enough."""
         if not entries:
             return
         reason = type(error).__name__
@@ -161,7 +161,10 @@ def resource_named(store: Store, params: Mapping[str, str]) -> dict[str, Any] | 
 
 @contextmanager
 def audited(data: DataDir, store: Store, kind: str, operation: str) -> Iterator[AuditedStore]:
-    """`store` with a trail, for changes by the `command_line` or the `system` without the API. Raises `StoreError`."""
+    """`store` with a trail, for changes by the `command_line` or the `system` without the API.
+
+    Raises `StoreError`.
+    """
     trail = Trail(data)
     try:
         with on_behalf_of(kind, operation):

@@ -4,12 +4,12 @@ A row's content is one canonical JSON object: keys sorted, no spaces, UTF-8 as i
 
     SHA-256(hash of the row before it, as 64 hex digits; a newline; the content)
 
-with 64 zeros before the first. So a row that is altered, taken out, put in or moved breaks the chain at that place.
-Rows that are cut off at the end are known by the table `head`, which every append moves in the same transaction, and,
-when somebody rewrites that too, by a head that was noted elsewhere (`verify` takes it).
+with 64 zeros before the first. So a row that is altered, deleted, inserted or moved breaks the chain at that place.
+Rows that are cut off at the end are detected by the table `head`, which every append moves in the same transaction,
+and, if that is rewritten too, by a head that was noted elsewhere (`verify` takes it).
 
 Every append is synced before it returns (WAL with `synchronous=FULL`). The columns that are searched are computed from
-the content by SQLite itself, so they can't say anything else.
+the content by SQLite itself, so they can't differ from it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SEARCHABLE = {
     "resource_id": "$.resource.id",
 }
 _UNINDEXED = {"resource_name": "json_extract(content, '$.resource.name')"}
-"""What can be searched for and is no column."""
+"""Expressions by which entries are searched without a column."""
 _COLUMNS = ",\n".join(
     f"    {name} TEXT GENERATED ALWAYS AS (json_extract(content, '{path}')) VIRTUAL"
     for name, path in SEARCHABLE.items()
@@ -102,7 +102,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The chain does not hold: the row where that shows, and what is wrong with it."""
+    """The chain is broken: the first bad row, and what is wrong with it."""
 
     seq: int
     error: str
@@ -124,23 +124,23 @@ class Trail:
             raise StoreError(f"{trail_file(data)}: {error}") from error
 
     def append(self, action: str, resource: dict[str, Any] | None = None, **more: Any) -> Entry:
-        """One row about what the current origin does, durable when this returns. Raises `StoreWriteError`.
+        """Append one entry about an action of the current origin, durably. Raises `StoreWriteError`.
 
         `resource` is `{type, id, name}`; `more` may have `before`, `after`, `outcome` (else `done`) and `details`.
         """
         return self.append_all([{"action": action, "resource": resource, **more}])[0]
 
     def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Entry]:
-        """Several rows, all of them or none; each has what `append` takes. Raises `StoreWriteError`."""
+        """Append several entries, all of them or none; each has what `append` takes. Raises `StoreWriteError`."""
         current = origin()
         with self._lock:
-            said = {"timestamp": timestamp_text(self._clock()), **_SILENT, **current.fields()}
-            entries = self._write([{**said, **row} for row in rows])
+            common = {"timestamp": timestamp_text(self._clock()), **_SILENT, **current.fields()}
+            entries = self._write([{**common, **row} for row in rows])
         current.rows += len(entries)
         return entries
 
     def find(self, selection: Selection, limit: int, offset: int) -> tuple[list[Entry], int]:
-        """Rows, newest first, and how many there are in all. Raises `StoreError`."""
+        """A page of entries, newest first, and how many there are in all. Raises `StoreError`."""
         where, values = _condition(selection)
         page = f"SELECT seq, content, hash FROM audit WHERE {where} ORDER BY seq DESC LIMIT ? OFFSET ?"  # noqa: S608 - the condition is ours, values are bound
         count = f"SELECT count(*) FROM audit WHERE {_condition(selection, counting=True)[0]}"  # noqa: S608
@@ -159,7 +159,7 @@ class Trail:
             return self._head
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         with self._lock, self._reading:
             self._reader.close()
             self._database.close()
@@ -168,13 +168,13 @@ class Trail:
         head, entries = self._head, []
         for row in rows:
             numbered = {"seq": head.seq + 1, **row}
-            head = Head(head.seq + 1, chained(head.hash, canonical(numbered)))
+            head = Head(head.seq + 1, chain_hash(head.hash, canonical_json(numbered)))
             entries.append(Entry(head.seq, numbered, head.hash))
         try:
             with transaction(self._database):
                 self._database.executemany(
                     "INSERT INTO audit (seq, content, hash) VALUES (?, ?, ?)",
-                    [(each.seq, canonical(each.content), each.hash) for each in entries],
+                    [(each.seq, canonical_json(each.content), each.hash) for each in entries],
                 )
                 self._database.execute("REPLACE INTO head VALUES (1, ?, ?)", (head.seq, head.hash))
         except sqlite3.Error as error:
@@ -188,12 +188,12 @@ def trail_file(data: DataDir) -> Path:
     return data.audit / "audit.sqlite"
 
 
-def canonical(row: dict[str, Any]) -> str:
+def canonical_json(row: dict[str, Any]) -> str:
     """A row's content as it is hashed and stored."""
     return json.dumps(row, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def chained(previous: str, content: str) -> str:
+def chain_hash(previous: str, content: str) -> str:
     """The hash of a row."""
     return hashlib.sha256(f"{previous}\n{content}".encode()).hexdigest()
 
@@ -216,7 +216,7 @@ def verify(data: DataDir, noted: Head | None = None, alone: bool = False) -> Hea
 
 
 def _verify(database: sqlite3.Connection, noted: Head | None) -> Head | Broken:
-    database.execute("BEGIN")  # one moment, while somebody may append
+    database.execute("BEGIN")  # a snapshot, while the product may append
     head = Head(0, GENESIS)
     for seq, content, digest in database.execute("SELECT seq, content, hash FROM audit ORDER BY seq"):
         error = _error_of(seq, content, digest, head)
@@ -241,7 +241,7 @@ def _error_of(seq: int, content: str, digest: str, before: Head) -> str | None:
         return "its content is not JSON"
     if not isinstance(row, dict) or row.get("seq") != seq:
         return "its content says that it is another row"
-    return None if chained(before.hash, content) == digest else "its content doesn't go with its hash"
+    return None if chain_hash(before.hash, content) == digest else "its content doesn't go with its hash"
 
 
 def _read_head(database: sqlite3.Connection) -> Head:
@@ -250,7 +250,7 @@ def _read_head(database: sqlite3.Connection) -> Head:
 
 
 def _last_known(database: sqlite3.Connection) -> Head:
-    """Where to go on. When row and head don't agree, somebody was there: it is said, and the chain keeps the gap."""
+    """Where to append. When row and head disagree, the trail was altered: that is logged, and the gap stays visible."""
     kept = _read_head(database)
     found = database.execute("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1").fetchone()
     last = Head(int(found[0]), str(found[1])) if found else Head(0, GENESIS)
@@ -260,7 +260,7 @@ def _last_known(database: sqlite3.Connection) -> Head:
 
 
 def _condition(selection: Selection, counting: bool = False) -> tuple[str, list[Any]]:
-    """The total counts what is on all pages, so it doesn't know of the cursor."""
+    """The SQL condition and its values. `counting` leaves out the cursor, since the total counts all pages."""
     terms: list[str] = ["1"]
     values: list[Any] = []
     for name, value in selection.equal.items():

@@ -102,7 +102,7 @@ class Responder:
         who = caller.user.id if caller else client_key(req.context.address)
         response = translated(error, req.context.request_id)
         details = response.details if response else {}
-        self._services.refused_actions.note(who, resource_named(self._services.store, params), details)
+        self._services.refused_actions.record(who, resource_named(self._services.store, params), details)
 
 
 def _respond(resp: falcon.Response, reply: Reply) -> None:

@@ -1,4 +1,4 @@
-"""The first start: somebody has to be able to sign in, and there is no default password."""
+"""The first start: makes the administrator, since there is no default password."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ensure_administrator(data: DataDir, password: str | None) -> str | None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Before the user exists: a password that nobody could read would lock everybody out."""
+    """Write the password before the user exists: else a crash between would lose the only way to sign in."""
     try:
         write_synced(path, f"{text}\n".encode())
     except OSError as error:

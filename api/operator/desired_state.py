@@ -1,4 +1,4 @@
-"""The wish and the settings of the API, read once by the supervisor at its boot, before there is an API process."""
+"""The desired state and the settings of the API, read once by the supervisor at its start, before the API's process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_desired_proxies(data: DataDir) -> tuple[ProxySpec, ...]:
 
 
 def read_stored_settings(data: DataDir) -> Stored:
-    """What was set through the API. The caller holds the lock of the data directory. Raises `StoreError`."""
+    """The settings changed through the API. The caller holds the lock of the data directory. Raises `StoreError`."""
     store = open_store(data)
     try:
         return read_stored(store)

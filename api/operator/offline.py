@@ -1,4 +1,4 @@
-"""What the operator does to the configuration from the command line, mostly while the product is not running."""
+"""Changes of the configuration from the command line, most of them while the product is not running."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
 
 
 def is_disabled(data: DataDir, username: str) -> bool:
-    """Is this user's account disabled? The caller holds the lock. Raises `StoreError`."""
+    """Whether this user's account is disabled. The caller holds the lock. Raises `StoreError`."""
     store = open_store(data)
     try:
         user = users.by_name(store, username)
@@ -49,7 +49,7 @@ def is_disabled(data: DataDir, username: str) -> bool:
 
 
 def reset_settings(data: DataDir) -> list[str]:
-    """Forget what was set through the API; the keys. The caller holds the lock. Raises `StoreError`."""
+    """Delete all settings changed through the API; their keys. The caller holds the lock. Raises `StoreError`."""
     store = open_store(data)
     try:
         stored = settings.read_stored(store)
@@ -83,14 +83,14 @@ def peek_proxies(data: DataDir) -> list[ProxyRecord]:
 
 
 def has_users(data: DataDir) -> bool:
-    """Is anybody stored? Read as `peek_proxies` does; raises `ValueError`."""
+    """Whether there are users. Read as `peek_proxies` does; raises `ValueError`."""
     return bool(_peek(data, users.COLLECTION))
 
 
 def peek_settings(data: DataDir) -> Stored:
-    """What was set through the API, read without a lock while the product may run. Raises `ValueError`.
+    """The settings changed through the API, read without a lock while the product may run. Raises `ValueError`.
 
-    Nothing, for somebody who may not read the data directory: they want to know of the configuration alone.
+    Empty when the data directory may not be read: such a caller checks the configuration file alone.
     """
     body = _peek(data, settings.COLLECTION).get(settings.DOCUMENT)
     return {} if body is None else settings.stored_of(body)

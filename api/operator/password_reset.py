@@ -1,5 +1,4 @@
-"""Asking the product that runs for a new password of a user, from the command line (`api.services.password_reset`
-replies)."""
+"""Asks the running product from the command line for a new password of a user (`api.services.password_reset`)."""
 
 from __future__ import annotations
 
@@ -10,25 +9,25 @@ from actors.bus.messages.users import PasswordReset, ResetPassword
 from api.services.password_reset import UnknownUser
 from config.files.paths import RunDir
 
-SUPERVISOR_ANSWERS_WITHIN = 5.0
-API_ANSWERS_WITHIN = 20.0
+SUPERVISOR_TIMEOUT = 5.0
+API_TIMEOUT = 20.0
 """Seconds that the API may take: it hashes the password and waits for the disk."""
 AGAIN = "try again in a moment"
 
 
 class NotReset(Exception):
-    """The password is not changed, or it is not known whether it is; the text says which and why."""
+    """The password is not changed, or that is unknown; the text says which and why."""
 
 
 def ask_reset(run: RunDir, username: str, password: str | None) -> PasswordReset:
     """Have the product that runs in `run` change the password of a user. Raises `UnknownUser`, `NotReset`."""
     try:
-        with BusClient(run) as asking:
-            if not isinstance(asking.ask(DescribeProgram(), timeout=SUPERVISOR_ANSWERS_WITHIN), Program):
+        with BusClient(run) as bus:
+            if not isinstance(bus.ask(DescribeProgram(), timeout=SUPERVISOR_TIMEOUT), Program):
                 raise NotReset(
                     f"not changed: the product is starting, or hangs, since its supervisor is silent; {AGAIN}"
                 )
-            reply = asking.ask(ResetPassword(username, password), API, API_ANSWERS_WITHIN)
+            reply = bus.ask(ResetPassword(username, password), API, API_TIMEOUT)
     except NotRunningError as error:
         raise NotReset(f"not changed: the product is starting or ending; {AGAIN}") from error
     if isinstance(reply, Failed):

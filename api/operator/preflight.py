@@ -1,7 +1,7 @@
-"""What `proxyfleet serve --check` looks at: whether this program would start, beside the one that runs now.
+"""The checks of `proxyfleet serve --check`: whether this program would start, beside the one that runs now.
 
-Nothing is written, bound or locked. The modules of all actors are loaded, which finds an installation that is broken;
-the settings with what was set through the API, and the files of the store, are read as a start would read them.
+Nothing is written, bound or locked. The modules of all actors are loaded, which finds a broken installation; the
+settings with what was set through the API, and the files of the store, are read as a start would read them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from config.settings.settings import ConfigError, Settings
 from config.text.formatting import size_text
 
 LEAST_SPACE = 1024 * 1024
-"""Free bytes without which databases that were closed in good order can't be opened again, for their shared memory."""
+"""Free bytes that SQLite needs for its shared memory to open databases again."""
 
 
 class WouldNotStart(Exception):
     """The program would not start; the text says why."""
 
 
-def rehearse(settings: Settings, data: DataDir, entries: ActorClasses | None = None) -> None:
-    """Raises `WouldNotStart`."""
+def check_start(settings: Settings, data: DataDir, entries: ActorClasses | None = None) -> None:
+    """Raise `WouldNotStart` when a start with these settings and data would fail."""
     for name, entry in asdict(entries or ActorClasses()).items():
         if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
             _load(entry)
-    if trouble := unwritable(data.path):
-        raise WouldNotStart(trouble)
+    if error_text := unwritable(data.path):
+        raise WouldNotStart(error_text)
     for file in sorted(data.store.glob("*.json")):
         try:
             parse(file, file.read_bytes())
@@ -52,14 +52,14 @@ def rehearse(settings: Settings, data: DataDir, entries: ActorClasses | None = N
 
 
 def _check_space(data: DataDir) -> None:
-    """The older program serves on a full disk; a new one would wait for space before its API answers."""
+    """The running program serves on a full disk; a new one would wait for space before its API serves."""
     free = shutil.disk_usage(data.path).free if data.path.exists() else LEAST_SPACE
     if free < LEAST_SPACE:
         raise WouldNotStart(f"{data.path}: the disk is full; {size_text(LEAST_SPACE)} of free space are needed")
 
 
 def _check_format(data: DataDir) -> None:
-    """The older program has ended when its data are brought forward: so it has to be known before that they can be."""
+    """The data are migrated when the running program has ended already, so it must be known before that they can be."""
     mark = data_format.refuse_newer(data.path, migrations.DATA_FORMAT)
     missing = migration.missing_space(data, mark, migrations.STEPS) if mark is not None else 0
     if missing > 0:

@@ -1,8 +1,7 @@
-"""Is the product of this configuration ready? `python -m api.operator.readiness_probe` asks its `/readyz` and ends with
-0 or 1.
+"""A readiness probe for containers: `python -m api.operator.readiness_probe` requests `/readyz` and exits with 0 or 1.
 
-For supervisors of containers, which start it every half minute. It finds the API as the product does: by the
-configuration and by what was set through the API. It asks on this machine, so a certificate is not verified.
+Container runtimes start it every half minute. It finds the API as the product does: by the configuration and by the
+settings changed through the API. The request stays on this machine, so a certificate is not verified.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from config.settings.env import ENV_PREFIX
 from config.settings.runtime import InvalidOverride
 from config.settings.settings import ConfigError, Server, load
 
-PATIENCE = 4.0
-"""Seconds for the connection, and for the answer."""
+TIMEOUT = 4.0
+"""Seconds for the connection, and for the response."""
 
 
 def address_of(server: Server) -> tuple[str, int]:
-    """Where to ask on this machine: a wildcard address is reached by loopback."""
+    """The address of the API on this machine: a wildcard address is reached by loopback."""
     try:
         host = ip_address(server.host)
     except ValueError:
@@ -37,19 +36,19 @@ def address_of(server: Server) -> tuple[str, int]:
 
 
 def ask(server: Server) -> tuple[bool, str]:
-    """Is it ready, and what it said."""
+    """Whether it is ready, and the body of the response or the error."""
     host, port = address_of(server)
     connection: http.client.HTTPConnection
     if server.tls.enabled:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=PATIENCE, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT, context=context)
     else:
-        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
     try:
         connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        return answer.status == 200, answer.read(10_000).decode(errors="replace").strip()
+        response = connection.getresponse()
+        return response.status == 200, response.read(10_000).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:
         return False, f"{host}:{port}: {error}"
     finally:
@@ -62,10 +61,10 @@ def main() -> int:
         file = os.environ.get(f"{ENV_PREFIX}CONFIG")
         settings = load(Path(file) if file else None, {})
         data = DataDir(settings.data_dir or default_data_dir())
-        ready, said = ask(with_overrides(settings, peek_settings(data)).server)
+        ready, text = ask(with_overrides(settings, peek_settings(data)).server)
     except (ConfigError, InvalidOverride, ValueError) as error:
-        ready, said = False, str(error)
-    sys.stdout.write(f"{said}\n")
+        ready, text = False, str(error)
+    sys.stdout.write(f"{text}\n")
     return 0 if ready else 1
 
 

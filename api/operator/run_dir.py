@@ -1,4 +1,4 @@
-"""Where the product that runs has its run directory: for commands that ask it over the bus."""
+"""The run directory of the running product, for commands that use the bus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run_dir(settings: Settings) -> RunDir:
     """The run directory that these settings mean. Raises `PathError`."""
     if settings.run_dir is not None:
         return RunDir(settings.run_dir.absolute())
-    if settings.data_dir is None and os.path.exists(SYSTEM_RUN_DIR / "lock"):  # False also where we may not look
+    if settings.data_dir is None and os.path.exists(SYSTEM_RUN_DIR / "lock"):  # False also without the permission
         return RunDir(SYSTEM_RUN_DIR)
     return RunDir(default_run_dir(settings.data_dir or default_data_dir()))
 

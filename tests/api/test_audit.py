@@ -135,12 +135,12 @@ def test_a_caller_who_is_refused_again_and_again_fills_no_trail() -> None:
     now, written = [0.0], []
     refusals = RefusedActions(lambda *_row, **more: written.append(more["details"]), lambda: now[0])
     for _ in range(refused.EACH + 5):
-        refusals.note("usr_1", None, {"reason": "no"})
-    refusals.note("usr_2", None, {"reason": "no"})
+        refusals.record("usr_1", None, {"reason": "no"})
+    refusals.record("usr_2", None, {"reason": "no"})
     assert len(written) == refused.EACH + 1
     now[0] = refused.WINDOW
-    refusals.note("usr_1", None, {"reason": "no"})
-    refusals.note("usr_1", None, {"reason": "no"})
+    refusals.record("usr_1", None, {"reason": "no"})
+    refusals.record("usr_1", None, {"reason": "no"})
     assert written[-2:] == [{"reason": "no", "left_out": 5}, {"reason": "no"}]
 
 
@@ -148,7 +148,7 @@ def test_rows_of_all_callers_together_are_bounded() -> None:
     written: list[object] = []
     refusals = RefusedActions(lambda *_row, **_more: written.append(1), lambda: 0.0)
     for number in range(refused.IN_ALL + 50):
-        refusals.note(f"usr_{number}", None, {})
+        refusals.record(f"usr_{number}", None, {})
     assert len(written) == refused.IN_ALL
 
 

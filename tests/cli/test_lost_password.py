@@ -107,7 +107,7 @@ def test_a_product_that_is_starting_is_named_so(starting: Shell) -> None:
 def test_a_supervisor_that_is_silent_is_not_waited_for_for_ever(
     starting: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(password_reset, "SUPERVISOR_ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(password_reset, "SUPERVISOR_TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX) as mute:  # what a killed supervisor leaves behind, or one that is stopped
         mute.bind(str(folder / "run" / "mailbox"))
         refused = starting("reset-password", "admin")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.supervision.config import ActorClasses
-from api.operator.preflight import WouldNotStart, rehearse
+from api.operator.preflight import WouldNotStart, check_start
 from config.files.paths import DataDir
 from config.settings.settings import load
 
@@ -22,43 +22,43 @@ def data(tmp_path: Path) -> DataDir:
 
 
 def test_a_good_installation_and_a_good_directory_would_start_and_nothing_is_written(data: DataDir) -> None:
-    rehearse(load(), data)
+    check_start(load(), data)
     assert list(data.path.rglob("*")) == [data.store]
 
 
 def test_where_there_is_no_data_directory_yet_it_would_start(tmp_path: Path) -> None:
-    rehearse(load(), DataDir(tmp_path / "none"))
+    check_start(load(), DataDir(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 
 
 def test_data_of_a_newer_release_are_refused(data: DataDir) -> None:
     (data.path / "format").write_text('{"format": 999, "version": "9.9.9"}\n')
     with pytest.raises(WouldNotStart, match=r"9\.9\.9"):
-        rehearse(load(), data)
+        check_start(load(), data)
 
 
 def test_a_damaged_file_of_the_store_is_named(data: DataDir) -> None:
     (data.store / "proxies.json").write_text("this is no store")
     with pytest.raises(WouldNotStart, match=r"proxies\.json"):
-        rehearse(load(), data)
+        check_start(load(), data)
 
 
 def test_a_certificate_that_is_gone_is_named_by_its_key(data: DataDir, tmp_path: Path) -> None:
     tls = {"enabled": True, "cert_file": tmp_path / "cert.pem", "key_file": tmp_path / "key.pem"}
     with pytest.raises(WouldNotStart, match=r"server\.tls\.cert_file"):
-        rehearse(load(None, {"server": {"tls": tls}}), data)
+        check_start(load(None, {"server": {"tls": tls}}), data)
 
 
 @pytest.mark.parametrize("entry", ["actors.nowhere:Actor", "actors.process:Nothing"])
 def test_an_actor_that_can_not_be_loaded_is_named(data: DataDir, entry: str) -> None:
     with pytest.raises(WouldNotStart, match=entry):
-        rehearse(load(), data, ActorClasses(webhooks=entry))
+        check_start(load(), data, ActorClasses(webhooks=entry))
 
 
 def test_a_directory_that_cannot_be_written_is_named(data: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as root is told of a read-only disk
     with pytest.raises(WouldNotStart, match="can't be written"):
-        rehearse(load(), data)
+        check_start(load(), data)
 
 
 def test_a_full_disk_is_named_since_the_api_would_not_start_on_it(
@@ -66,4 +66,4 @@ def test_a_full_disk_is_named_since_the_api_would_not_start_on_it(
 ) -> None:
     monkeypatch.setattr("api.operator.preflight.LEAST_SPACE", shutil.disk_usage(data.path).total)
     with pytest.raises(WouldNotStart, match="the disk is full"):
-        rehearse(load(), data)
+        check_start(load(), data)
