@@ -1,4 +1,4 @@
-"""Where a provider is asked: known addresses, a discovery document (OpenID Connect Discovery 1.0), or explicit ones."""
+"""The endpoints of a provider: known ones, a discovery document (OpenID Connect Discovery 1.0), or explicit ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _URL: TypeAdapter[str] = TypeAdapter(ProviderUrl)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where to ask. `issuer` names the provider; ID tokens are checked when there is `jwks`.
+    """URLs of a provider. `issuer` names the provider; ID tokens are checked when there is `jwks`.
 
     The issuer of a shared directory of Microsoft has `{tenantid}` in it, which stands for the claim `tid`.
     """

@@ -1,7 +1,7 @@
 """ID tokens (OpenID Connect Core 1.0, section 3.1.3.7) and the keys that they are signed with.
 
-Only asymmetric algorithms are taken, whatever the token or the provider says: with HS256 the client's secret would be
-a signing key, and a public key could be mistaken for one (RFC 8725, section 3.1).
+Only asymmetric algorithms are accepted, whatever the token or the provider says: with HS256 the client's secret would
+be a signing key, and a public key could be mistaken for one (RFC 8725, section 3.1).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEEWAY = 30
 """Seconds that the provider's clock may differ from ours."""
 KEYS_KEPT = 3600.0
 REFETCH_PAUSE = 30.0
-"""Seconds that a key set is kept, and between two looks for a key that isn't in it."""
+"""Seconds that a key set is kept, and between two fetches for a key that isn't in it."""
 
 _RSA_BITS = 2048
 _REQUIRED = ["iss", "sub", "aud", "exp", "iat"]
@@ -32,7 +32,7 @@ _KEY_TYPES = {"RS256": "RSA", "PS256": "RSA", "ES256": "EC"}
 class KeySet:
     """The provider's public keys, from `fetch`. Thread-safe; one fetch at a time.
 
-    A key that is not known yet is looked for anew, but not more often than `REFETCH_PAUSE` lets: tokens with made-up
+    An unknown key id fetches the set again, but not more often than every `REFETCH_PAUSE` seconds: tokens with made-up
     key ids must not become requests to the provider.
     """
 

@@ -1,4 +1,4 @@
-"""Who somebody is, as a provider says it."""
+"""The identity of a person as a provider states it, and its e-mail addresses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LONGEST_SUBJECT = 255
 
 
 class IdentityRefused(Exception):
-    """Who it is was not proven, or may not sign in; the text may be shown to them."""
+    """The identity is not proven, or may not sign in; the text is meant for the person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person at a provider. `issuer` and `subject` are who it is, for good; everything else may change.
+    """A person at a provider. `issuer` and `subject` identify them for good; everything else may change.
 
-    `email` is there only when the provider says that it belongs to them. `claims` is all that was said.
+    `email` is set only when the provider has verified it. `claims` are all claims.
     """
 
     provider: str

@@ -1,10 +1,9 @@
-"""Whose account an identity is.
+"""The account of an identity.
 
 1. The one that it is linked to. The link is issuer and subject, so it outlives a change of the e-mail address.
 2. Else the one with the same e-mail address, which the provider has verified; it is linked from now on. Not when two
-   accounts have the address, nor when the account is linked to somebody else: addresses are given away again. And only
-   when somebody with `users.write` gave it: an account whose user could write somebody else's address into it would be
-   a trap for them.
+   accounts have the address, nor when the account is linked to another identity: providers reassign addresses. And
+   only when a caller with `users.write` set it: a user could claim another person's address as a trap.
 3. Else a new one, if `auto_create` lets it, with a role that `role_mapping` names, else `user`.
 
 Roles are mapped when an account is made, not at later sign-ins: then they are managed here.
@@ -106,7 +105,7 @@ def _of_address(store: Store, address: str) -> list[User]:
 
 def _link(store: Store, same: list[User], identity: Identity) -> User:
     if len(same) > 1 or same[0].oauth is not None:
-        raise IdentityRefused("the account with your e-mail address can't be told to be yours")
+        raise IdentityRefused("it is not certain that the account with your e-mail address is yours")
     user = _active(same[0])
     linked = user.model_copy(update={"oauth": _link_of(identity), "updated_at": time.time()})
     _put(store, linked)
@@ -114,7 +113,7 @@ def _link(store: Store, same: list[User], identity: Identity) -> User:
 
 
 def _put(store: Store, user: User) -> None:
-    """In the audit trail it is the person who did this."""
+    """Store the user; in the audit trail that user is the author."""
     origin().signed_in(user, METHOD)
     store.put(users.COLLECTION, user.model_dump(mode="json"))
 
@@ -130,7 +129,7 @@ def _link_of(identity: Identity) -> OAuthLink:
 
 
 def _new_user(store: Store, identity: Identity, email: str, role: MappedRole) -> User:
-    """An account that nobody has a password for. The hash is like all others, so that it takes as long to be wrong."""
+    """An account without a password. Its hash is like all others, so that a wrong password takes the same time."""
     now = time.time()
     return User(
         id="usr_" + secrets.token_hex(8),
@@ -151,7 +150,7 @@ def _hash_of_no_password() -> str:
 
 
 def _free_name(store: Store, email: str) -> str:
-    """The address; if that is taken, too long or could be taken for another, with something behind it or without it."""
+    """The address as a user name; with a random suffix if that is in use, and `user` where it can't be a name."""
     try:
         name = new_name(email[:_NAME_MAX].replace(":", "_"))[:_NAME_MAX]
     except ValueError:

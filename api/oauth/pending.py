@@ -15,10 +15,10 @@ from actors.net.client_key import client_key
 from api.errors import Invalid
 
 LIFETIME = 600
-"""Seconds that somebody may take at the provider."""
+"""Seconds that a person may take at the provider."""
 PER_ADDRESS = 100
 REMEMBERED = 20_000
-"""Sign-ins under way at the same time, of one address (with IPv6 one /64) and in all; the oldest one makes room."""
+"""Pending sign-ins of one address (with IPv6 one /64) and in all; beyond that the oldest one is dropped."""
 
 _UNKNOWN = "is unknown, used already or older than ten minutes; begin the sign-in again"
 

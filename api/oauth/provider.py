@@ -24,7 +24,7 @@ FAILURE_KEPT = 5.0
 
 _OIDC_SCOPES = ("openid", "email", "profile")
 _GITHUB_SCOPES = ("read:user", "user:email")
-_LONGEST_SAID = 500
+_LONGEST_ERROR = 500
 _BAD_CODE = ("invalid_grant", "bad_verification_code")
 """What RFC 6749 section 5.2 calls it, and what GitHub does."""
 
@@ -64,12 +64,12 @@ class Provider:
         return self._of_id_token(endpoints, tokens, nonce)
 
     def check_issuer(self, issuer: str | None) -> None:
-        """Refuse what came back from another provider (RFC 9207), where the answer says who sent it."""
+        """Refuse a response of another provider (RFC 9207), where the response names its issuer."""
         if issuer is None or not self._settings.speaks_oidc:
             return
         known = self._endpoints().issuer
         if issuer != known and "{" not in known:
-            raise IdentityRefused("the answer came from another provider")
+            raise IdentityRefused("the response came from another provider")
 
     # --- the provider's addresses and keys ---
 
@@ -103,7 +103,7 @@ class Provider:
 
     def _client(self, endpoints: Endpoints, for_header: bool = False) -> Any:
         """Authlib's client, bounded. In a Basic header id and secret are form-encoded (RFC 6749 section 2.3.1)."""
-        from authlib.integrations.requests_client import OAuth2Session  # loaded when somebody signs in this way
+        from authlib.integrations.requests_client import OAuth2Session  # loaded at the first sign-in of this kind
 
         settings = self._settings
         secret = settings.client_secret.get_secret_value()
@@ -134,12 +134,12 @@ class Provider:
         except OAuthError as error:
             if error.error in _BAD_CODE:
                 raise Invalid("code", "was refused by the provider: wrong, used already or too old") from error
-            said = f"{error.error}: {error.description}"  # repr, since it may hold anything
-            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: {said[:_LONGEST_SAID]!r}") from error
+            text = f"{error.error}: {error.description}"  # repr, since it may hold anything
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: {text[:_LONGEST_ERROR]!r}") from error
         except (requests.RequestException, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: {error}") from error
         if not isinstance(tokens.get("access_token"), str):
-            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: the answer has no access token")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: the response has no access token")
         return tokens
 
     # --- tokens to a person ---
@@ -147,43 +147,43 @@ class Provider:
     def _of_id_token(self, endpoints: Endpoints, tokens: Mapping[str, Any], nonce: str) -> Identity:
         token = tokens.get("id_token")
         if not isinstance(token, str):
-            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: the answer has no ID token")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: the response has no ID token")
         keys = self._key_set(str(endpoints.jwks))
-        said = claims_of(token, keys, self._settings.client_id, nonce, endpoints.accepts_issuer)
-        subject = subject_of(said["sub"])
+        claims = claims_of(token, keys, self._settings.client_id, nonce, endpoints.accepts_issuer)
+        subject = subject_of(claims["sub"])
         if subject is None:
             raise IdentityRefused("the ID token's subject is not usable")
-        more = self._more_about(endpoints, tokens, said)
-        email = verified_address(said if "email" in said else more)
-        return Identity(self._name(), said["iss"], subject, email, {**more, **said})
+        more = self._userinfo(endpoints, tokens, claims)
+        email = verified_address(claims if "email" in claims else more)
+        return Identity(self._name(), claims["iss"], subject, email, {**more, **claims})
 
-    def _more_about(self, endpoints: Endpoints, tokens: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    def _userinfo(self, endpoints: Endpoints, tokens: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, Any]:
         """The claims of the userinfo endpoint, when the ID token lacks some (OpenID Connect Core, section 5.3)."""
         wanted = {"email"} | {
             key.partition("=")[0].partition(".")[0] for key in self._settings.role_mapping if "=" in key
         }
-        if endpoints.userinfo is None or wanted <= said.keys():
+        if endpoints.userinfo is None or wanted <= claims.keys():
             return {}
         more = get_object(endpoints.userinfo, self._guard(), tokens["access_token"])
-        if more.get("sub") != said["sub"]:
-            raise IdentityRefused("the provider's answers are about two different people")
+        if more.get("sub") != claims["sub"]:
+            raise IdentityRefused("the provider's responses are about two different people")
         return more
 
     def _of_userinfo(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> Identity:
-        """Plain OAuth 2.0: what the provider answers over TLS, on our own question, is all there is."""
-        said = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
-        subject = subject_of(said.get("sub", said.get("id")))
+        """Plain OAuth 2.0: the provider's response to our own request over TLS is the only proof."""
+        claims = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
+        subject = subject_of(claims.get("sub", claims.get("id")))
         if subject is None:
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.userinfo}: there is neither a sub nor an id")
-        return Identity(self._name(), endpoints.issuer, subject, verified_address(said), said)
+        return Identity(self._name(), endpoints.issuer, subject, verified_address(claims), claims)
 
     def _of_github(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> Identity:
-        said = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
-        subject = subject_of(said.get("id"))
+        claims = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
+        subject = subject_of(claims.get("id"))
         if subject is None:
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.userinfo}: there is no id")
         addresses = get_json(f"{endpoints.userinfo}/emails?per_page=100", self._guard(), tokens["access_token"])
-        return Identity(self._name(), endpoints.issuer, subject, _primary(addresses), said)
+        return Identity(self._name(), endpoints.issuer, subject, _primary(addresses), claims)
 
     def _name(self) -> str:
         return str(self._settings.provider)

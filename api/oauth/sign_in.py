@@ -17,11 +17,10 @@ from api.oauth.provider import Provider
 from config.settings.oauth import OAuth2
 
 AT_ONCE = 4
-"""Requests that may wait for the provider at the same time: a provider that is slow must not take every thread of
-the API."""
+"""Requests that may wait for the provider at the same time: a slow provider must not block every thread of the API."""
 
 OF_ONE_CLIENT = 3
-"""So that others find a place whatever one client does."""
+"""Of them, those of one client, so that it can't block others."""
 
 
 class Begun(NamedTuple):
@@ -32,7 +31,7 @@ class Begun(NamedTuple):
 
 
 class SignIns:
-    """Those with one set of settings; with others there are others. Thread-safe.
+    """Sign-ins with one set of settings. Thread-safe.
 
     Methods raise `Invalid`, `TooBusy`, `IdentityRefused`, `PeerUnavailable`, and must not be called while the settings
     have it disabled.

@@ -1,8 +1,8 @@
-"""Requests to identity providers: no redirects, bounded in time and size, and nothing sent that wasn't meant.
+"""Requests to identity providers: no redirects, bounded in time and size, no credentials of the environment.
 
-What a provider answers is small JSON. A redirect from a token endpoint would carry a code or a secret to somewhere
-else, so any is an error. `requests` would read `~/.netrc` and replace our credentials; only the proxies of the
-environment and `SSL_CERT_FILE` are heeded.
+Responses are small JSON. A redirect from a token endpoint would carry a code or a secret to another server, so any is
+an error. `requests` would read `~/.netrc` and replace our credentials; of the environment only proxies and
+`SSL_CERT_FILE` are used.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from config.net.host_names import is_loopback
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 5.0
 DEADLINE = 10.0
-"""Seconds for a whole answer, from the request on."""
+"""Seconds for a whole response, from the request on."""
 LARGEST = 256 * 1024
-"""Bytes of an answer."""
+"""Bytes of a response."""
 
 _CHUNK = 16 * 1024
 
 
 class BoundedAdapter(GuardedAdapter):
-    """Reads the whole answer within the bounds, whatever the caller asked for. Raises `PeerUnavailable`."""
+    """Reads the whole response within the bounds, whatever the caller asked for. Raises `PeerUnavailable`."""
 
     def __init__(self, guard: OutgoingGuard) -> None:
         super().__init__(connect_guarded(guard, CONNECT_TIMEOUT))
@@ -63,14 +63,14 @@ def _proxies(url: str) -> dict[str, str]:
 
 
 def session(guard: OutgoingGuard) -> requests.Session:
-    """A session of which nothing is remembered."""
+    """A new session with the bounds."""
     made = requests.Session()
     bind(made, guard)
     return made
 
 
 def bind(made: requests.Session, guard: OutgoingGuard) -> None:
-    """Make a session, a subclass's too, one that keeps the bounds."""
+    """Make a session, also one of a subclass, keep the bounds."""
     made.trust_env = False
     adapter = BoundedAdapter(guard)
     made.mount("https://", adapter)
@@ -78,13 +78,13 @@ def bind(made: requests.Session, guard: OutgoingGuard) -> None:
 
 
 def get_json(url: str, guard: OutgoingGuard, token: str | None = None) -> Any:
-    """What a GET answers, which must be 200 and JSON; with an access token as bearer. Raises `PeerUnavailable`."""
+    """The JSON of a GET, with an access token as bearer. Raises `PeerUnavailable`, also for a status other than 200."""
     try:
-        with session(guard) as asking:
-            answer = asking.get(url, headers={"Accept": "application/json"}, auth=_Bearer(token))
-        if answer.status_code != requests.codes.ok:
-            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} answered {answer.status_code}")
-        return json.loads(answer.content)
+        with session(guard) as client:
+            response = client.get(url, headers={"Accept": "application/json"}, auth=_Bearer(token))
+        if response.status_code != requests.codes.ok:
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: status {response.status_code}")
+        return json.loads(response.content)
     except (requests.RequestException, ValueError, RecursionError) as error:
         raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: {error}") from error
 
@@ -93,7 +93,7 @@ def get_object(url: str, guard: OutgoingGuard, token: str | None = None) -> dict
     """As `get_json`, if it is an object."""
     found = get_json(url, guard, token)
     if not isinstance(found, dict):
-        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the answer is not a JSON object")
+        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the response is not a JSON object")
     return found
 
 
@@ -111,17 +111,17 @@ def _whole(response: requests.Response, deadline: float) -> bytes:
     url = response.url
     if 300 <= response.status_code < 400:
         raise PeerUnavailable(
-            IDENTITY_PROVIDER, f"{url} answered with a redirect ({response.status_code}), which is not followed"
+            IDENTITY_PROVIDER, f"{url}: a redirect ({response.status_code}), which is not followed"
         )
     if _encoding(response.headers) != "identity":
-        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} answered with a content coding that was not asked for")
+        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: a content coding that was not requested")
     content = bytearray()
     for chunk in response.iter_content(_CHUNK):
         content += chunk
         if len(content) > LARGEST:
-            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} answered with more than {LARGEST} bytes")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the response has more than {LARGEST} bytes")
         if time.monotonic() > deadline:
-            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} took longer than {DEADLINE:g} s")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the response took longer than {DEADLINE:g} s")
     return bytes(content)
 
 

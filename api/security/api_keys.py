@@ -1,6 +1,6 @@
 """API keys: `pf_` and 40 base62 characters, of which only a SHA-256 and the first 11 characters are kept.
 
-The id of a key comes from its hash, so that a key is found without a search; the id tells nothing of the key.
+The id of a key comes from its hash, so that a key is found without a search; the id does not reveal the key.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class ApiKey(BaseModel):
 
 
 def new_key(body: ApiKeyCreate, user_id: str, granted: tuple[str, ...], now: float) -> tuple[ApiKey, str]:
-    """The record and the key itself, which is never seen again."""
+    """The record, and the key itself, which is not stored."""
     text = "pf_" + "".join(secrets.choice(_ALPHABET) for _ in range(40))
     hashed = hashlib.sha256(text.encode()).hexdigest()
     record = ApiKey(
@@ -167,7 +167,7 @@ def find_key(store: Store, text: str) -> ApiKey | None:
 
 
 def about(key: ApiKey) -> dict[str, str]:
-    """What events say of a key."""
+    """The data of events about a key."""
     return {"key_id": key.id, "name": key.name, "prefix": key.prefix, "user_id": key.user_id}
 
 
@@ -188,7 +188,7 @@ class LastUsed:
         self._written: dict[str, float] = {}
 
     def touch(self, key: ApiKey, now: float) -> None:
-        """The key was used now. A disk that refuses costs only this note."""
+        """The key was used now. A full disk costs only the update of `last_used`."""
         with self._lock:
             if now - self._written.get(key.id, key.last_used or 0.0) < LAST_USED_STEP:
                 return

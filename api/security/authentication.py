@@ -1,4 +1,4 @@
-"""Who is asking: API key, bearer token or HTTP Basic, in this order when a client sends several.
+"""Authentication of requests: API key, bearer token or HTTP Basic, in this order when a client sends several.
 
 A failed sign-in takes the time of a successful one and reads the same, whatever was wrong with it.
 """
@@ -34,7 +34,7 @@ BASIC_REMEMBERED = 60.0
 
 _BASIC_PAIRS = 1_000
 _NOBODY = f"$2b${COST:02d}$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
-"""A hash like all others, for names that nobody has."""
+"""A hash like all others, checked for unknown names, so that they take as long."""
 
 
 class Authenticator:
@@ -50,7 +50,7 @@ class Authenticator:
         record: Callable[[str, User | None, str, str], None],
         hashing: PasswordChecker,
     ) -> None:
-        """`record` puts a failed sign-in on record: the action, the user, the name that was given, why."""
+        """`record` audits a failed sign-in: the action, the user, the name that was given, the reason."""
         self._record = record
         self._hashing = hashing
         self._store = store
@@ -61,7 +61,7 @@ class Authenticator:
         self._basic = _BasicMemory()
 
     def caller(self, api_key: str | None, authorization: str | None, address: str) -> Caller:
-        """Who asks, from the two headers that say so. Raises `Unauthenticated`, `Denied`, `TooBusy`."""
+        """The caller that the two headers authenticate. Raises `Unauthenticated`, `Denied`, `TooBusy`."""
         if api_key is not None:
             return self._by_key(api_key, address)
         scheme, _, rest = (authorization or "").partition(" ")
@@ -91,7 +91,7 @@ class Authenticator:
         return user
 
     def refused(self, user: User | None, username: str, address: str) -> None:
-        """A password was wrong: on record, said, and counted."""
+        """A password was wrong: audit, publish and count that."""
         data = {"username": username[:64], "client_ip": address}
         self._record("auth.login_failed", user, username, "wrong credentials")
         self._publish("auth.login_failed", data)
@@ -145,7 +145,7 @@ def expired(error: ExpiredToken) -> Unauthenticated:
 
 
 class _BasicMemory:
-    """Pairs that were right a moment ago. The stored hash is part of the key: a new password is a new pair."""
+    """Pairs that were checked lately. The stored hash is part of the key, so a new password is a new pair."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)

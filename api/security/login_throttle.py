@@ -1,8 +1,8 @@
 """Counting failed sign-ins, so that passwords can't be tried out.
 
-After `limit` failures within `WINDOW` from one address for one user name, that pair is locked for `LOCK`: whoever
-knows the password gets in from anywhere else, and nobody can lock out somebody else from another address. The IPv6
-addresses of one /64 are one (`actors.net.client_key`).
+After `limit` failures within `WINDOW` from one address for one user name, that pair is locked for `LOCK`. The user can
+still sign in from elsewhere, so an attacker can't lock users out. The IPv6 addresses of one /64 are one
+(`actors.net.client_key`).
 """
 
 from __future__ import annotations

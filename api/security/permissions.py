@@ -1,4 +1,4 @@
-"""Who may do what: permission names, the sets that roles stand for, and the one question about them."""
+"""Permissions, the default sets of roles, and which permission implies which."""
 
 from __future__ import annotations
 

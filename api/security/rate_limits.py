@@ -1,4 +1,4 @@
-"""Rate limits: two windows for each caller, and the headers that tell about them.
+"""Rate limits: two windows for each caller, and the response headers about them.
 
 All interactive sessions of a user share two further windows, which are wider: opening more sessions gains nothing. An
 API key has two more behind its own, shared with all other keys of its owner: three keys are not three limits.
@@ -26,7 +26,7 @@ KEYS_TOGETHER = 2
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one request: `retry_after` is 0 when it may go on, else seconds; `headers` go out either way."""
+    """The decision about one request: `retry_after` is 0 or, if it is refused, seconds; `headers` are sent anyway."""
 
     retry_after: int
     headers: dict[str, str]

@@ -1,9 +1,9 @@
-"""The keys that access tokens are signed with: one that signs, and older ones that are still believed for a while.
+"""The keys of access tokens: one that signs, and older ones that still verify for a while.
 
 `keys/access-tokens.key` signs. A rotation first notes it in `keys/access-tokens.older` with the moment at which its
-last token ends, then puts a new one in its place; so a crash between the two loses no token. (When a key has become
-known to others, nothing is noted, and tokens of all older keys are worth nothing at once.) A token names its key
-(`kid`, RFC 7515, section 4.1.4); tokens of releases that didn't are tried with every key.
+last token ends, then puts a new one in its place; so a crash between the two loses no token. (When a key was
+compromised, nothing is noted, and tokens of all older keys end at once.) A token names its key (`kid`, RFC 7515,
+section 4.1.4); tokens without that are tried with every key.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SigningKeys:
 
     @property
     def current(self) -> SigningKey:
-        """The one that signs."""
+        """The key that signs."""
         return self._keys[0]
 
     def believed(self, key_id: str | None) -> list[SigningKey]:
@@ -60,9 +60,9 @@ class SigningKeys:
         return [key for key in living if key_id in (None, key.id)]
 
     def rotate(self, last_token_ends: float | None) -> SigningKey:
-        """A new key signs from now on; the one so far is believed until `last_token_ends`. Returns the new one.
+        """Sign with a new key, which is returned; the previous one verifies until `last_token_ends` (Unix seconds).
 
-        None: neither that one nor any older one is believed any more.
+        None: neither that one nor any older one verifies any more.
         """
         with self._lock:
             now = self._clock()

@@ -147,10 +147,10 @@ class Tokens:
         return Claims(user_id, family, expires_at, document.body.get("session"))
 
     def rotate_key(self, revoke_previous: bool = False) -> tuple[str, float]:
-        """Sign with a new key from now on: its id, and until when tokens of the one so far are taken.
+        """Sign with a new key: its id, and until when tokens of the previous one are accepted (Unix seconds).
 
-        With `revoke_previous` all access tokens that are out there end now; refresh tokens, which no key signs, stay
-        good. Raises `StoreWriteError`.
+        With `revoke_previous` all access tokens end now; refresh tokens, which are not signed, stay good. Raises
+        `StoreWriteError`.
         """
         with self._lock:
             now = self._clock()
@@ -162,7 +162,7 @@ class Tokens:
         try:
             self._store.delete(COLLECTION, family)
         except NotStored:
-            return  # somebody else ended it in the meantime, which is what was wanted
+            return  # it ended in the meantime
 
     def revoke_all(self, user_id: str) -> None:
         """End every family of a user. Raises `StoreWriteError`."""
@@ -209,13 +209,13 @@ class Tokens:
         }
 
     def _begin(self, user_id: str, family: dict[str, Any]) -> None:
-        """Store a new family, and forget others to make room for it, in one write."""
+        """Store a new family, and delete others to make room for it, in one write."""
         while over := self._room(user_id):
             try:
                 self._store.commit([*over, Write(COLLECTION, family["id"], family, 0)])
                 return
             except NotStored:
-                continue  # somebody signed out in the meantime, and there is that much more room
+                continue  # a sign-out in the meantime has made room
         self._store.put(COLLECTION, family, expect=0)
 
     def _room(self, user_id: str) -> list[Write]:
@@ -274,7 +274,7 @@ def _decode_by(secret: bytes, token: str) -> dict[str, Any]:
 
 
 def last_token_end(store: Store, now: float) -> float:
-    """When the last access token that is out there now ends, at the latest."""
+    """When the last access token that was issued ends, at the latest."""
     return max((last_access_end(document.body) for document in store.find(COLLECTION)), default=now)
 
 

@@ -1,4 +1,4 @@
-"""Users: what is stored of them, what is shown, and how they are found."""
+"""Users: their documents, their view in the API, and how they are found."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ADMINISTRATOR = "admin"
 """The name of the user that the first start creates."""
 
 one_change = threading.Lock()
-"""Held by whoever changes a user or issues a token for one. Names are unique, there is a last administrator, and no
-token outlives the password that it was given for, because one such thing happens at a time."""
+"""Held while a user is changed or a token is issued for one: so names are unique, an administrator remains, and no
+token outlives the password that it was issued for."""
 READ_ONLY_FIELDS = frozenset({"id", "last_login", "created_at", "updated_at"})
 
 LONGEST_NAME = 64
@@ -121,7 +121,7 @@ class UserUpdate(Body):
 
 
 class OAuthLink(BaseModel):
-    """Who somebody is at an identity provider, for good: `subject` as `issuer` calls them."""
+    """The identity of a user at an identity provider, for good: `subject` as `issuer` calls it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -133,7 +133,7 @@ class OAuthLink(BaseModel):
 class User(BaseModel):
     """A document of the collection `users`. `permissions` None means: those of the role.
 
-    An `email_claimed` was given by the user alone, so it may be anybody's.
+    `email_claimed`: the user alone has set the address, so it may be another person's.
     """
 
     id: str
@@ -202,7 +202,7 @@ def apply(
 
 
 def about(user: User) -> dict[str, str]:
-    """What events say of a user."""
+    """The data of events about a user."""
     return {"user_id": user.id, "username": user.username, "role": user.role, "status": user.status}
 
 
@@ -234,7 +234,7 @@ def by_name(store: Store, username: str) -> User | None:
 
 
 _ids: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
-"""Whom names meant when they were asked for last; HTTP Basic asks with each request."""
+"""The id of each name that was looked up lately; HTTP Basic looks one up for each request."""
 
 
 def _searched(store: Store, username: str) -> User | None:

@@ -1,7 +1,8 @@
 """The configuration store: documents with revisions behind a small protocol.
 
-`contract` is what everybody else sees, `tiny` the embedded store on TinyDB, `storage` how a collection reaches the
-disk, `journal` how several collections do so together.
+`interface` is what other packages see, `tiny` the embedded store on TinyDB, `storage` writes one collection to the
+disk, `commit_journal` several of them atomically, `view` serves readers, `migration` brings data of older releases
+forward.
 """
 
 from __future__ import annotations

@@ -87,9 +87,9 @@ def complete(folder: Path) -> None:
 
 
 def check_files(folder: Path) -> None:
-    """Raise `StoreDamaged` or `StoreTooNew` when a file of a store isn't whole. Earlier generations aren't looked at.
+    """Raise `StoreDamaged` or `StoreTooNew` when a file of a store isn't whole, and `OSError`.
 
-    A store that is opened would go back to one of them, and lose what was changed last. Raises `OSError`.
+    Previous generations don't count: opening the store would fall back to one, and lose the last change.
     """
     for path in sorted(folder.glob("*.json")):
         read = parse if path.name == _JOURNAL else documents
@@ -129,9 +129,9 @@ def _carry_out(folder: Path, storages: Sequence[GenerationStorage]) -> None:
             each.install()
         _forget(folder)
     except OSError as error:
-        trouble = f"{folder}: {error.strerror or error}; restart to read what is on disk"
-        _abandon(storages, trouble)
-        raise StoreWriteError(trouble) from error
+        text = f"{folder}: {error.strerror or error}; restart to read what is on disk"
+        _abandon(storages, text)
+        raise StoreWriteError(text) from error
     for each in storages:
         each.commit()
 

@@ -118,7 +118,7 @@ class Store(Protocol):
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """The documents for which `where` holds and whose top-level fields equal `fields`, oldest change first.
 
-        `where` looks at the store's own copy and must not alter it.
+        `where` gets the store's own copy and must not alter it.
         """
         ...
 
@@ -153,5 +153,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close the files."""
         ...

@@ -1,14 +1,14 @@
-"""Bringing a data directory to the format of this program, at its start.
+"""Migrates a data directory to the format of this program, at its start.
 
 The steps from the directory's format to this program's work on copies of the parts (folders and files of the data
 directory) that they alter, in `upgrade`. When all of them are done and on disk, one rename of the file `format`
 (`config.files.data_format`) decides: before it the data are the old ones, every file of them; after it they are the new
 ones, and what remains is to move the parts: the old ones to `before-<format>`, the copies to their places. A start that
-finds that unfinished finishes it. So whenever the program is killed, the next start goes on from the old data or with
+finds that unfinished finishes it. So whenever the program is killed, the next start continues from the old data or with
 the new; an older program reads the old data up to that rename, and refuses the new ones from there on.
 
 `before-<format>` is the operator's way back; the newest `KEPT` of them stay. The access records are in no step: their
-day files are brought forward one by one, when they are opened (`actors.sqlite`).
+day files are migrated one by one, when they are opened (`actors.sqlite`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BEFORE = "before-"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From one format to the next. `about` is said in the log; `parts` are the names that `apply` may alter or make.
+    """From one format to the next. `about` is for the log; `parts` are the names that `apply` may alter or make.
 
     `apply` is called with a directory that holds copies of these parts, as far as there are any; the others are not
     there. It leaves none of them out at its end. It may raise `OSError`, `sqlite3.Error`, `ValueError`, `LookupError`
@@ -55,7 +55,7 @@ def newest_format(steps: Sequence[Step]) -> int:
 
 
 def bring_up_to_date(data: DataDir, steps: Sequence[Step]) -> None:
-    """Make the data those of this program's format. The caller holds the lock of the data directory.
+    """Migrate the data to this program's format. The caller holds the lock of the data directory.
 
     Raises `DataFormatError` when they are newer, or when a step fails or the disk doesn't take it; the text says what
     they are then.
@@ -66,7 +66,7 @@ def bring_up_to_date(data: DataDir, steps: Sequence[Step]) -> None:
         _mark_new(data.path, wanted)
         return
     if mark.installing is not None:
-        mark = _go_on(data.path, mark, mark.installing)
+        mark = _complete(data.path, mark, mark.installing)
     _remove_if_possible(data.path / _STAGE)
     if mark.format < wanted:
         _upgrade(data.path, mark, steps[mark.format - FIRST :])
@@ -101,7 +101,7 @@ def _upgrade(folder: Path, mark: Mark, steps: Sequence[Step]) -> None:
         write_mark(folder, to)
     except OSError as error:  # is it in place or not? The next start knows, so the stage stays
         raise DataFormatError(f"{folder / NAME}: {_reason(error)}; the next start goes on") from error
-    _go_on(folder, to, installing)
+    _complete(folder, to, installing)
 
 
 def _prepare(folder: Path, mark: Mark, steps: Sequence[Step], installing: Installing) -> None:
@@ -121,8 +121,8 @@ def _prepare(folder: Path, mark: Mark, steps: Sequence[Step], installing: Instal
         sync(path)
 
 
-def _go_on(folder: Path, mark: Mark, installing: Installing) -> Mark:
-    """Put an upgrade in place that was decided; the mark without it."""
+def _complete(folder: Path, mark: Mark, installing: Installing) -> Mark:
+    """Put the parts of a migration that was decided in place; the mark without it."""
     done = Mark(mark.format, mark.version)
     try:
         _install(folder, installing)
@@ -175,7 +175,8 @@ def _mark_unmarked(folder: Path, mark: Mark) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Nobody has its databases open: what is in a `-wal` counts, and a `-shm` is made anew."""
+    """Copy a part whose databases are closed: with each `-wal`, which counts, and without `-shm`, which is made
+    anew."""
     if source.is_dir():
         shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("*-shm"))
     elif source.exists():
@@ -201,7 +202,7 @@ def _befores(folder: Path) -> list[int]:
 
 
 def _remove_if_possible(path: Path) -> None:
-    """What has no meaning any more. If it stays, the next start tries again."""
+    """Delete what is no longer needed. If that fails, the next start tries again."""
     shutil.rmtree(path, ignore_errors=True)
 
 

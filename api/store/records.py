@@ -21,8 +21,8 @@ REMEMBERED = 10_000
 class Loaded(Generic[T]):
     """The documents of one collection, as `load` makes them. Thread-safe.
 
-    Many requests get the same object, so nobody may alter it. The store is asked for the revision each time: what was
-    changed or deleted is so for the next request.
+    Many requests get the same object, which must not be altered. The store is asked for the revision each time, so the
+    next request sees a change or a deletion.
     """
 
     def __init__(self, collection: str, load: Callable[[Document], T]) -> None:

@@ -5,7 +5,7 @@ the file so far is linked as the previous generation, the new one is renamed ove
 every moment the name leads to a whole file, old or new.
 
 The first line is `proxyfleet-store <schema> <sha256>`; the hash covers the schema number and everything after the
-line. So a file cut short, or with one bit turned, is known for what it is, and a later schema is told from damage.
+line. So a file that was cut short, or has one bit turned, is detected, and a later schema is distinguished from damage.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class GenerationStorage(Storage):
     # --- for the store ---
 
     def mark_changed(self, identifiers: Collection[str]) -> None:
-        """The next write differs from what is there in these entries alone. Without this word it makes all anew."""
+        """The next write differs from the file in these entries alone. Without this call all are serialized anew."""
         self._altered.update(identifiers)
         self._changes_known = True
 
@@ -171,7 +171,7 @@ class GenerationStorage(Storage):
         return tables
 
     def _set_aside(self) -> None:
-        """Keep the damaged file for whoever wants to look, out of the way of the generations."""
+        """Keep the damaged file for inspection, under a name that is no generation's."""
         if self._path.exists():
             self._path.rename(self._path.with_name(f"{self._path.name}.damaged-{int(time.time())}"))
 
@@ -273,7 +273,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Give a file that nobody has open other entries, and its previous generation too: that one would be of old form.
+    """Replace the entries of a closed file, and of its previous generation, which would have the old format.
 
     Raises `StoreDamaged` (also when only the previous generation is good: opening the store repairs that first),
     `StoreTooNew`, `StoreWriteError`.

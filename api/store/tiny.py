@@ -1,13 +1,13 @@
 """The embedded store: TinyDB, one file per collection, one writer.
 
 An entry is `{"revision": n, "body": map}`; a deleted document stays as an entry without a body, so that followers
-hear of it. The counter is the greatest revision in any file and is not written anywhere else: a change touches one
-file, or several of them together (`api.store.commit_journal`), so there is nothing that could disagree. The oldest
+see its deletion. The counter is the greatest revision in any file and is not written anywhere else: a change touches
+one file, or several of them together (`api.store.commit_journal`), so there is nothing that could disagree. The oldest
 deletions are forgotten when there are too many of them; the entry `HORIZON` then holds the step up to which they are.
 
-TinyDB is asked when something is written; readers look at a `View` of what is durable, and never wait for a writer.
+TinyDB is used for writing; readers use a `View` of what is durable, and never wait for a writer.
 
-`manifest` lists the collections that were ever made, so that a file that is gone is known to be missed.
+`manifest` lists the collections that were ever made, so that a missing file is detected.
 """
 
 from __future__ import annotations
@@ -269,9 +269,9 @@ def open_store(data: DataDir) -> TinyStore:
 
 
 def start_over(data: DataDir, collection: str, revision: int) -> None:
-    """Empty a collection of a store that nobody has open; the next step of the store has a number above `revision`.
+    """Empty a collection of a closed store; the next step of the store has a number above `revision`.
 
-    Followers who know of less than that are told to read all anew. Raises `StoreError`.
+    Followers of an earlier step get `HistoryPruned`. Raises `StoreError`.
     """
     rewrite(data.store / f"{collection}.json", lambda _entries: {HORIZON: {"revision": revision, "body": None}})
 

@@ -1,7 +1,7 @@
-"""What readers see: the documents as of the last durable step.
+"""The documents as of the last durable step, for readers.
 
-Readers take no lock, so that nobody waits for a disk who doesn't write: what they look at are dicts that change by one
-entry at a time, after that entry is durable. Followers take a short one that is never held during I/O.
+Readers take no lock, so that only writers wait for the disk: they read dicts that change by one entry at a time, after
+that entry is durable. Followers take a short lock that is never held during I/O.
 """
 
 from __future__ import annotations
