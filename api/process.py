@@ -135,7 +135,7 @@ class ApiActor(Actor):
             gc.freeze()  # what was read from the store lives long, and makes each collection slow
             self._server.start()
             self.ready()
-            self._webhooks.tell()
+            self._webhooks.send_webhooks()
         else:
             log.error("the supervisor rejected the proxy configuration: %s", reason_of(reply))
             self.loop.call_later(REPORT_RETRY, self._report_desired_state)

@@ -1,4 +1,4 @@
-"""What differs between two entries, field by field, and no secret in it."""
+"""The differences between two entries, field by field, with secrets masked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from api.import_export.entries import SecretValue
 from config.model.webhooks import MASK
 
 _KNOWN_BY = {"accounts": "username", "upstreams": "name"}
-"""Lists whose entries are compared one by one, and what an entry is known by."""
+"""Lists whose entries are compared one by one, and the field that identifies an entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field` is a path such as `accounts[alice].limits.connections`; a secret is `***`, what isn't there None."""
+    """`field` is a path such as `accounts[alice].limits.connections`; a secret is `***`, a missing value None."""
 
     field: str
     before: Any
@@ -24,7 +24,7 @@ class Difference:
 
 
 def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Difference]:
-    """All of them, in the order of the entry. None is an entry that isn't there."""
+    """All differences, in the order of the entry. None stands for a missing entry."""
     return list(_of_maps(before or {}, after or {}, ""))
 
 
@@ -60,7 +60,7 @@ def _counted(these: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, i
 
 
 def masked(value: Any) -> Any:
-    """As it may be shown. A long list is told by its number."""
+    """`value` without secrets. A long list becomes its length."""
     if isinstance(value, SecretValue):
         return MASK
     if isinstance(value, Mapping):

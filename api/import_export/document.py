@@ -1,7 +1,7 @@
-"""What an import takes: the document, strictly. Exports are documents of the same form.
+"""The models of the document that an import takes. Exports have the same fields.
 
-A field that is left out stays as it is, and gets its default in what is new; so it is with a whole section. A place of
-a secret holds null when the secret is not told: then it stays, too, or comes from `secrets`.
+A field that is left out stays as it is, and has its default in a new resource; a section that is left out is not
+changed. A secret may be null: then the stored one stays, or the one in `secrets` is taken.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class EntryUpstream(UpstreamInput):
     auth: EntryUpstreamAuth | None = None
 
     @property
-    def unsaid(self) -> bool:
-        """Is there a password which isn't told here?"""
+    def hides_password(self) -> bool:
+        """Whether the password is null: it exists, but is not in the document."""
         return self.auth is not None and "password" in self.auth.model_fields_set and self.auth.password is None
 
 

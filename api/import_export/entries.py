@@ -1,7 +1,6 @@
-"""Records as entries of the document: what is of one installation left out, secrets as `SecretValue`.
+"""Records as entries of the document: without what belongs to one installation, with secrets as `SecretValue`.
 
-What is `SecretValue` is compared, never shown: `without_secrets` makes an export of an entry, with null in those
-places.
+A `SecretValue` is only compared: `without_secrets` replaces it by null in an export.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.security.users import User
-from api.services.proxy_views import account_form, configuration
+from api.services.proxy_views import account_view, configuration
 from config.model.proxies import ProxyRecord
-from config.model.upstreams import ProxyUpstream, shown
+from config.model.upstreams import ProxyUpstream, upstream_view
 from config.model.webhooks import WebhookRecord
 
 
@@ -37,7 +36,7 @@ def without_secrets(value: Any) -> Any:
 def proxy_entry(record: ProxyRecord) -> dict[str, Any]:
     """An entry of `proxies`."""
     accounts = [
-        {**_without(account_form(each), "created_at"), **_password(each.password_hash)} for each in record.accounts
+        {**_without(account_view(each), "created_at"), **_password(each.password_hash)} for each in record.accounts
     ]
     entry = {
         **_without(configuration(record), "id", "created_at", "updated_at"),
@@ -56,7 +55,7 @@ def _auth(record: ProxyRecord) -> dict[str, Any]:
 
 
 def _upstream(upstream: ProxyUpstream) -> dict[str, Any]:
-    form = shown(upstream)
+    form = upstream_view(upstream)
     if "auth" in form:
         form["auth"] |= _password(upstream.password)
     return form

@@ -1,4 +1,4 @@
-"""The document of what is there."""
+"""The document of the present state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord
 
 
 def export(state: State) -> dict[str, Any]:
-    """Everything but secrets, in an order that depends on names alone. It says the same as long as nothing changes."""
+    """Everything but secrets, in an order that depends on names alone: unchanged data give an equal document."""
     hooks = sorted(state.webhooks, key=lambda each: (each.record.name, each.record.url))
     return {
         "kind": KIND,

@@ -1,9 +1,8 @@
 """Carrying an import out, all of it or nothing.
 
-In this order: the plan is made; with every other change held up, everything that has to listen somewhere else is bound
-by the supervisor; the store takes all documents in one step; settings, supervisor and webhook sender are told. Until
-the store has it nothing has changed, and from then on a crash loses nothing: each of those who are told asks for all
-of it at its next start, or is given it.
+In this order: the plan is made; with every other change held up, the supervisor binds all new addresses; the store
+takes all documents in one step; settings, supervisor and webhook sender are notified. Until the store has it nothing
+has changed, and from then on a crash loses nothing, since each of them gets the whole state at its next start.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from api.store import StoreError, Write
 from config.files.paths import forget_initial_password
 from config.model.proxies import ProxyRecord
 
-WISH_TIMEOUT = 60.0
-"""Seconds that the supervisor may take to start and stop whatever an import says."""
+APPLY_TIMEOUT = 60.0
+"""Seconds that the supervisor may take to start and stop the proxies of an import."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done, or would be; `mark` is the ETag of the configuration before it, `after` that of now."""
+    """What was changed, or would be; `mark` is the ETag of the configuration; `moved`: the API's address changed."""
 
     plan: Plan
     mark: int
@@ -60,30 +59,30 @@ class Outcome:
 def run(services: Services, request: ImportRequest) -> Outcome:
     """Carry out an import, or try it. Raises `Invalid`, `StaleRevision`, `PeerUnavailable`, `StoreError`."""
     _refuse_too_many_passwords(request.document)
-    plan = make_plan(services, request)  # hashing takes its time, so nobody waits for it
-    with _held(services):
+    plan = make_plan(services, request)  # before the locks, since hashing passwords takes long
+    with _locked(services):
         if read_state(services.store).revisions != plan.state.revisions:
             plan = make_plan(services, request)
         if request.if_match not in (None, plan.state.mark):
             raise StaleRevision(plan.state.mark)
         if not plan.pending() and not plan.changed_settings:
             return Outcome(plan, plan.state.mark, moved=False)
-        with _bound(services, plan, keep=not request.dry_run):
+        with _reserved_listeners(services, plan, keep=not request.dry_run):
             if request.dry_run:
                 return Outcome(plan, plan.state.mark, moved=False)
             revoked = _commit(services, plan)
-        lost = _tell(services, plan)
+        error = _notify(services, plan)
         mark = read_state(services.store).mark
     for key in revoked:
         services.publish("api_key.revoked", api_keys.about(key))
-    _say(services, plan)
-    if lost is not None:
-        raise lost
+    _publish_events(services, plan)
+    if error is not None:
+        raise error
     return Outcome(plan, mark, moves(plan.changed_settings))
 
 
 def make_plan(services: Services, request: ImportRequest) -> Plan:
-    """What is to be done. Raises `InvalidMany` with all that is wrong, `StoreError`."""
+    """The plan of an import. Raises `InvalidMany` with all errors, `StoreError`."""
     state, problems, now = read_state(services.store), Problems(), time.time()
     context = PlanContext(services.seal, services.settings, services.proxies.rules, now)
     of_settings = plan_settings(state, request, context, problems)
@@ -113,9 +112,9 @@ def _refuse_too_many_passwords(document: ConfigDocument) -> None:
 
 
 @contextmanager
-def _held(services: Services) -> Iterator[None]:
-    """Nobody else changes anything meanwhile."""
-    with services.live.hold(), users.one_change, services.webhooks.hold(), services.proxies.hold():
+def _locked(services: Services) -> Iterator[None]:
+    """Holds up all other changes."""
+    with services.live.lock(), users.one_change, services.webhooks.lock(), services.proxies.lock():
         yield
 
 
@@ -123,34 +122,30 @@ def _held(services: Services) -> Iterator[None]:
 
 
 @contextmanager
-def _bound(services: Services, plan: Plan, keep: bool) -> Iterator[None]:
-    """Every address that the plan needs is bound within the block; let go at its end unless all went well."""
-    wanted = [step for step in plan.proxies if _needs_binding(step.before, step.after)]
-    leaving = tuple(step.id for step in plan.proxies if _gives_up(step.before, step.after))
+def _reserved_listeners(services: Services, plan: Plan, keep: bool) -> Iterator[None]:
+    """Every address that the plan needs is bound within the block; released at its end unless it succeeded."""
+    wanted = [step for step in plan.proxies if _binds(step.before, step.after)]
+    leaving = tuple(step.id for step in plan.proxies if _binds(step.after, step.before))
     kept = False
     try:
         _reserve(services, wanted, leaving)
         if plan.settings is not None and plan.settings.changed:
-            _prepare(services, plan.settings.stored)
+            _validate_settings(services, plan.settings.stored)
         yield
         kept = keep
     finally:
         if not kept:
-            _let_go(services, plan, wanted)
+            _release_listeners(services, plan, wanted)
 
 
-def _needs_binding(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
-    listens = after is not None and after.status == "active"
-    return listens and (before is None or before.status != "active" or _address(before) != _address(after))
+def _binds(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
+    """Whether `after` listens at an address at which `before` does not."""
+    address = _listens_at(after)
+    return address is not None and address != _listens_at(before)
 
 
-def _gives_up(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
-    listened = before is not None and before.status == "active"
-    return listened and (after is None or after.status != "active" or _address(before) != _address(after))
-
-
-def _address(record: ProxyRecord | None) -> tuple[str, int] | None:
-    return None if record is None else (record.host, record.port)
+def _listens_at(record: ProxyRecord | None) -> tuple[str, int] | None:
+    return (record.host, record.port) if record is not None and record.status == "active" else None
 
 
 def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str, ...]) -> None:
@@ -165,15 +160,15 @@ def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str
     problems.refuse()
 
 
-def _prepare(services: Services, stored: Any) -> None:
+def _validate_settings(services: Services, stored: Any) -> None:
     try:
-        services.live.prepare(stored)
+        services.live.validate(stored)
     except Invalid as error:
         raise Invalid(f"settings.{error.field}" if error.field else "settings", error.error) from error
 
 
-def _let_go(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None:
-    """What isn't let go here, since the supervisor doesn't answer, it lets go by itself."""
+def _release_listeners(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None:
+    """Without a reply nothing is to be done: the supervisor's reservations expire."""
     if wanted:
         services.bridge.ask(SUPERVISOR, CancelListeners(tuple(step.id for step in wanted)))
     if moves(plan.changed_settings):
@@ -184,7 +179,7 @@ def _let_go(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None
 
 
 def _commit(services: Services, plan: Plan) -> list[ApiKey]:
-    """All of it in one step; the keys of users who are gone with it."""
+    """Store all of it in one step; the keys of deleted users, which are revoked with it."""
     there = [(step.before, step.after) for step in plan.users if step.before is not None]
     signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
     gone = [before.id for before, after in there if after is None]
@@ -200,25 +195,25 @@ def _writes(plan: Plan) -> list[Write]:
     return writes
 
 
-def _tell(services: Services, plan: Plan) -> Exception | None:
-    """Those who have to know; what went wrong with the last of them that could not be told."""
-    lost: Exception | None = None
-    for tell in _tellings(services, plan):
+def _notify(services: Services, plan: Plan) -> Exception | None:
+    """Notify all that the plan concerns; the last error, if there was one."""
+    last: Exception | None = None
+    for notify in _notifications(services, plan):
         try:
-            tell()
+            notify()
         except (PeerUnavailable, StoreError) as error:
-            lost = error
-    return lost
+            last = error
+    return last
 
 
-def _tellings(services: Services, plan: Plan) -> Iterator[Callable[[], None]]:
+def _notifications(services: Services, plan: Plan) -> Iterator[Callable[[], None]]:
     of_settings = plan.settings
     if of_settings is not None and of_settings.changed:
-        yield lambda: services.live.put_in_force(of_settings.stored)
+        yield lambda: services.live.apply(of_settings.stored)
     if _any(plan.proxies):
-        yield lambda: _tell_wish(services)
+        yield lambda: _replace_proxies(services)
     if _any(plan.webhooks):
-        yield services.webhooks.tell
+        yield services.webhooks.notify_sender
     for step in plan.users:
         if _is_new_password_of_the_first(step.before, step.after):
             yield lambda: forget_initial_password(services.data)
@@ -228,10 +223,10 @@ def _any(steps: Sequence[Step[Any]]) -> bool:
     return any(step.action != "unchanged" for step in steps)
 
 
-def _tell_wish(services: Services) -> None:
-    reply = services.bridge.ask(SUPERVISOR, ReplaceProxies(read_specs(services.store, services.seal)), WISH_TIMEOUT)
+def _replace_proxies(services: Services) -> None:
+    reply = services.bridge.ask(SUPERVISOR, ReplaceProxies(read_specs(services.store, services.seal)), APPLY_TIMEOUT)
     if not isinstance(reply, Done):
-        services.proxies.link.fell_behind(reply)
+        services.proxies.link.resync(reply)
         raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
 
@@ -248,17 +243,17 @@ def _is_new_password_of_the_first(before: User | None, after: User | None) -> bo
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-def _say(services: Services, plan: Plan) -> None:
+def _publish_events(services: Services, plan: Plan) -> None:
     for step in plan.proxies:
         if step.before is not None and step.after is not None and step.changes:
-            services.proxies.forget_accounts(step.before, step.after)
+            services.proxies.drop_account_usage(step.before, step.after)
         for kind in _proxy_events(step):
-            services.proxies.say(kind, step.record)
+            services.proxies.publish_event(kind, step.record)
     for person in plan.users:
         if person.action != "unchanged":
             services.publish(f"user.{person.action}d", users.about(person.record))
     if plan.changed_settings:
-        services.live.say(plan.changed_settings)
+        services.live.publish_change(plan.changed_settings)
 
 
 def _proxy_events(step: Step[ProxyRecord]) -> list[str]:

@@ -1,7 +1,7 @@
-"""An exported document without what is as it is by default: something to read, and to keep in version control.
+"""An exported document without the fields that have their defaults: for reading, and for version control.
 
-An import takes what a new entry leaves out from the defaults, so on an empty installation both make the same. Of a
-proxy that is there, what an entry leaves out stays as it is.
+An import gives the fields that a new entry leaves out their defaults, so on an empty installation both documents make
+the same. In an existing proxy they stay as they are.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.import_export.entries import proxy_entry
-from api.services.proxy_views import account_form
+from api.services.proxy_views import account_view
 from config.model.accounts import ProxyAccount
 from config.model.proxies import blank_record
 
 _NO_DEFAULT = object()
 ALWAYS = frozenset({"name", "host", "port", "protocol", "username", "auth"})
-"""Fields that stay, whatever they are; `auth` unless all of it is as by default."""
+"""Fields that are always kept; `auth` unless all of it has its defaults."""
 
 
 def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ _BLANK_USER: dict[str, Any] = {
     "oauth": None,
 }
 _BLANK_WEBHOOK: dict[str, Any] = {"headers": {}, "enabled": True, "secret": None}
-_BLANK_ACCOUNT = account_form(ProxyAccount(id="", username="", created_at=0.0))
+_BLANK_ACCOUNT = account_view(ProxyAccount(id="", username="", created_at=0.0))
 
 
 def _differing(entry: Mapping[str, Any], blank: Mapping[str, Any]) -> dict[str, Any]:

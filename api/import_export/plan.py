@@ -1,6 +1,6 @@
-"""A plan: what an import would change, found by comparing what is there with what is wanted.
+"""A plan: what an import would change, found by comparing the present state with the desired one.
 
-Planning changes nothing and asks nobody; the modules for the kinds of resources do it, this one has what they share.
+Planning changes nothing and sends no message; each kind of resource has its module for it, which share this one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What is asked for: a document with its secrets opened, by the user `caller_id`."""
+    """The request of the user `caller_id`: a document with its secrets opened, and the options."""
 
     document: ConfigDocument
     secrets: Secrets
@@ -43,7 +43,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """What planning needs to know besides: the settings in force, the seal of this installation, the time."""
+    """What planning needs besides: the effective settings, the seal of this installation, the time."""
 
     seal: SecretBox
     settings: Grouped
@@ -55,7 +55,7 @@ class PlanContext:
 class Step(Generic[R]):
     """One resource: as it is stored, and as it is to be. `path` is where the document has it.
 
-    `secret` was made up for what is new, and is told this once.
+    `secret` was generated for a new resource, and only the response to this import has it.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class Step(Generic[R]):
 
     @property
     def action(self) -> Action:
-        """What becomes of it."""
+        """What the import does with it."""
         if self.before is None:
             return "create"
         if self.after is None:
@@ -101,7 +101,7 @@ class Step(Generic[R]):
 
 
 class Problems:
-    """What is wrong with a document, all of it rather than the first of it."""
+    """All errors of a document."""
 
     def __init__(self) -> None:
         self._found: list[tuple[str, str]] = []
@@ -111,7 +111,7 @@ class Problems:
         self._found.append((path, error))
 
     def refuse(self) -> None:
-        """Raise `InvalidMany` if there are any."""
+        """Raise `InvalidMany` if there are any errors."""
         if self._found:
             raise InvalidMany(self._found[:MOST_PROBLEMS])
 
@@ -136,14 +136,14 @@ class Plan:
     settings: SettingsStep | None
 
     def steps(self) -> list[Step[Any]]:
-        """Those of documents of their own."""
+        """The steps of resources that have documents of their own."""
         return [*self.proxies, *self.users, *self.webhooks]
 
     def pending(self) -> list[Step[Any]]:
-        """Those that change something."""
+        """The steps that change something."""
         return [step for step in self.steps() if step.action != "unchanged"]
 
     @property
     def changed_settings(self) -> Stored:
-        """Those that differ from what is in force."""
+        """The settings that differ from the effective ones."""
         return {} if self.settings is None else self.settings.changed

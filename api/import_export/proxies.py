@@ -75,7 +75,7 @@ def _step(path: str, stored: StoredProxy | None, after: ProxyRecord | None) -> S
 
 
 def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets, context: PlanContext) -> ProxyRecord:
-    """The record as the entry wants it. Raises `InvalidProxy`, `SecretBoxError`."""
+    """The record as the entry describes it. Raises `InvalidProxy`, `SecretBoxError`."""
     known = _blank(entry, context) if stored is None else stored.record
     base, body = _with_secrets(known, entry, sealed, context), entry
     if _is_closed(known, entry):
@@ -83,14 +83,14 @@ def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets,
         body = entry.model_copy(update={"auth": None})
     record = with_upstreams(apply(base, body, context.now), body, context.seal)
     for index, given in enumerate(entry.upstreams or ()):
-        if given.unsaid and record.upstreams[index].password is None:
+        if given.hides_password and record.upstreams[index].password is None:
             raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
     status = entry.status or ("active" if stored is None else known.status)
     return record.model_copy(update={"status": status})
 
 
 def _is_closed(known: ProxyRecord, entry: ProxyEntry) -> bool:
-    """Is it a proxy that nobody gets into, as one is whose last account has gone? A single change doesn't make one."""
+    """Whether `auth` is on without credentials, as after the deletion of the last account; no update allows that."""
     auth, accounts = entry.auth, known.accounts if entry.accounts is None else entry.accounts
     named = known.auth.username or (auth and (auth.username or auth.password))
     return auth is not None and auth.enabled is True and not accounts and not named
@@ -131,7 +131,7 @@ def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, 
 
 
 def _accounts(known: Sequence[ProxyAccount], entry: ProxyEntry, sealed: ProxySecrets, now: float) -> list[ProxyAccount]:
-    """Those that are known, and those that the entry adds. They may have expired elsewhere already."""
+    """The known accounts and those that the entry adds, which may have expired already."""
     by_name = {account.username: account for account in known}
     for given in entry.accounts or ():
         account = by_name.get(given.username) or ProxyAccount(

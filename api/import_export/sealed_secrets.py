@@ -2,7 +2,7 @@
 
 The key is derived by scrypt (RFC 7914) from the passphrase and a random salt; AES-256-GCM (NIST SP 800-38D) with a
 random nonce seals one JSON text that has all secrets in it: hashes of passwords as they are stored, and in the clear
-what has to be sent again. The parameters are authenticated with it, so nobody can exchange them.
+what has to be sent again. The parameters are authenticated with it, so they can't be exchanged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PasswordHash = Annotated[StrictStr, Field(pattern=r"^\$2[aby]\$(0[4-9]|1[0-5])\$
 
 
 class _Part(BaseModel):
-    """Whoever sealed a document may be anybody, so its secrets are held to the rules for those in the clear."""
+    """A document may come from anybody, so sealed secrets are validated as those in the clear."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

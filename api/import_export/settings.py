@@ -1,4 +1,4 @@
-"""Planning of settings: of those that the document names, the ones that differ from what is in force.
+"""Planning of settings: of those that the document names, the ones that differ from the effective ones.
 
 An export names those that were set through the API, since the others are the configuration file's. They are never
 pruned: `proxyfleet reset-settings` forgets them.

@@ -1,4 +1,4 @@
-"""What is there: everything that the document is about, read at once."""
+"""The present state of everything that the document is about, read as of one moment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class State:
 
 
 ROUNDS = 50
-"""Each reads all of the configuration, for two that are alike."""
+"""Readings of all the configuration until two successive ones are equal."""
 
 
 def read_state(store: Store) -> State:

@@ -1,4 +1,4 @@
-"""Planning of users. Whoever imports stays an active administrator, so there always is one."""
+"""Planning of users. The caller stays an active administrator, so there always is one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _plan_one(
 
 
 def _check_new(before: User | None, entry: UserEntry, path: str, problems: Problems) -> None:
-    """What is new has to be as the API takes it: the name of a new user, a new password."""
+    """Check the name of a new user and a new password by the rules of the API."""
     weak = None if entry.password is None else weakness(entry.password, entry.username)
     if weak is not None:
         problems.add(f"{path}.password", weak)
@@ -85,7 +85,7 @@ def _check_new(before: User | None, entry: UserEntry, path: str, problems: Probl
 
 
 def _hash(before: User | None, entry: UserEntry, sealed: str | None) -> str | None:
-    """The hash to store; None when nobody knows any password. The password that somebody has is no change."""
+    """The hash to store; None when there is no password at all. The password that the user has already is no change."""
     if entry.password is not None:
         same = before is not None and check_password(entry.password, before.password_hash)
         return before.password_hash if before is not None and same else hash_password(entry.password)
@@ -93,7 +93,7 @@ def _hash(before: User | None, entry: UserEntry, sealed: str | None) -> str | No
         return sealed
     if before is not None:
         return before.password_hash
-    return None if entry.oauth is None else hash_password(random.token_urlsafe(32))  # nobody has a password for it
+    return None if entry.oauth is None else hash_password(random.token_urlsafe(32))  # no password matches it
 
 
 def _new(entry: UserEntry, hashed: str, now: float) -> User:
@@ -113,7 +113,7 @@ def _new(entry: UserEntry, hashed: str, now: float) -> User:
 
 
 def _changed(before: User, entry: UserEntry) -> dict[str, Any]:
-    """What is given. A new role brings its own permissions, a new address is vouched for by whoever imports it."""
+    """The given fields. A new role brings its own permissions; a new address counts as verified by the caller."""
     given = entry.model_fields_set
     changed: dict[str, Any] = {name: getattr(entry, name) for name in ("role", "status") if name in given}
     if "permissions" in given or changed.get("role", before.role) != before.role:
@@ -132,7 +132,7 @@ def _link(entry: UserEntry) -> OAuthLink | None:
 
 
 def _keep_the_caller(steps: list[Step[User]], caller_id: str, problems: Problems) -> None:
-    """Nobody locks themself out, and with them maybe everybody."""
+    """Refuse an import after which the caller, maybe the only administrator, could not sign in."""
     for step in steps:
         if step.before is None or step.before.id != caller_id:
             continue

@@ -1,4 +1,4 @@
-"""Planning of webhooks. Their names need not be unique: where several have the same, the URL tells them apart."""
+"""Planning of webhooks. Their names need not be unique: where several have the same, the URL distinguishes them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _refuse_twins(entries: list[WebhookEntry], problems: Problems) -> None:
 
 
 def _matched(stored: list[StoredHook], entries: list[WebhookEntry]) -> dict[int, StoredHook]:
-    """Which webhook an entry is about: that of its name and URL, else the only one of its name."""
+    """The stored webhook of each entry, by index: that of its name and URL, else the only one of its name."""
     here, there = Counter(each.record.name for each in stored), Counter(entry.name for entry in entries)
     exact = {(each.record.name, each.record.url): each for each in stored}
     by_name = {each.record.name: each for each in stored}

@@ -8,7 +8,7 @@ from actors.bus.messages.accounts import AccountState
 from api.call import Call, Reply
 from api.services.accounts import find
 from api.services.proxy_cache import StoredProxy
-from api.services.proxy_views import account_form
+from api.services.proxy_views import account_view
 from config.model.accounts import ProxyAccount
 from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
@@ -87,7 +87,7 @@ def _shown(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
     used = usage.bytes_in + usage.bytes_out
     until = period_at(usage.period, usage.since)[1]
     return {
-        **account_form(account),
+        **account_view(account),
         "usage": {
             "period": usage.period,
             "period_start": timestamp_text(usage.since) if until is not None else None,

@@ -12,7 +12,7 @@ from api.http.query import Query, choice, integer
 from api.services import proxy_views
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
-from api.services.proxy_upstreams import ask_upstreams, shown_states
+from api.services.proxy_upstreams import ask_upstreams, upstream_states
 from config.model import json_patterns
 from config.model.choices import PROTOCOLS
 from config.model.exposure_warnings import warnings
@@ -180,5 +180,5 @@ def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
     form = proxy_views.detail(call.services.runtime, proxy)
     if proxy.record.upstreams and form["runtime"] is not None:
-        form["runtime"]["upstreams"] = shown_states(ask_upstreams(call.services.bridge, proxy.record))
+        form["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
     return form

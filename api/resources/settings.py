@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.call import Call, Reply
-from api.services.settings import Shown
+from api.services.settings import SettingsView
 
 
 def get_settings(call: Call) -> Reply:
@@ -12,7 +12,7 @@ def get_settings(call: Call) -> Reply:
     Returns the settings that are in effect, from the configuration file and the API together. Secrets are not among
     them.
     """
-    shown = call.services.live.show()
+    shown = call.services.live.view()
     return Reply(dict(shown.groups), revision=shown.revision)
 
 
@@ -33,7 +33,7 @@ def unset_setting(call: Call) -> Reply:
     return _changed(call, *call.services.live.unset(call.params["setting"], call.if_match))
 
 
-def _changed(call: Call, shown: Shown, moved: bool) -> Reply:
+def _changed(call: Call, shown: SettingsView, moved: bool) -> Reply:
     # A new address is used as soon as this response is written.
     after = call.services.on_moved if moved else None
     return Reply(dict(shown.groups), revision=shown.revision, after_response=after)

@@ -1,8 +1,8 @@
-"""The life of proxy configurations: what is stored, and what the supervisor is told, in which order.
+"""Changes of proxies: in which order they are checked, stored and sent to the supervisor.
 
-The listening socket is bound before anything is stored, so a refused address leaves no trace; the supervisor hears of
-the change after it is durable, so it never runs what a crash would forget. One change at a time: that is what makes
-names unique.
+The listening socket is bound before anything is stored, so a refused address leaves no trace; the supervisor gets the
+change after it is durable, so it never runs what a crash would forget. One change at a time: that is what makes names
+unique.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,11 +81,11 @@ class Proxies:
         self.rules = ProxyRules()
         self._seal = seal
         self._store = store
-        self._catalogue = ProxyCache(store)
+        self._cache = ProxyCache(store)
         self._bridge = bridge
         self._publish = publish
         self._lock = threading.Lock()
-        self.link = SupervisorLink(bridge, self.specs, self._one_change, changed)
+        self.link = SupervisorLink(bridge, self.specs, self.lock, changed)
 
     def close(self) -> None:
         """End what runs in the background."""
@@ -93,22 +93,22 @@ class Proxies:
 
     def all(self) -> Sequence[StoredProxy]:
         """All proxies, oldest first."""
-        return self._catalogue.all()
+        return self._cache.all()
 
     def specs(self) -> tuple[ProxySpec, ...]:
-        """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
-        return specs_of(self._catalogue, self._seal)
+        """The whole desired state. Raises `StoreDamaged` when a secret in it can't be opened."""
+        return specs_of(self._cache, self._seal)
 
     def get(self, proxy_id: str) -> StoredProxy:
         """One proxy. Raises `NotFound`."""
-        found = self._catalogue.get(proxy_id)
+        found = self._cache.get(proxy_id)
         if found is None:
             raise NotFound("The proxy")
         return found
 
     def name_of(self, proxy_id: str) -> str:
-        """What a proxy is called; its id where it is gone."""
-        found = self._catalogue.get(proxy_id)
+        """The name of a proxy; its id when it is deleted."""
+        found = self._cache.get(proxy_id)
         return proxy_id if found is None else found.record.name
 
     def create(self, body: ProxyCreate) -> StoredProxy:
@@ -116,13 +116,13 @@ class Proxies:
         record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self.rules.default_timeout)
         record = self._with_upstreams(record, body)
         check_certificate(record, self.rules.tls)
-        with self._one_change():
+        with self.lock():
             self._refuse_taken_name(record)
             with self._reserved(record):
                 stored = self._put(record, expect=0)
-            self._tell_wish(stored)
+            self._apply(stored)
         _warn(None, record)
-        self._say("proxy.created", record)
+        self.publish_event("proxy.created", record)
         self.link.await_start(record.id)
         return stored
 
@@ -138,9 +138,9 @@ class Proxies:
     def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
         """What `alter` makes of the record; it may raise `InvalidProxy`.
 
-        The supervisor is told even when that changes nothing: an earlier change may have failed to reach it.
+        The supervisor gets it even when that changes nothing: an earlier change may have failed to reach it.
         """
-        with self._one_change():
+        with self.lock():
             before = self._matching(proxy_id, if_match)
             record = alter(before.record)
             check_certificate(record, self.rules.tls)
@@ -149,65 +149,65 @@ class Proxies:
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
             stored = before if same else self._put(record, before.revision)
-            self._tell_wish(stored)
+            self._apply(stored)
         if same:
             return stored
         _warn(before.record, record)
-        self._forget_accounts(before.record, record)
-        self._say("proxy.updated", record)
+        self.drop_account_usage(before.record, record)
+        self.publish_event("proxy.updated", record)
         return stored
 
     def delete(self, proxy_id: str, if_match: int | None) -> None:
-        """Gone for good; its connections drain."""
-        with self._one_change():
+        """Delete a proxy; its connections drain."""
+        with self.lock():
             before = self._matching(proxy_id, if_match)
             self._require_supervisor(proxy_id)
             try:
                 self._store.delete(COLLECTION, proxy_id, before.revision)
             except (NotStored, RevisionConflict) as error:
                 raise NotFound("The proxy") from error
-            self.link.tell_stored(RemoveProxy(proxy_id))
-        self._say("proxy.deleted", before.record)
+            self.link.apply(RemoveProxy(proxy_id))
+        self.publish_event("proxy.deleted", before.record)
 
     def start(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
-        """Active, and whether that is a change. With the address taken: 400, and the status stays."""
-        with self._one_change():
+        """Make a proxy active: the proxy, and whether that is a change. Raises `Invalid` when its address is in use."""
+        with self.lock():
             before = self._matching(proxy_id, if_match)
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             with self._reserved(before.record):
-                after, changed = self._wish(before, "active")
-            self._tell_wish(after)
+                after, changed = self._put_status(before, "active")
+            self._apply(after)
         if changed:
-            self._say("proxy.started", after.record)
+            self.publish_event("proxy.started", after.record)
         self.link.await_start(proxy_id)
         return after, changed
 
     def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
-        """Inactive, and whether that is a change."""
-        with self._one_change():
+        """Make a proxy inactive: the proxy, and whether that is a change."""
+        with self.lock():
             before = self._matching(proxy_id, if_match)
             self._require_supervisor(proxy_id)
-            after, changed = self._wish(before, "inactive")
-            self._tell_wish(after)
+            after, changed = self._put_status(before, "inactive")
+            self._apply(after)
         if changed:
-            self._say("proxy.stopped", after.record)
+            self.publish_event("proxy.stopped", after.record)
         return after, changed
 
     def restart(self, proxy_id: str, if_match: int | None) -> StoredProxy:
-        """A new process on the same socket; an inactive proxy is started.
+        """Start a new process on the same socket; an inactive proxy is started.
 
-        400 when the new process would serve worse than the present one, which then goes on.
+        Raises `InvalidProxy` when the new process would serve a worse certificate than the present one.
         """
-        with self._one_change():
+        with self.lock():
             before = self._matching(proxy_id, if_match)
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             self._refuse_worse_certificate(before.record)
             with self._reserved(before.record):
-                after, changed = self._wish(before, "active")
-            self._tell_wish(after)
+                after, changed = self._put_status(before, "active")
+            self._apply(after)
             if not changed:
-                self.link.demand(RestartProxy(proxy_id))
-        self._say("proxy.restarted", after.record)
+                self.link.request(RestartProxy(proxy_id))
+        self.publish_event("proxy.restarted", after.record)
         self.link.await_start(proxy_id)
         return after
 
@@ -237,28 +237,30 @@ class Proxies:
 
     # --- for changes of many at once (`api.import_export`) ---
 
-    def hold(self) -> AbstractContextManager[None]:
-        """Nobody else changes a proxy meanwhile. Raises `PeerUnavailable` when an earlier change takes too long."""
-        return self._one_change()
-
-    def forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
-        """What accounts have used that are not in `after` needs to be kept by nobody."""
-        self._forget_accounts(before, after)
-
-    def say(self, kind: str, record: ProxyRecord) -> None:
-        """An event about a proxy."""
-        self._say(kind, record)
-
-    # --- the store ---
-
     @contextmanager
-    def _one_change(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
+        """Holds up all changes of proxies. Raises `PeerUnavailable` when an earlier change takes too long."""
         if not self._lock.acquire(timeout=LOCK_TIMEOUT):
             raise PeerUnavailable(SUPERVISOR, "an earlier change is still under way")
         try:
             yield
         finally:
             self._lock.release()
+
+    def drop_account_usage(self, before: ProxyRecord, after: ProxyRecord) -> None:
+        """Have the collector delete the usage of the accounts that `after` no longer has."""
+        gone = {account.id for account in before.accounts} - {account.id for account in after.accounts}
+        if gone:
+            reply = self._bridge.ask(METRICS, DropAccountUsage(after.id, tuple(gone)))
+            if not isinstance(reply, Done):
+                log.warning("cannot delete the usage of %d accounts of %s: %s", len(gone), after.id, reason_of(reply))
+
+    def publish_event(self, kind: str, record: ProxyRecord) -> None:
+        """Publish an event about a proxy."""
+        about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}
+        self._publish(kind, {**about, "protocol": record.protocol, "status": record.status})
+
+    # --- the store ---
 
     def _matching(self, proxy_id: str, if_match: int | None) -> StoredProxy:
         stored = self.get(proxy_id)
@@ -267,10 +269,10 @@ class Proxies:
         return stored
 
     def _refuse_taken_name(self, record: ProxyRecord) -> None:
-        if self._catalogue.named(record.name) not in (None, record.id):
+        if self._cache.named(record.name) not in (None, record.id):
             raise Invalid("name", f'the name "{record.name}" is in use')
 
-    def _wish(self, before: StoredProxy, status: ProxyStatus) -> tuple[StoredProxy, bool]:
+    def _put_status(self, before: StoredProxy, status: ProxyStatus) -> tuple[StoredProxy, bool]:
         if before.record.status == status:
             return before, False
         changed = before.record.model_copy(update={"status": status, "updated_at": time.time()})
@@ -284,7 +286,7 @@ class Proxies:
 
     @contextmanager
     def _reserved(self, record: ProxyRecord) -> Iterator[None]:
-        """The address is bound within the block; let go when nothing comes of it, so that it can be tried again."""
+        """The address is bound within the block, and released when that fails, so that it can be tried again."""
         try:
             self._reserve(record)
             yield
@@ -300,25 +302,11 @@ class Proxies:
             raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
     def _require_supervisor(self, proxy_id: str) -> RuntimeReport:
-        """What the supervisor says of the proxy: nothing is stored that it could not be told."""
+        """The runtime state of the proxy. Raises `PeerUnavailable`: without the supervisor nothing is stored."""
         return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), RuntimeReport)
 
-    def _tell_wish(self, stored: StoredProxy) -> None:
-        self.link.tell_stored(ApplyProxy(spec_of(stored, self._seal)))
-
-    def _forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
-        """What removed accounts have used needs to be kept by nobody."""
-        gone = {account.id for account in before.accounts} - {account.id for account in after.accounts}
-        if gone:
-            reply = self._bridge.ask(METRICS, DropAccountUsage(after.id, tuple(gone)))
-            if not isinstance(reply, Done):
-                log.warning(
-                    "what %d removed accounts of %s have used is kept: %s", len(gone), after.id, reason_of(reply)
-                )
-
-    def _say(self, kind: str, record: ProxyRecord) -> None:
-        about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}
-        self._publish(kind, {**about, "protocol": record.protocol, "status": record.status})
+    def _apply(self, stored: StoredProxy) -> None:
+        self.link.apply(ApplyProxy(spec_of(stored, self._seal)))
 
 
 def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
@@ -329,8 +317,8 @@ def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
 
 
 def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
-    """Of what was not warned of before."""
-    told = [] if before is None else warnings(before)
+    """Log the warnings that were not logged before."""
+    known = [] if before is None else warnings(before)
     for each in warnings(after):
-        if each not in told:
+        if each not in known:
             log.warning("proxy %r (%s), %s: %s", after.name, after.id, each.field, each.warning)

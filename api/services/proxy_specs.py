@@ -1,4 +1,4 @@
-"""Proxies as the supervisor and the forwarding actors need them: messages made of what is stored."""
+"""The messages in which the supervisor and the forwarding actors get proxies, made of stored records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
-    """What supervisor and forwarding actor need of it. Raises `SecretBoxError`."""
+    """The message about a proxy, with its secrets. Raises `SecretBoxError`."""
     record = proxy.record
     with_auth = record.auth.enabled
     special: dict[str, Any] = {
@@ -67,12 +67,13 @@ def _sources(kind: type[Any], models: tuple[type[BaseModel], ...]) -> tuple[tupl
 
 
 def read_specs(store: Store, seal: SecretBox) -> tuple[ProxySpec, ...]:
-    """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+    """The whole desired state. Raises `StoreDamaged` when a secret in it can't be opened."""
     return specs_of(ProxyCache(store), seal)
 
 
-def specs_of(catalogue: ProxyCache, seal: SecretBox) -> tuple[ProxySpec, ...]:
+def specs_of(cache: ProxyCache, seal: SecretBox) -> tuple[ProxySpec, ...]:
+    """As `read_specs`, of a cache."""
     try:
-        return tuple(spec_of(proxy, seal) for proxy in catalogue.all())
+        return tuple(spec_of(proxy, seal) for proxy in cache.all())
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error

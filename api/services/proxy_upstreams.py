@@ -56,29 +56,29 @@ def _upstream_spec(upstream: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
 
 
 def ask_upstreams(bridge: Bridge, record: ProxyRecord) -> Upstreams | None:
-    """How the upstreams of an active proxy are; None when there are none, or when its process doesn't answer."""
+    """The states of an active proxy's upstreams; None when it has none, or when its process doesn't reply."""
     if record.status != "active" or not record.upstreams:
         return None
-    answer = bridge.ask(forwarding_name(record.id), QueryUpstreams(), ASK_TIMEOUT)
-    return answer if isinstance(answer, Upstreams) else None
+    reply = bridge.ask(forwarding_name(record.id), QueryUpstreams(), ASK_TIMEOUT)
+    return reply if isinstance(reply, Upstreams) else None
 
 
 def ask_all_upstreams(bridge: Bridge, records: Iterable[ProxyRecord]) -> dict[str, tuple[UpstreamState, ...]]:
-    """By proxy id, how the upstreams of these proxies are, as far as their processes answer; all asked at once."""
+    """By proxy id, the states of the upstreams, as far as the proxies' processes reply; all are asked at once."""
     asked = [each for each in records if each.status == "active" and each.upstreams]
     if not asked:
         return {}
     with ThreadPoolExecutor(min(len(asked), ASKED_AT_ONCE)) as pool:
-        answers = list(pool.map(lambda record: ask_upstreams(bridge, record), asked))
-    return {each.id: answer.states for each, answer in zip(asked, answers, strict=True) if answer is not None}
+        replies = list(pool.map(lambda record: ask_upstreams(bridge, record), asked))
+    return {each.id: reply.states for each, reply in zip(asked, replies, strict=True) if reply is not None}
 
 
-def shown_states(told: Upstreams | None) -> list[dict[str, Any]] | None:
-    """`runtime.upstreams`: how each upstream is, None where nobody knows."""
-    return None if told is None else [_shown(state) for state in told.states]
+def upstream_states(reply: Upstreams | None) -> list[dict[str, Any]] | None:
+    """`runtime.upstreams`: the state of each upstream, None when it is unknown."""
+    return None if reply is None else [_state_view(state) for state in reply.states]
 
 
-def _shown(state: UpstreamState) -> dict[str, Any]:
+def _state_view(state: UpstreamState) -> dict[str, Any]:
     return {
         "name": state.name,
         "state": state.state,

@@ -17,7 +17,7 @@ from api.services.runtime_view import NO_STATS, RuntimeView
 from config.model.accounts import ProxyAccount
 from config.model.declaration import visible
 from config.model.proxies import ProxyRecord
-from config.model.upstreams import shown
+from config.model.upstreams import upstream_view
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
 BRIEF = ("id", "name", "host", "port", "protocol", "status", "tags", "created_at", "updated_at")
@@ -60,7 +60,7 @@ def configuration(record: ProxyRecord) -> dict[str, Any]:
     return _view(record, _FIELDS, _PROXY)
 
 
-def account_form(account: ProxyAccount) -> dict[str, Any]:
+def account_view(account: ProxyAccount) -> dict[str, Any]:
     """The configuration of an account, without its id and its password."""
     return _view(account, _ACCOUNT_FIELDS, _ACCOUNT)
 
@@ -82,8 +82,8 @@ _ACCOUNT_FIELDS = tuple(name for name, _ in visible(ProxyAccount) if name != "id
 _ACCOUNT = {"expires_at": _moment, "created_at": _moment}
 _PROXY: Mapping[str, Callable[[Any], Any]] = {
     "auth": lambda auth: {"enabled": auth.enabled, "username": auth.username},
-    "upstreams": lambda upstreams: [shown(each) for each in upstreams],
-    "accounts": lambda accounts: [account_form(each) for each in accounts],
+    "upstreams": lambda upstreams: [upstream_view(each) for each in upstreams],
+    "accounts": lambda accounts: [account_view(each) for each in accounts],
     "created_at": _moment,
     "updated_at": _moment,
 }

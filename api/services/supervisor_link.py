@@ -1,8 +1,8 @@
-"""What is stored, told to the supervisor: at once, or as soon as it can be told.
+"""Sends the desired state to the supervisor: each change at once, or all of it as soon as the supervisor replies.
 
-A change is made when the store has it. A supervisor that does not answer then (it is stopped, or the machine is
+A change is made when the store has it. A supervisor that does not reply then (it is stopped, or the machine is
 overloaded) can't undo it, so the change isn't reported as failed; the supervisor gets the whole desired state as soon
-as it answers. One that died reads the store at its next start.
+as it replies. One that died reads the store at its next start.
 """
 
 from __future__ import annotations
@@ -24,75 +24,77 @@ log = logging.getLogger(__name__)
 
 START_WAIT = 3.0
 """Seconds that a create, start or restart waits until the new process serves; then `runtime.state` says `starting`."""
-AGAIN = 1.0
-"""Seconds between attempts to tell a supervisor that doesn't answer."""
+RETRY_INTERVAL = 1.0
+"""Seconds between attempts to reach a supervisor that doesn't reply."""
 
 
 class SupervisorLink:
     """See the module. Thread-safe.
 
-    `specs` gives the whole desired state; `hold` lets nobody change it meanwhile, or raises `PeerUnavailable`; `told`
-    is called when the supervisor was told something, after which the fleet is another.
+    `specs` gives the whole desired state; `lock` holds up its changes, or raises `PeerUnavailable`; `sent` is called
+    after each message to the supervisor, which may change the runtime state.
     """
 
     def __init__(
         self,
         bridge: Bridge,
         specs: Callable[[], tuple[ProxySpec, ...]],
-        hold: Callable[[], AbstractContextManager[None]],
-        told: Callable[[], None],
+        lock: Callable[[], AbstractContextManager[None]],
+        sent: Callable[[], None],
     ) -> None:
         self._bridge = bridge
         self._specs = specs
-        self._hold = hold
-        self._told = told
+        self._lock = lock
+        self._sent = sent
         self._closed = threading.Event()
-        self._catching_up: threading.Thread | None = None
+        self._resync: threading.Thread | None = None
 
-    def tell_stored(self, message: Any) -> None:
-        """Tell what the store has already. The caller holds up other changes."""
-        reply = self._bridge.ask(SUPERVISOR, message)
-        self._told()
+    def apply(self, message: Any) -> None:
+        """Send a change that is stored already. The caller holds up other changes."""
+        reply = self._ask(message)
         if not isinstance(reply, Done):
-            self.fell_behind(reply)
+            self.resync(reply)
 
-    def demand(self, message: Any) -> None:
+    def request(self, message: Any) -> None:
         """Have something done that is not stored. Raises `PeerUnavailable`."""
-        reply = self._bridge.ask(SUPERVISOR, message)
-        self._told()
+        reply = self._ask(message)
         if not isinstance(reply, Done):
             raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
-    def fell_behind(self, reply: Any) -> None:
-        """The supervisor doesn't know all that is stored. The caller holds up other changes."""
-        if self._catching_up is None and not self._closed.is_set():
+    def resync(self, reply: Any) -> None:
+        """Send the whole desired state later, since the supervisor lacks a part of it. The caller holds up changes."""
+        if self._resync is None and not self._closed.is_set():
             log.error("the supervisor does not reply, it gets the change later: %s", reason_of(reply))
-            self._catching_up = threading.Thread(target=self._catch_up, name="catch-up", daemon=True)
-            self._catching_up.start()
+            self._resync = threading.Thread(target=self._run_resync, name="resync", daemon=True)
+            self._resync.start()
 
     def await_start(self, proxy_id: str) -> None:
         """Return when the process of the proxy serves, or failed, or after `START_WAIT` seconds."""
-        if self._catching_up is None:  # it doesn't answer this either
-            self._bridge.ask(SUPERVISOR, AwaitProxy(proxy_id, START_WAIT), START_WAIT + AGAIN)
-            self._told()
+        if self._resync is None:  # else the supervisor doesn't reply to this either
+            self._ask(AwaitProxy(proxy_id, START_WAIT), START_WAIT + RETRY_INTERVAL)
 
     def close(self) -> None:
-        """Tell nothing more: the next API tells everything at its start."""
+        """Send nothing more: the next API sends everything at its start."""
         self._closed.set()
 
-    def _catch_up(self) -> None:
-        while not self._closed.wait(AGAIN):
+    def _ask(self, message: Any, timeout: float = 5.0) -> Any:
+        reply = self._bridge.ask(SUPERVISOR, message, timeout)
+        self._sent()
+        return reply
+
+    def _run_resync(self) -> None:
+        while not self._closed.wait(RETRY_INTERVAL):
             try:
-                with self._hold():
-                    if self._tell_all():
+                with self._lock():
+                    if self._send_all():
                         return
             except (PeerUnavailable, StoreError) as error:
                 log.warning("cannot send changes to the supervisor yet: %s", error)
 
-    def _tell_all(self) -> bool:
+    def _send_all(self) -> bool:
         if not isinstance(self._bridge.ask(SUPERVISOR, ReplaceProxies(self._specs())), Done):
             return False
-        self._catching_up = None
-        self._told()
+        self._resync = None
+        self._sent()
         log.info("the supervisor has all changes again")
         return True

@@ -1,4 +1,4 @@
-"""What the webhook sender and the API say to each other: at their starts, and when a webhook is given up."""
+"""Messages between the webhook sender and the API: at their starts, and when a webhook is disabled."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ log = logging.getLogger(__name__)
 
 
 class WebhookLink:
-    """For the loop thread of the API's process."""
+    """Used by the loop thread of the API's process."""
 
     def __init__(self, webhooks: Webhooks, mailbox: Mailbox, bridge: LoopBridge) -> None:
         self._webhooks = webhooks
         self._mailbox = mailbox
         self._bridge = bridge
 
-    def tell(self) -> None:
-        """At the API's start. A sender that isn't there yet asks at its own start."""
+    def send_webhooks(self) -> None:
+        """Send all webhooks at the API's start. A sender that does not run yet fetches them at its own start."""
         try:
-            self._mailbox.tell(WEBHOOKS, self._webhooks.told())
+            self._mailbox.tell(WEBHOOKS, self._webhooks.sender_config())
         except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
 
@@ -45,7 +45,7 @@ class WebhookLink:
 
     def _fetch(self, reply: Reply) -> None:
         try:
-            reply(self._webhooks.told())
+            reply(self._webhooks.sender_config())
         except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
             reply(Failed(str(error)))
@@ -55,6 +55,6 @@ class WebhookLink:
         try:
             self._webhooks.disable(message.webhook_id, message.reason, message.before)
         except DomainError as error:
-            log.error("the webhook %s can't be disabled: %s", message.webhook_id, error)
+            log.error("cannot disable the webhook %s: %s", message.webhook_id, error)
             outcome = Failed(str(error))
         self._bridge.call(lambda: reply(outcome))

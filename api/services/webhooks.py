@@ -1,6 +1,6 @@
-"""The life of webhooks: what is stored, and what the sender is told of it.
+"""Changes of webhooks, their views, and what the sender gets of them.
 
-The sender hears of a change after it is durable. One that was not there to hear it asks for everything at its start.
+The sender gets a change after it is durable. One that does not run then fetches all webhooks at its start.
 """
 
 from __future__ import annotations
@@ -53,12 +53,10 @@ MAX_WEBHOOKS = 1_000
 PREVIOUS_SECRET_FOR = 24 * 3600.0
 """Seconds that the older secret is signed with beside the new one."""
 MAX_PREVIOUS_SECRETS = 3
-TOLD_MAX = 2.0
+SENDER_TIMEOUT = 2.0
 ASK_TIMEOUT = 5.0
-
-
 REMEMBERED = 1.0
-"""Seconds for which it is known which webhooks fail; a health check may be asked for often."""
+"""Seconds for which the failing webhooks are cached, since health checks may come often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +86,8 @@ class Webhooks:
         self._failing: list[Flaw] = []
         self._failing_at = -math.inf
 
-    def hold(self) -> AbstractContextManager[Any]:
-        """Nobody else changes a webhook meanwhile."""
+    def lock(self) -> AbstractContextManager[Any]:
+        """Holds up all changes of webhooks."""
         return self._lock
 
     # --- reading ---
@@ -106,8 +104,8 @@ class Webhooks:
             raise NotFound("The webhook")
         return self._load(document)
 
-    def told(self) -> SetWebhooks:
-        """Everything, as the sender needs it. Raises `SecretBoxError`."""
+    def sender_config(self) -> SetWebhooks:
+        """All webhooks, with their secrets, for the sender. Raises `SecretBoxError`."""
         revision = self._store.revision  # read first: what is found is of this revision or a later one
         documents = self._store.find(COLLECTION)
         return SetWebhooks(revision, tuple(self._spec(document) for document in documents))
@@ -115,7 +113,7 @@ class Webhooks:
     # --- changes ---
 
     def create(self, body: WebhookCreate) -> tuple[StoredWebhook, str]:
-        """A new webhook and its secret, which nobody is shown again."""
+        """A new webhook, and its secret, which no later response has."""
         secret, now = new_secret(), time.time()
         record = WebhookRecord(
             id="wh_" + secrets.token_hex(8),
@@ -141,7 +139,7 @@ class Webhooks:
         if_match: int | None,
         check: Callable[[WebhookRecord], None] = lambda _record: None,
     ) -> StoredWebhook:
-        """Partial. `check` may refuse what would result. Enabling lets what waits go on."""
+        """Change any part. `check` may refuse the result. Enabling resumes waiting deliveries."""
         with self._lock:
             before = self._matching(webhook_id, if_match)
             changed: dict[str, Any] = body.model_dump(exclude={"headers"}, exclude_none=True)
@@ -156,17 +154,17 @@ class Webhooks:
             return self._put(record, before.revision)
 
     def delete(self, webhook_id: str, if_match: int | None) -> None:
-        """Gone, and what waits for it too."""
+        """Delete a webhook and its waiting deliveries."""
         with self._lock:
             before = self._matching(webhook_id, if_match)
             try:
                 self._store.delete(COLLECTION, webhook_id, before.revision)
             except (NotStored, RevisionConflict) as error:
                 raise NotFound("The webhook") from error
-            self._tell()
+            self.notify_sender()
 
     def rotate(self, webhook_id: str, if_match: int | None) -> tuple[StoredWebhook, str]:
-        """A new secret; for a day what is sent is signed with the older one, too."""
+        """A new secret; for a day deliveries are signed with the older one, too."""
         secret, now = new_secret(), time.time()
         with self._lock:
             before = self._matching(webhook_id, if_match)
@@ -182,7 +180,7 @@ class Webhooks:
             return self._put(record, before.revision), secret
 
     def disable(self, webhook_id: str, reason: str, before: float) -> None:
-        """The sender gave it up. Nothing to do when it is gone, disabled, or was changed after `before`."""
+        """Disable a webhook for the sender, unless it is deleted or disabled, or was changed after `before`."""
         with self._lock, on_behalf_of("system", "disableWebhook"):
             document = self._store.get(COLLECTION, webhook_id)
             record = None if document is None else WebhookRecord.model_validate(document.body)
@@ -192,15 +190,15 @@ class Webhooks:
             self._put(record.model_copy(update=update), document.revision)
         self._publish("webhook.disabled", {"webhook_id": webhook_id, "name": record.name, "reason": reason})
 
-    # --- questions to the sender ---
+    # --- requests to the sender ---
 
     def statuses(self) -> dict[str, WebhookStatus]:
-        """How deliveries go; empty when the sender doesn't answer."""
-        reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), TOLD_MAX)
+        """The status of deliveries by webhook id; empty when the sender doesn't reply."""
+        reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), SENDER_TIMEOUT)
         return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
 
     def failing(self) -> list[Flaw]:
-        """The enabled webhooks whose last request failed, as of a moment ago; empty when the sender doesn't answer."""
+        """The enabled webhooks whose last request failed, as of a moment ago; empty when the sender doesn't reply."""
         now = time.monotonic()
         if now - self._failing_at > REMEMBERED:
             records = [WebhookRecord.model_validate(each.body) for each in self._store.find(COLLECTION)]
@@ -210,15 +208,15 @@ class Webhooks:
         return self._failing
 
     def with_statuses(self) -> list[tuple[str, str, WebhookStatus]]:
-        """Id and name of each webhook, oldest first, and how its deliveries go, where that is known."""
+        """Id, name and status of each webhook, oldest first; empty when the sender doesn't reply."""
         records = [WebhookRecord.model_validate(each.body) for each in self._store.find(COLLECTION)]
         statuses = self.statuses() if records else {}
         nothing = WebhookStatus(0, None, None, None)
         return [(each.id, each.name, statuses.get(each.id, nothing)) for each in records] if statuses else []
 
     def sender_state(self) -> WebhookSenderState | None:
-        """How the sender is; None when it doesn't answer."""
-        reply = self._bridge.ask(WEBHOOKS, QueryWebhookSender(), TOLD_MAX)
+        """The state of the sender; None when it doesn't reply."""
+        reply = self._bridge.ask(WEBHOOKS, QueryWebhookSender(), SENDER_TIMEOUT)
         return reply if isinstance(reply, WebhookSenderState) else None
 
     def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookTried:
@@ -247,17 +245,13 @@ class Webhooks:
 
     def _put(self, record: WebhookRecord, expect: int) -> StoredWebhook:
         document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)
-        self._tell()
+        self.notify_sender()
         return self._load(document)
 
-    def tell(self) -> None:
-        """Tell the sender what the store has; it asks for everything when it is back."""
-        self._tell()
-
-    def _tell(self) -> None:
-        """The store has it already, and the sender asks for everything when it is back."""
+    def notify_sender(self) -> None:
+        """Send the sender what the store has; one that does not run fetches it at its start."""
         try:
-            reply = self._bridge.ask(WEBHOOKS, self.told(), TOLD_MAX)
+            reply = self._bridge.ask(WEBHOOKS, self.sender_config(), SENDER_TIMEOUT)
         except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
             return

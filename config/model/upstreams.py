@@ -243,7 +243,7 @@ def is_listener(upstream: ProxyUpstream, host: str, port: int) -> bool:
     return upstream.host == host or ((anywhere or is_loopback(host)) and is_loopback(upstream.host))
 
 
-def shown(upstream: ProxyUpstream) -> dict[str, Any]:
+def upstream_view(upstream: ProxyUpstream) -> dict[str, Any]:
     """The entry as it may be sent again, without the password."""
     form: dict[str, Any] = upstream.model_dump(include={"name", "protocol", "host", "port", "weight"})
     if upstream.username is not None:

@@ -17,12 +17,12 @@ _START_FIELD = 50 - 3
 
 def wipe(prefix: str) -> None:
     """Overwrite the values of all variables whose names begin so. Raises `OSError` when /proc doesn't show them."""
-    shown = Path("/proc/self/environ").read_bytes()
+    environ = Path("/proc/self/environ").read_bytes()
     start = int(Path("/proc/self/stat").read_bytes().rpartition(b") ")[2].split()[_START_FIELD])
-    if not shown or ctypes.string_at(start, len(shown)) != shown:
+    if not environ or ctypes.string_at(start, len(environ)) != environ:
         return  # the memory is used for something else by now
     offset = 0
-    for entry in shown.split(b"\0"):
+    for entry in environ.split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name.startswith(os.fsencode(prefix)):
             _move(os.fsdecode(name))

@@ -380,8 +380,8 @@ def _sentence(error: Any, places: Places) -> str:
         if error["loc"] in _OF_THE_API:
             meant = "; it is made through the API, from a file by `proxyfleet apply -f FILE`"
         return f"{told}: unknown key; allowed here: {', '.join(allowed)}{meant}"
-    shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
-    return f"{told}: {worded(error, TOML)}{shown}"
+    given = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
+    return f"{told}: {worded(error, TOML)}{given}"
 
 
 def _may_hold_secret(key: str, given: Any) -> bool:

@@ -141,7 +141,7 @@ def test_with_its_secrets_everything_works_elsewhere_as_it_did_here(filled: Impo
     assert rich.upstreams.entries[0].password == UPSTREAM
     assert (rich.active, specs["plain"].active) == (True, False)
     told = [message for to, message in there.api.fleet.heard if to == WEBHOOKS]
-    ours = filled.api.services.webhooks.told().webhooks[0]
+    ours = filled.api.services.webhooks.sender_config().webhooks[0]
     assert isinstance(told[-1], SetWebhooks)
     assert told[-1].webhooks[0].headers == {"Authorization": HOOK, "X-Plain": "text"}
     assert told[-1].webhooks[0].secrets == ours.secrets
@@ -475,16 +475,16 @@ def test_a_new_webhook_without_a_secret_gets_one_that_is_told_once(here: Importi
     entry = {"name": "w", "url": "https://w.example", "events": ["*"]}
     assert "secret" not in of(here.apply("dry_run=true", webhooks=[entry]), "webhook", "w")
     secret = of(here.apply(webhooks=[entry]), "webhook", "w")["secret"]
-    assert here.api.services.webhooks.told().webhooks[0].secrets == (secret,)
+    assert here.api.services.webhooks.sender_config().webhooks[0].secrets == (secret,)
     assert here.apply(webhooks=[{**entry, "secret": secret}])["changed"] is False
 
 
 def test_another_secret_is_signed_with_beside_the_older_one_for_a_while(filled: Importing) -> None:
-    older = filled.api.services.webhooks.told().webhooks[0].secrets
+    older = filled.api.services.webhooks.sender_config().webhooks[0].secrets
     newer = "whsec_" + "A" * 43 + "="
     answer = filled.apply(webhooks=[{"name": "hook", "url": HOOKED["url"], "secret": newer}])
     assert fields(answer, "webhook", "hook") == {"secret": ("***", "***")}
-    assert filled.api.services.webhooks.told().webhooks[0].secrets == (newer, *older)
+    assert filled.api.services.webhooks.sender_config().webhooks[0].secrets == (newer, *older)
 
 
 def test_webhooks_of_one_name_are_told_apart_by_their_urls(filled: Importing) -> None:

@@ -197,7 +197,7 @@ def test_without_a_supervisor_nothing_is_stored(api: Api, headers: dict[str, str
 def test_a_create_that_the_supervisor_did_not_answer_can_be_repeated(
     api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor_link, "AGAIN", 0.01)
+    monkeypatch.setattr(supervisor_link, "RETRY_INTERVAL", 0.01)
     keyed = {**headers, "Idempotency-Key": "one"}
     with api.fleet.silent_after(0):  # it binds the socket, but its answer is never heard
         assert api.post("/proxies", PROXY, keyed).status_code == 500
@@ -215,7 +215,7 @@ def test_a_create_that_the_supervisor_did_not_answer_can_be_repeated(
 def test_a_change_that_is_stored_succeeds_and_a_silent_supervisor_hears_of_it_later(
     api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    monkeypatch.setattr(supervisor_link, "AGAIN", 0.01)
+    monkeypatch.setattr(supervisor_link, "RETRY_INTERVAL", 0.01)
     path = f"/proxies/{create(api, headers)['id']}"
     if operation in ("start", "restart"):
         api.post(f"{path}/stop", None, headers)
