@@ -70,6 +70,7 @@ class EntryUpstream(UpstreamInput):
         return self.auth is not None and "password" in self.auth.model_fields_set and self.auth.password is None
 
 
+EntryAccounts = Annotated[list[EntryAccount], Field(max_length=ACCOUNTS_MAX)]
 EntryUpstreams = Annotated[list[Annotated[EntryUpstream, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
 
 
@@ -79,8 +80,9 @@ class ProxyEntry(ProxyUpdate):
     name: Name
     status: ProxyStatus | None = None
     auth: EntryAuth | None = None
-    accounts: Annotated[list[EntryAccount], Field(max_length=ACCOUNTS_MAX)] | None = None  # type: ignore[assignment]
-    upstreams: EntryUpstreams | None = None  # type: ignore[assignment]
+    # Lists of subclasses: the model is frozen, and nothing is added to its lists.
+    accounts: EntryAccounts | None = None  # type: ignore[assignment]  # see above
+    upstreams: EntryUpstreams | None = None  # type: ignore[assignment]  # see above
 
     @model_validator(mode="before")
     @classmethod

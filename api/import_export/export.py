@@ -23,7 +23,7 @@ def export(state: State) -> dict[str, Any]:
         "kind": KIND,
         "version": VERSION,
         "proxies": [without_secrets(proxy_entry(state.proxies[name].record)) for name in sorted(state.proxies)],
-        "users": [without_secrets(user_entry(state.users[name].user)) for name in sorted(state.users)],
+        "users": [without_secrets(user_entry(state.users[name].record)) for name in sorted(state.users)],
         "webhooks": [without_secrets(webhook_entry(each.record)) for each in hooks],
         "settings": {group: dict(values) for group, values in sorted(state.settings.items())},
     }
@@ -38,7 +38,7 @@ def _secrets(state: State, seal: SecretBox) -> Secrets:
     try:
         return Secrets(
             proxies={name: _of_proxy(stored.record, seal) for name, stored in state.proxies.items()},
-            users={each.user.username: each.user.password_hash for each in state.users.values()},
+            users={each.record.username: each.record.password_hash for each in state.users.values()},
             webhooks=[_of_webhook(each.record, seal) for each in state.webhooks],
         )
     except SecretBoxError as error:

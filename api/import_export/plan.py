@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
-
-from pydantic import BaseModel
+from typing import Any, Generic, Literal
 
 from api.errors import InvalidMany
 from api.import_export.diff import Difference, differences
 from api.import_export.document import ConfigDocument
 from api.import_export.sealed_secrets import Secrets
-from api.import_export.state import State
+from api.import_export.state import R, State, StoredRecord
+from api.security.users import User
 from api.services.proxies import ProxyRules
 from api.store import Write
 from config.files.secret_box import SecretBox
@@ -26,7 +25,6 @@ PASSWORDS_MAX = 100
 """Passwords in the clear in one import, each of which takes a good part of a tenth of a second to hash."""
 
 Action = Literal["create", "update", "delete", "unchanged"]
-R = TypeVar("R", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +58,8 @@ class Step(Generic[R]):
 
     kind: str
     collection: str
-    name: str
     path: str
-    before: R | None
-    revision: int
+    stored: StoredRecord[R] | None
     after: R | None
     entry: Callable[[R], Mapping[str, Any]]
     secret: str | None = None
@@ -72,6 +68,11 @@ class Step(Generic[R]):
     def __post_init__(self) -> None:
         entries = [None if each is None else self.entry(each) for each in (self.before, self.after)]
         object.__setattr__(self, "changes", differences(*entries))
+
+    @property
+    def before(self) -> R | None:
+        """As it is stored; None for a new one."""
+        return None if self.stored is None else self.stored.record
 
     @property
     def action(self) -> Action:
@@ -91,13 +92,19 @@ class Step(Generic[R]):
 
     @property
     def id(self) -> str:
-        """Its identifier here."""
-        return str(self.record.id)  # type: ignore[attr-defined]  # all records have one
+        """Its identifier in this installation."""
+        return self.record.id
+
+    @property
+    def name(self) -> str:
+        """The name by which the document knows it."""
+        record = self.record
+        return record.username if isinstance(record, User) else record.name
 
     def write(self) -> Write:
         """For the store."""
         body = None if self.after is None else self.after.model_dump(mode="json")
-        return Write(self.collection, self.id, body, self.revision)
+        return Write(self.collection, self.id, body, self.stored.revision if self.stored else 0)
 
 
 class Problems:

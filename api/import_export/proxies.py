@@ -10,8 +10,8 @@ from api.import_export.document import ProxyEntry
 from api.import_export.entries import proxy_entry
 from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
 from api.import_export.sealed_secrets import ProxySecrets, UpstreamSecret
-from api.import_export.state import State
-from api.services.proxy_cache import COLLECTION, StoredProxy
+from api.import_export.state import State, StoredRecord
+from api.services.proxy_cache import COLLECTION
 from api.services.proxy_upstreams import with_upstreams
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
@@ -22,6 +22,8 @@ from config.model.proxy_certificates import check_certificate
 from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_circle
 
 NOTHING_SEALED = ProxySecrets()
+
+Stored = StoredRecord[ProxyRecord] | None
 
 
 def plan_proxies(
@@ -48,7 +50,7 @@ def plan_proxies(
 
 
 def _plan_one(
-    stored: StoredProxy | None,
+    stored: Stored,
     entry: ProxyEntry,
     path: str,
     request: ImportRequest,
@@ -68,13 +70,11 @@ def _plan_one(
     return step
 
 
-def _step(path: str, stored: StoredProxy | None, after: ProxyRecord | None) -> Step[ProxyRecord]:
-    before, revision = (None, 0) if stored is None else (stored.record, stored.revision)
-    name = (after or before).name  # type: ignore[union-attr]  # there is one of them
-    return Step("proxy", COLLECTION, name, path, before, revision, after, proxy_entry)
+def _step(path: str, stored: Stored, after: ProxyRecord | None) -> Step[ProxyRecord]:
+    return Step("proxy", COLLECTION, path, stored, after, proxy_entry)
 
 
-def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets, context: PlanContext) -> ProxyRecord:
+def _wanted(stored: Stored, entry: ProxyEntry, sealed: ProxySecrets, context: PlanContext) -> ProxyRecord:
     """The record as the entry describes it. Raises `InvalidProxy`, `SecretBoxError`."""
     known = _blank(entry, context) if stored is None else stored.record
     base, body = _with_secrets(known, entry, sealed, context), entry

@@ -5,34 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from api.errors import TooBusy
 from api.security import users
 from api.security.users import User
 from api.services import proxy_cache, settings, webhooks
-from api.services.proxy_cache import StoredProxy
 from api.store import Document, Store
+from config.model.proxies import ProxyRecord
 from config.model.user_names import name_key
 from config.model.webhooks import WebhookRecord
 from config.settings.runtime import Stored
+
+R = TypeVar("R", ProxyRecord, User, WebhookRecord)
 
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
 
 
 @dataclass(frozen=True, slots=True)
-class StoredUser:
-    """A user and the revision."""
+class StoredRecord(Generic[R]):
+    """A record and its revision."""
 
-    user: User
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredHook:
-    """A webhook and the revision."""
-
-    record: WebhookRecord
+    record: R
     revision: int
 
 
@@ -40,9 +34,9 @@ class StoredHook:
 class State:
     """All of it. `revisions` change with whatever is stored, `mark` with the configuration alone: it is the ETag."""
 
-    proxies: dict[str, StoredProxy]
-    users: dict[str, StoredUser]
-    webhooks: list[StoredHook]
+    proxies: dict[str, StoredRecord[ProxyRecord]]
+    users: dict[str, StoredRecord[User]]
+    webhooks: list[StoredRecord[WebhookRecord]]
     settings: Stored
     revisions: tuple[tuple[str, str, int], ...]
     mark: int
@@ -64,12 +58,11 @@ def read_state(store: Store) -> State:
         found, again = again, _find(store)  # there was a change between, maybe of several of them
     else:
         raise TooBusy(1, "The configuration is changed all the time")
-    loaded = [StoredHook(WebhookRecord.model_validate(each.body), each.revision) for each in found[webhooks.COLLECTION]]
-    people = [StoredUser(users.load(each), each.revision) for each in found[users.COLLECTION]]
+    hooks = _records(found[webhooks.COLLECTION], WebhookRecord)
     return State(
-        proxies={each.record.name: each for each in map(proxy_cache.load, found[proxy_cache.COLLECTION])},
-        users={name_key(each.user.username): each for each in people},
-        webhooks=sorted(loaded, key=lambda each: (each.record.created_at, each.record.id)),
+        proxies={each.record.name: each for each in _records(found[proxy_cache.COLLECTION], ProxyRecord)},
+        users={name_key(each.record.username): each for each in _records(found[users.COLLECTION], User)},
+        webhooks=sorted(hooks, key=lambda each: (each.record.created_at, each.record.id)),
         settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
         revisions=_revisions(found),
         mark=_mark(found),
@@ -79,6 +72,10 @@ def read_state(store: Store) -> State:
 def _find(store: Store) -> dict[str, list[Document]]:
     names = (proxy_cache.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION)
     return {name: store.find(name) for name in names}
+
+
+def _records(documents: list[Document], model: type[R]) -> list[StoredRecord[R]]:
+    return [StoredRecord(model.model_validate(each.body), each.revision) for each in documents]
 
 
 def _revisions(found: dict[str, list[Document]]) -> tuple[tuple[str, str, int], ...]:

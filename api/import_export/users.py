@@ -8,7 +8,7 @@ from typing import Any
 from api.import_export.document import UserEntry
 from api.import_export.entries import user_entry
 from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
-from api.import_export.state import State, StoredUser
+from api.import_export.state import State, StoredRecord
 from api.security.permissions import ADMIN, holds
 from api.security.users import COLLECTION, OAuthLink, User
 from config.model.user_names import name_key, new_name
@@ -37,24 +37,22 @@ def plan_users(state: State, request: ImportRequest, context: PlanContext, probl
     return steps
 
 
-def _step(path: str, stored: StoredUser | None, after: User | None) -> Step[User]:
-    before, revision = (None, 0) if stored is None else (stored.user, stored.revision)
-    name = (after or before).username  # type: ignore[union-attr]  # there is one of them
-    return Step("user", COLLECTION, name, path, before, revision, after, user_entry)
+def _step(path: str, stored: StoredRecord[User] | None, after: User | None) -> Step[User]:
+    return Step("user", COLLECTION, path, stored, after, user_entry)
 
 
 def _plan_one(
-    stored: StoredUser | None,
+    stored: StoredRecord[User] | None,
     entry: UserEntry,
     path: str,
     request: ImportRequest,
     context: PlanContext,
     problems: Problems,
 ) -> Step[User] | None:
-    if stored is not None and stored.user.username != entry.username:
-        problems.add(f"{path}.username", f"is {stored.user.username!r} here; names may not differ in case alone")
+    before = None if stored is None else stored.record
+    if before is not None and before.username != entry.username:
+        problems.add(f"{path}.username", f"is {before.username!r} here; names may not differ in case alone")
         return None
-    before = None if stored is None else stored.user
     _check_new(before, entry, path, problems)
     hashed = _hash(before, entry, request.secrets.users.get(entry.username))
     if hashed is None:

@@ -10,11 +10,13 @@ from api.import_export.document import WebhookEntry
 from api.import_export.entries import webhook_entry
 from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
 from api.import_export.sealed_secrets import WebhookSecrets
-from api.import_export.state import State, StoredHook
+from api.import_export.state import State, StoredRecord
 from api.services.webhooks import COLLECTION, MAX_PREVIOUS_SECRETS, MAX_WEBHOOKS, PREVIOUS_SECRET_FOR
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, PreviousSecret, WebhookRecord, new_secret
+
+Stored = StoredRecord[WebhookRecord]
 
 
 def plan_webhooks(
@@ -48,7 +50,7 @@ def _refuse_twins(entries: list[WebhookEntry], problems: Problems) -> None:
             problems.add(f"webhooks[{index}]", f"has the name and the url of webhooks[{first}]")
 
 
-def _matched(stored: list[StoredHook], entries: list[WebhookEntry]) -> dict[int, StoredHook]:
+def _matched(stored: list[Stored], entries: list[WebhookEntry]) -> dict[int, Stored]:
     """The stored webhook of each entry, by index: that of its name and URL, else the only one of its name."""
     here, there = Counter(each.record.name for each in stored), Counter(entry.name for entry in entries)
     exact = {(each.record.name, each.record.url): each for each in stored}
@@ -63,15 +65,13 @@ def _matched(stored: list[StoredHook], entries: list[WebhookEntry]) -> dict[int,
 
 
 def _step(
-    path: str, stored: StoredHook | None, after: WebhookRecord | None, secret: str | None = None
+    path: str, stored: Stored | None, after: WebhookRecord | None, secret: str | None = None
 ) -> Step[WebhookRecord]:
-    before, revision = (None, 0) if stored is None else (stored.record, stored.revision)
-    name = (after or before).name  # type: ignore[union-attr]  # there is one of them
-    return Step("webhook", COLLECTION, name, path, before, revision, after, webhook_entry, secret)
+    return Step("webhook", COLLECTION, path, stored, after, webhook_entry, secret)
 
 
 def _plan_one(
-    stored: StoredHook | None,
+    stored: Stored | None,
     entry: WebhookEntry,
     path: str,
     request: ImportRequest,

@@ -92,9 +92,9 @@ class _Collection:
     def _write(self, identifier: str, entry: dict[str, Any]) -> None:
         self.storage.mark_changed([identifier])
         if self.entry(identifier) is None:
-            self._table.insert(tinydb_table.Document(entry, identifier))  # type: ignore[arg-type]
+            self._table.insert(tinydb_table.Document(entry, identifier))  # type: ignore[arg-type]  # ids are strings here
         else:
-            self._table.update(entry, doc_ids=[identifier])  # type: ignore[list-item]
+            self._table.update(entry, doc_ids=[identifier])  # type: ignore[list-item]  # ids are strings here
 
     def _prune(self) -> list[str]:
         """Forget the older half of the deletions; the horizon first, so a crash between the two does no harm."""
@@ -107,7 +107,7 @@ class _Collection:
         self.horizon = dead[-1][0]
         self._write(HORIZON, {"revision": self.horizon, "body": None})
         self.storage.mark_changed(gone)
-        self._table.remove(doc_ids=gone)  # type: ignore[arg-type]
+        self._table.remove(doc_ids=gone)  # type: ignore[arg-type]  # ids are strings here
         self._tombstones -= len(gone)
         return gone
 
