@@ -1,4 +1,4 @@
-"""An adapter of requests whose connections are made by our own function, so that a guard checks each address."""
+"""Connections of `requests` that are made by a function of ours: for a guard that checks each address, and others."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from urllib3.exceptions import NewConnectionError
 from actors.net.own_requests import OutgoingGuard
 
 Connect = Callable[[str, int], socket.socket]
+Pools = dict[str, type[HTTPConnectionPool]]
+"""For `PoolManager.pool_classes_by_scheme`."""
+Pools = dict[str, type[HTTPConnectionPool]]
+"""For `PoolManager.pool_classes_by_scheme`."""
 
 
 class Refused(OSError):
@@ -59,24 +63,26 @@ class GuardedAdapter(HTTPAdapter):
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: Any) -> None:
         """See `HTTPAdapter`."""
         manager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **more)
-        manager.pool_classes_by_scheme = _pools(self._connect)
+        manager.pool_classes_by_scheme = pools_by(self._checked)
         self.poolmanager = manager
 
-
-def _pools(connect: Connect) -> dict[str, type[HTTPConnectionPool]]:
-    def checked(connection: HTTPConnection) -> socket.socket:
+    def _checked(self, connection: HTTPConnection) -> socket.socket:
         try:
-            return connect(connection.host.strip("[]"), int(connection.port or 0))
+            return self._connect(connection.host.strip("[]"), int(connection.port or 0))
         except OSError as error:
             raise NewConnectionError(connection, str(error.strerror or error)) from error
 
+
+def pools_by(open_socket: Callable[[HTTPConnection], socket.socket]) -> Pools:
+    """Pools whose connections get their sockets from `open_socket`."""
+
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            return checked(self)
+            return open_socket(self)
 
     class Secure(HTTPSConnection):
         def _new_conn(self) -> socket.socket:
-            return checked(self)
+            return open_socket(self)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain

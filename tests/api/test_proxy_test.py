@@ -16,7 +16,7 @@ import pytest
 from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from api.services.proxy_test import tester
-from api.services.proxy_test.tester import told_address
+from api.services.proxy_test.tester import address_in
 from tests.api.support import Api, error_of
 
 BOMB = gzip.compress(gzip.compress(b'{"ip": "203.0.113.9"}' + bytes(64 * 1024 * 1024)))
@@ -180,7 +180,7 @@ def test_an_origin_that_drips_its_head_is_a_timeout_too(
 
 def test_an_inactive_proxy_or_a_dead_process_fails_without_an_http_error(api: Api, path: str) -> None:
     api.fleet.gone = {f"forwarding.{path.rpartition('/')[2]}"}
-    assert "does not answer" in run(api, path)["error"]
+    assert "does not reply" in run(api, path)["error"]
     api.post(f"{path}/stop", None, api.token())
     result = run(api, path)
     assert (result["status"], result["error"]) == ("failed", "the proxy is inactive")
@@ -221,4 +221,4 @@ def test_a_bad_test_is_400_naming_the_field(api: Api, path: str, body: dict[str,
     ],
 )
 def test_the_address_is_taken_from_bodies_that_tell_one(content: bytes, address: str | None) -> None:
-    assert told_address(content) == address
+    assert address_in(content) == address

@@ -1,6 +1,10 @@
-"""A client of SOCKS proxies for `requests`: enough to go through one of our own and to tell what it refused.
+"""A SOCKS client for `requests`: enough to use a proxy of the product, and to report its refusal.
 
-Names are left to the proxy (`socks5h`, 4a), as any client with something to hide does.
+Names are left to the proxy (`socks5h`, SOCKS 4a), as most clients do.
+
+python-socks 3.2 was considered and is not used. It has no public way to begin on a connected socket, which a PROXY
+header needs; refused credentials (407 here) have no error code and would be recognised by their text alone; and its
+timeout is that of a single read, where all of the handshake has one deadline here.
 """
 
 from __future__ import annotations
@@ -11,34 +15,33 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
-import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError
 
 from actors.forwarding.protocols.socks.replies import V4_GRANTED, status_of
+from actors.net.guarded_pools import pools_by
 from actors.net.proxy_protocol import LOCAL_V2
 from actors.net.socks_wire import pack_address
 
 _V4_REFUSED = 502
-"""SOCKS4 tells no reason."""
+"""SOCKS4 replies have no reason."""
 
 
 class SocksRefused(OSError):
-    """The proxy said no; `status` is the HTTP meaning of what it said."""
+    """The proxy refused the connection; `status` is the HTTP status that its reply means."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
         self.status = status
-        self.said = said
+        self.text = text
 
 
 @dataclass(slots=True)
 class Route:
-    """The way through one proxy. `protocol` is `socks4` or `socks5`; `refusal` is what it said when it refused.
+    """The way through one proxy. `protocol` is `socks4` or `socks5`; `refusal` is set when the proxy has refused.
 
-    `announced`: the proxy wants a header of the PROXY protocol first.
+    With `proxy_header` the proxy expects a header of the PROXY protocol first.
     """
 
     protocol: str
@@ -46,20 +49,22 @@ class Route:
     user: str
     password: str
     timeout: float
-    announced: bool = False
+    proxy_header: bool = False
     refusal: SocksRefused | None = None
 
     def connect(self, host: str, port: int) -> socket.socket:
-        """A connection to `host` through the proxy. Raises `OSError`, of which `SocksRefused` is the proxy's no;
-        urllib3's `ConnectTimeoutError` when the proxy is silent.
+        """A connection to `host` through the proxy.
+
+        Raises `OSError`, which is a `SocksRefused` when the proxy refuses, and urllib3's `ConnectTimeoutError` when it
+        does not reply.
         """
         deadline = time.monotonic() + self.timeout
         sock = socket.create_connection(self.proxy, self.timeout)
         try:
             wire = _Wire(sock, deadline)
-            if self.announced:
+            if self.proxy_header:
                 wire.send(LOCAL_V2)
-            (self._greet_v4 if self.protocol == "socks4" else self._greet_v5)(wire, host.strip("[]"), port)
+            (self._connect_v4 if self.protocol == "socks4" else self._connect_v5)(wire, host.strip("[]"), port)
             sock.settimeout(self.timeout)
         except SocksRefused as refusal:
             self.refusal = refusal
@@ -73,18 +78,18 @@ class Route:
             raise
         return sock
 
-    def _greet_v4(self, wire: _Wire, host: str, port: int) -> None:
+    def _connect_v4(self, wire: _Wire, host: str, port: int) -> None:
         if ":" in host:
             raise SocksRefused(_V4_REFUSED, "socks4 has no IPv6 targets")
         literal = _is_literal(host)
         address = socket.inet_aton(host) if literal else b"\0\0\0\1"
         name = b"" if literal else host.encode("idna") + b"\0"
         wire.send(b"\x04\x01" + port.to_bytes(2, "big") + address + self.user.encode() + b"\0" + name)
-        answer = wire.exactly(8)
-        if answer[1] != V4_GRANTED:
-            raise SocksRefused(_V4_REFUSED, f"the proxy answered {answer[1]} to CONNECT")
+        reply = wire.exactly(8)
+        if reply[1] != V4_GRANTED:
+            raise SocksRefused(_V4_REFUSED, f"the proxy answered {reply[1]} to CONNECT")
 
-    def _greet_v5(self, wire: _Wire, host: str, port: int) -> None:
+    def _connect_v5(self, wire: _Wire, host: str, port: int) -> None:
         wire.send(b"\x05\x02\x00\x02")
         method = wire.exactly(2)[1]
         if method == 2:
@@ -97,10 +102,10 @@ class Route:
         name = host.encode("idna") if not _is_literal(host) else b""
         packed = bytes((3, len(name))) + name + port.to_bytes(2, "big") if name else pack_address((host, port))
         wire.send(b"\x05\x01\x00" + packed)
-        answer = wire.exactly(4)
-        if answer[1]:
-            raise SocksRefused(status_of(answer[1]), f"the proxy answered {answer[1]} to CONNECT")
-        wire.exactly({1: 4, 4: 16}.get(answer[3], 0) + 2)
+        reply = wire.exactly(4)
+        if reply[1]:
+            raise SocksRefused(status_of(reply[1]), f"the proxy answered {reply[1]} to CONNECT")
+        wire.exactly({1: 4, 4: 16}.get(reply[3], 0) + 2)
 
 
 class _Wire:
@@ -135,36 +140,16 @@ def _is_literal(host: str) -> bool:
 
 
 class SocksAdapter(HTTPAdapter):
-    """Mounted in a `requests.Session`, it sends everything by `route`."""
+    """Mounted in a `requests.Session`, it sends all requests by `route`."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        """As in the base class, with connections that begin at the proxy."""
+        """As in the base class, with connections through the proxy."""
         super().init_poolmanager(*arguments, **more)
-        manager: urllib3.PoolManager = self.poolmanager
-        manager.pool_classes_by_scheme = {"http": _plain(self._route), "https": _secure(self._route)}
+        self.poolmanager.pool_classes_by_scheme = pools_by(self._open_socket)
 
-
-def _plain(route: Route) -> type[HTTPConnectionPool]:
-    class Connection(HTTPConnection):
-        def _new_conn(self) -> socket.socket:
-            return route.connect(self.host, self.port or 80)
-
-    class Pool(HTTPConnectionPool):
-        ConnectionCls = Connection
-
-    return Pool
-
-
-def _secure(route: Route) -> type[HTTPSConnectionPool]:
-    class Connection(HTTPSConnection):
-        def _new_conn(self) -> socket.socket:
-            return route.connect(self.host, self.port or 443)
-
-    class Pool(HTTPSConnectionPool):
-        ConnectionCls = Connection
-
-    return Pool
+    def _open_socket(self, connection: HTTPConnection) -> socket.socket:
+        return self._route.connect(connection.host, connection.port or connection.default_port)

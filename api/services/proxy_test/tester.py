@@ -1,7 +1,7 @@
 """The test of a proxy: one GET through it, as an authorised client.
 
-The forwarding actor is told of credentials that are good for one use, so a test needs no stored password. All of the
-test, from the first byte to the last that is read, has one deadline.
+The forwarding actor gets credentials for one use, so a test needs no stored password. All of the test, from the first
+byte to the last that is read, has one deadline.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from urllib.parse import quote, urlsplit
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 
 from actors.bus.messages.common import Done, Unreachable, forwarding_name
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.startup_queue import STARTING
+from actors.net.guarded_pools import pools_by
+from actors.net.proxy_protocol import LOCAL_V2
 from api.bus_bridge import Bridge
 from api.errors import NotReady, TooBusy
 from api.services.proxy_cache import StoredProxy
-from api.services.proxy_test.proxy_protocol_pool import ANNOUNCING_POOLS
 from api.services.proxy_test.socks import Route, SocksAdapter, SocksRefused
 from config.model import json_patterns
 from config.model.proxies import ProxyRecord
@@ -39,7 +41,7 @@ from config.settings.settings import Proxy
 from config.text.formatting import timestamp_text
 
 BODY_READ = 64 * 1024
-"""Bytes of the answer that are read: enough for any service that tells an address."""
+"""Bytes of the response that are read: enough for any service that returns an address."""
 
 AT_ONCE = 3
 """Tests under way at the same time: each holds a thread of the API."""
@@ -60,7 +62,7 @@ def test_target(url: str) -> str:
 
 @dataclass(slots=True)
 class _Outcome:
-    """What is known of a test so far."""
+    """The result of a test so far."""
 
     status: str = "failed"
     status_code: int | None = None
@@ -68,7 +70,7 @@ class _Outcome:
     error: str | None = None
     parent: str | None = None
     refused: bool = False
-    """Did the proxy refuse to connect, without a word why to the client?"""
+    """Whether the proxy refused to connect, for a reason that only its process knows."""
 
 
 class ProxyTester:
@@ -84,8 +86,8 @@ class ProxyTester:
 
         The access record that the test leaves has this request id.
 
-        The answer comes in time even if a target drips its head byte by byte: the thread that still reads it is left
-        to itself, and keeps its place until it has ended.
+        It returns in time even if a target sends its head byte by byte: the thread that still reads it keeps its place
+        until it has ended.
         """
         if not self._places.acquire(blocking=False):
             raise TooBusy(1, f"{AT_ONCE} tests are under way")
@@ -115,15 +117,15 @@ class ProxyTester:
         if isinstance(reply, Unreachable) and reply.reason == STARTING:
             raise NotReady("The proxy's process is starting; try again in a moment")
         if not isinstance(reply, Done):
-            return _Outcome(error="the proxy's process does not answer")
+            return _Outcome(error="the proxy's process does not reply")
         result = _get(url, proxy.record, user, token, timeout)
         report = self._bridge.ask(forwarding_name(proxy.record.id), QueryTester(user), REPORT_TIMEOUT)
-        _complete(result, report if isinstance(report, ReportOfTest) else ReportOfTest())
+        _add_report(result, report if isinstance(report, ReportOfTest) else ReportOfTest())
         return result
 
 
 def _one_use_credentials(protocol: str) -> tuple[str, str]:
-    """A user name and a token that nobody guesses; with socks4 the name is all there is."""
+    """A random user name and token; socks4 has a user name alone."""
     if protocol == "socks4":
         return "test-" + secrets.token_hex(24), ""
     return "test-" + secrets.token_hex(8), secrets.token_hex(16)
@@ -135,11 +137,11 @@ def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> st
 
 
 class _OwnProxies(HTTPAdapter):
-    """Takes any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
+    """Accepts any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
 
-    def __init__(self, announced: bool) -> None:
-        """`announced`: the proxy wants a header of the PROXY protocol first."""
-        self._announced = announced
+    def __init__(self, proxy_header: bool) -> None:
+        """`proxy_header`: the proxy expects a header of the PROXY protocol first."""
+        self._proxy_header = proxy_header
         super().__init__()
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
@@ -147,19 +149,26 @@ class _OwnProxies(HTTPAdapter):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         manager = super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
-        if self._announced:
-            manager.pool_classes_by_scheme = ANNOUNCING_POOLS
+        if self._proxy_header:
+            manager.pool_classes_by_scheme = pools_by(_socket_with_header)
         return manager
 
 
+def _socket_with_header(connection: HTTPConnection) -> socket.socket:
+    """The header says that the client is the sender itself (LOCAL), as a balancer's check does."""
+    sock = HTTPConnection._new_conn(connection)
+    sock.sendall(LOCAL_V2)
+    return sock
+
+
 def _send_through(session: requests.Session, record: ProxyRecord, user: str, token: str, timeout: float) -> Route:
-    """Let all of the session go through the proxy; with SOCKS, the route tells what the proxy refused."""
+    """Have the session send everything through the proxy; with SOCKS, the route has the proxy's refusal."""
     host = _WILDCARDS.get(record.host, record.host)
-    announced = record.accept_proxy_protocol
-    route = Route(record.protocol, (host, record.port), user, token, timeout, announced)
+    proxy_header = record.accept_proxy_protocol
+    route = Route(record.protocol, (host, record.port), user, token, timeout, proxy_header)
     socks = record.protocol in ("socks4", "socks5")
     for scheme in ("http://", "https://"):
-        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(announced))
+        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(proxy_header))
     if not socks:
         url = _proxy_url(record.protocol, host, record.port, user, token)
         session.proxies = {"http": url, "https": url}
@@ -182,12 +191,12 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
         try:
             with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
                 outcome.status_code = response.status_code
-                _judge(outcome, response, _read(response, deadline), source)
+                _set_result(outcome, response, _read(response, deadline), source)
         except (requests.Timeout, TimeoutError):
             late = _late(timeout)
             outcome.status, outcome.error = late.status, late.error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            _explain(outcome, route.refusal or error)
+            _set_error(outcome, route.refusal or error)
     return outcome
 
 
@@ -196,7 +205,7 @@ def _late(timeout: float) -> _Outcome:
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
-    """The beginning of the body as it came: a coding that was not asked for could make any size of few bytes.
+    """The beginning of the body as it came: decoding a coding that was not requested could yield any size.
 
     A read ends with the session's timeout at the latest, all of them at the deadline.
     """
@@ -210,7 +219,9 @@ def _read(response: requests.Response, deadline: float) -> bytes:
     return content
 
 
-def _judge(outcome: _Outcome, response: requests.Response, content: bytes, source: Callable[[], str | None]) -> None:
+def _set_result(
+    outcome: _Outcome, response: requests.Response, content: bytes, source: Callable[[], str | None]
+) -> None:
     by_proxy = response.headers.get("Proxy-Status")
     if response.status_code == 504 and by_proxy:
         outcome.status, outcome.error = "timeout", f"the proxy answered 504: {by_proxy}"
@@ -220,12 +231,12 @@ def _judge(outcome: _Outcome, response: requests.Response, content: bytes, sourc
         outcome.error = f"the target answered {response.status_code}"
     else:
         outcome.status = "success"
-        outcome.external_ip = told_address(content) or source()
+        outcome.external_ip = address_in(content) or source()
 
 
-def _explain(outcome: _Outcome, error: Exception) -> None:
+def _set_error(outcome: _Outcome, error: Exception) -> None:
     if isinstance(error, SocksRefused):
-        outcome.status_code, outcome.error, outcome.refused = error.status, error.said, True
+        outcome.status_code, outcome.error, outcome.refused = error.status, error.text, True
         outcome.status = "timeout" if error.status == 504 else "failed"
         return
     refused = _TUNNEL_REFUSED.search(str(error))
@@ -237,8 +248,8 @@ def _explain(outcome: _Outcome, error: Exception) -> None:
     outcome.error, outcome.refused = f"the proxy answered {refused[1]} to CONNECT", True
 
 
-def _complete(outcome: _Outcome, report: ReportOfTest) -> None:
-    """Put in what the process of the proxy knows of the test."""
+def _add_report(outcome: _Outcome, report: ReportOfTest) -> None:
+    """Add what the process of the proxy knows of the test."""
     outcome.parent = report.parent
     if outcome.refused and report.reason:
         outcome.error = f"{outcome.error}: {report.reason}" + (f": {report.detail}" if report.detail else "")
@@ -246,22 +257,22 @@ def _complete(outcome: _Outcome, report: ReportOfTest) -> None:
         outcome.error = f"{outcome.error}; its access record has the reason"
 
 
-def told_address(content: bytes) -> str | None:
+def address_in(content: bytes) -> str | None:
     """The address in a body that is one, or that is JSON with `ip` or `origin`; else None."""
     text = content.decode("utf-8", "replace").strip()
     try:
         value = json.loads(text) if text.startswith("{") else {"ip": text}
     except (ValueError, RecursionError):
         return None
-    told = value.get("ip") or value.get("origin")
+    found = value.get("ip") or value.get("origin")
     try:
-        return str(ip_address(str(told).partition(",")[0].strip()))
+        return str(ip_address(str(found).partition(",")[0].strip()))
     except ValueError:
         return None
 
 
 def _source_address(url: str) -> str | None:
-    """The address of this machine from which the target is reached; None when that can't be told."""
+    """The address of this machine from which the target is reached; None when that can't be found out."""
     parts = urlsplit(url)
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
