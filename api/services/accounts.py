@@ -1,4 +1,4 @@
-"""The accounts of a proxy one by one: changes of the proxy's record, and what the accounts have used."""
+"""The accounts of a proxy one by one: changes of the proxy's record, and the usage of accounts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Accounts:
         self._bridge = bridge
 
     def add(self, proxy_id: str, body: AccountInput, if_match: int | None) -> StoredProxy:
-        """One account more; the first one turns `auth.enabled` on."""
+        """Add an account; the first one turns `auth.enabled` on."""
 
         def alter(record: ProxyRecord) -> list[ProxyAccount]:
             if any(account.username == body.username for account in record.accounts):
@@ -53,7 +53,7 @@ class Accounts:
         return self._change(proxy_id, alter, if_match)
 
     def update(self, proxy_id: str, username: str, body: AccountUpdate, if_match: int | None) -> StoredProxy:
-        """One account changed. Raises `NotFound` when there is none of this name."""
+        """Change an account. Raises `NotFound` when there is none of this name."""
 
         def alter(record: ProxyRecord) -> list[ProxyAccount]:
             before = find(record, username)
@@ -63,7 +63,7 @@ class Accounts:
         return self._change(proxy_id, alter, if_match)
 
     def remove(self, proxy_id: str, username: str, if_match: int | None) -> StoredProxy:
-        """One account less. Raises as `update`."""
+        """Remove an account. Raises as `update`."""
 
         def alter(record: ProxyRecord) -> list[ProxyAccount]:
             gone = find(record, username)
@@ -72,12 +72,12 @@ class Accounts:
         return self._change(proxy_id, alter, if_match)
 
     def reset(self, proxy: StoredProxy, account: ProxyAccount) -> None:
-        """It has used nothing from now on. Raises `PeerUnavailable`, and then nothing is changed."""
+        """Set its usage to zero. Raises `PeerUnavailable`, and then nothing is changed."""
         request(self._bridge, METRICS, ResetUsage(proxy.record.id, account.id), Done, timeout=ASK_TIMEOUT)
         self._states(proxy, settle=True)
 
     def usage(self, proxy: StoredProxy) -> dict[str, AccountState]:
-        """By account id: of the proxy's process while there is one, else of the collector; zeros if nobody knows."""
+        """By account id, the usage and connections: of the proxy's process, else of the collector, else zeros."""
         states = self._states(proxy, settle=False)
         if any(_is_unsettled(states.get(account.id)) for account in proxy.record.accounts):
             reply: Any = self._bridge.ask(METRICS, QueryUsage(proxy.record.id), ASK_TIMEOUT)
@@ -117,12 +117,12 @@ def find(record: ProxyRecord, username: str) -> ProxyAccount:
 
 
 def _is_unsettled(state: AccountState | None) -> bool:
-    """Does the proxy's process not know yet what was used before it?"""
+    """Whether the proxy's process does not know yet what was used before its start."""
     return state is None or state.usage.resets < 0
 
 
 def _current(account: ProxyAccount, state: AccountState | None) -> AccountState:
-    """`state`, if it is of the period that is now."""
+    """`state`, if it is of the current period; else one without usage."""
     since = period_at(account.quota.period, time.time())[0]
     if state is not None and (state.usage.period, state.usage.since) == (account.quota.period, since):
         return state

@@ -1,4 +1,4 @@
-"""Whether clients trust a certificate by themselves, or must be given its authority."""
+"""Whether clients trust a certificate already, or need its authority."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 
 def is_private(cert_file: Path) -> bool:
-    """Is the chain in `cert_file` (PEM) issued by none of the public authorities (those of certifi)?
+    """Whether the chain in `cert_file` (PEM) is issued by none of the public authorities (those of certifi).
 
-    A file that can't be read counts as private: what an operator makes by hand is.
+    A file that can't be read counts as private, as certificates made by hand are.
     """
     try:
         chain = x509.load_pem_x509_certificates(cert_file.read_bytes())

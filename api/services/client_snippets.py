@@ -1,8 +1,8 @@
 """Lines to copy for clients of a proxy: curl, the environment, git, pip, apt, docker, browsers.
 
 A password is never known here (only its hash is kept), so `PASSWORD` stands for it, and `CA.pem` for the certificate
-authority of an `https` proxy that clients don't trust by themselves. What a client can't speak is None; what it can't
-do is said in a comment in place of its lines.
+authority of an `https` proxy that clients don't trust already. A protocol that a client lacks gives None; what it can't
+do is a comment in place of its lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from config.model.proxies import ProxyRecord
 
 LOCAL = "localhost,127.0.0.1,::1"
 _SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "socks5h"}
-"""As curl has them: with the `a` and the `h` the proxy resolves names, so that nothing is asked of the DNS here."""
+"""As curl has them: with the `a` and the `h` the proxy resolves names, not the client."""
 
 
 def of(proxy: ProxyRecord, own_host: str, private_ca: bool = False) -> dict[str, str | None]:
@@ -37,9 +37,9 @@ def of(proxy: ProxyRecord, own_host: str, private_ca: bool = False) -> dict[str,
 
 
 def url_of(proxy: ProxyRecord, own_host: str) -> str:
-    """The proxy as a URL, with the user name that it wants and a word in place of the password.
+    """The proxy as a URL, with its user name and a placeholder for the password.
 
-    SOCKS4 has none: an empty one says so, for without the colon git asks for it.
+    SOCKS4 has no password: the colon is there all the same, since without it git asks for one.
     """
     username = proxy.auth.username or next((account.username for account in proxy.accounts), None)
     who = ""
@@ -84,20 +84,20 @@ def _docker(proxy: ProxyRecord, url: str) -> str | None:
     return json.dumps({"proxies": {"http-proxy": spoken, "https-proxy": spoken, "no-proxy": LOCAL}}, indent=2)
 
 
-def _wants_credentials_by_socks(proxy: ProxyRecord) -> bool:
+def _needs_socks_credentials(proxy: ProxyRecord) -> bool:
     return proxy.auth.enabled and proxy.protocol.startswith("socks")
 
 
 def _chromium(proxy: ProxyRecord, own_host: str) -> str:
     """It asks for a user name and a password by itself, but not with SOCKS."""
-    if _wants_credentials_by_socks(proxy):
+    if _needs_socks_credentials(proxy):
         return "# Chromium sends no credentials to a SOCKS proxy: use an http or https proxy"
     return f"chromium --proxy-server={shlex.quote(f'{proxy.protocol}://{authority(proxy, own_host)}')}"
 
 
 def _firefox(proxy: ProxyRecord, own_host: str) -> str:
     """Lines of `user.js`."""
-    if _wants_credentials_by_socks(proxy):
+    if _needs_socks_credentials(proxy):
         return "// Firefox sends no credentials to a SOCKS proxy: use an http or https proxy"
     host, _, port = authority(proxy, own_host).rpartition(":")
     host = host.strip("[]")

@@ -1,7 +1,7 @@
-"""What is wrong with the product at this moment, as one list: of proxies, of other actors, of webhooks.
+"""The present problems of the product in one list: of proxies, of other actors, of webhooks.
 
-A proxy is degraded while it runs and has problems that it outlives, and failed while it should run and doesn't. A
-webhook fails while its last request has failed.
+A proxy is degraded while it runs with problems, and failed while it should run and doesn't. A webhook fails while its
+last request has failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WEBHOOK_FAILING = "webhook_failing"
 
 
 class Flaw(NamedTuple):
-    """One thing that is wrong. `resource` is `proxy`, `actor` or `webhook`; `port` is that of a proxy."""
+    """A problem of a resource. `resource` is `proxy`, `actor` or `webhook`; `port` is that of a proxy."""
 
     resource: str
     id: str
@@ -32,13 +32,13 @@ class Flaw(NamedTuple):
     problem: Problem
 
     def view(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """Its view in the API."""
         about = {"resource": self.resource, "id": self.id, "name": self.name, "port": self.port}
         return {**about, **problem_view(self.problem)}
 
 
 def problem_view(problem: Problem) -> dict[str, Any]:
-    """A problem as the API shows it; `upstream` is the name of the upstream that it concerns."""
+    """The view of a problem; `upstream` is the name of the upstream that it concerns."""
     return {
         "reason": problem.reason,
         "upstream": problem.subject or None,
@@ -58,7 +58,7 @@ def of_proxies(fleet: RuntimeReport, proxies: Iterable[StoredProxy]) -> list[Fla
 
 
 def of_actors(fleet: RuntimeReport) -> list[Flaw]:
-    """Those of the actors beside the proxies; one that does not run at all has one."""
+    """The problems of the actors beside the proxies; one that does not run at all has one."""
     found = []
     for name in (*ALWAYS, *({TLS} & fleet.actors.keys())):
         runtime = fleet.actors.get(name)
@@ -68,7 +68,7 @@ def of_actors(fleet: RuntimeReport) -> list[Flaw]:
 
 
 def of_webhooks(webhooks: Sequence[WebhookRecord], statuses: dict[str, WebhookStatus]) -> list[Flaw]:
-    """Those of enabled webhooks whose last request failed; one that was changed since has another chance."""
+    """The problems of enabled webhooks whose last request failed, unless they were changed since."""
     return [
         Flaw("webhook", each.id, each.name, None, Problem(WEBHOOK_FAILING, status.last_error or "", failed_at))
         for each in webhooks
@@ -83,7 +83,7 @@ def _problems_of(runtime: Runtime) -> tuple[Problem, ...]:
 
 
 def _absent(runtime: Runtime | None) -> Problem:
-    """Of an actor that does not run."""
+    """The problem of an actor that does not run."""
     if runtime is None:
         return Problem(PROCESS, "does not run", 0.0, serves=False)
     return Problem(PROCESS, runtime.error or f"does not run: {runtime.state}", runtime.since, serves=False)

@@ -1,4 +1,4 @@
-"""Metrics, asked of the collector: series over time and the snapshot of this moment."""
+"""Metrics from the collector: series over time and the present snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT = 10.0
 
 
 class Proxy(NamedTuple):
-    """What a scraper is told of a proxy beside its figures."""
+    """What the exposition has of a proxy beside its metrics."""
 
     id: str
     name: str
@@ -37,13 +37,13 @@ def read_series(
 ) -> Series:
     """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `PeerUnavailable`.
 
-    `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. Where there
-    is nothing to take a mean of, the bucket is left out.
+    `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. A bucket
+    without samples for a mean is left out.
     """
     step = INTERVALS[interval]
     first = int(start // step) * step
-    question = QueryMetrics(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
-    reply = request(bridge, METRICS, question, MetricSeries, timeout=TIMEOUT)
+    query = QueryMetrics(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
+    reply = request(bridge, METRICS, query, MetricSeries, timeout=TIMEOUT)
     longest = max((len(values) for values in reply.values.values()), default=0)
     times = [timestamp_text(first + number * step) for number in range(longest)]
     return {name: _points(reply.values[name], times) for name in names}

@@ -1,7 +1,7 @@
-"""A new password for a user who has lost theirs, given from the command line on the product's machine.
+"""A new password for a user who has lost theirs, set from the command line on the product's machine.
 
 The running API does it with its own store (`PasswordResetHandler`), an offline command with one that it opens itself.
-Nobody signs in for it: the run directory, which belongs to the product's own user (0700), is the protection.
+No sign-in is needed: the run directory, which belongs to the product's own user (0700), is the protection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from config.passwords import hash_password
 log = logging.getLogger(__name__)
 
 OPERATION = "reset-password"
-"""What the audit trail calls it."""
+"""Its name in the audit trail."""
 
 
 class UnknownUser(ValueError):
@@ -62,7 +62,7 @@ def _user(store: Store, username: str) -> User:
 
 
 class PasswordResetHandler:
-    """For the loop thread of the API's process."""
+    """Used by the loop thread of the API's process."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class PasswordResetHandler:
         self._bridge = bridge
 
     def receive(self, message: Any, reply: Reply) -> bool:
-        """Take a message of the command line; False when it is none."""
+        """Handle a message of the command line; False for any other message."""
         if not isinstance(message, ResetPassword):
             return False
         # A new password is hashed and waits for the disk, which the loop's own thread must not do.
-        threading.Thread(target=self._answer, args=(message, reply), name="reset-password", daemon=True).start()
+        threading.Thread(target=self._handle, args=(message, reply), name="reset-password", daemon=True).start()
         return True
 
-    def _answer(self, message: ResetPassword, reply: Reply) -> None:
+    def _handle(self, message: ResetPassword, reply: Reply) -> None:
         outcome = self._reset(message)
         self._bridge.call(lambda: reply(outcome))
 
@@ -94,15 +94,15 @@ class PasswordResetHandler:
         try:
             with on_behalf_of("command_line", OPERATION):
                 user, password = reset(self._store, message.username, message.password)
-                self._after(user)
+                self._finish(user)
         except UnknownUser as error:
             return Failed(str(error), "username")
         except (WeakPassword, StoreError) as error:
             return Failed(str(error))
         return PasswordReset(user.status != "active", password)
 
-    def _after(self, user: User) -> None:
-        """The password is stored: what else comes with another one."""
+    def _finish(self, user: User) -> None:
+        """Unlock the user, publish the change, and delete the file with the first password."""
         self._attempts.forget(user.username)
         self._publish("user.updated", users.about(user))
         log.warning("the password of %s was reset from the command line", user.username)

@@ -33,11 +33,11 @@ _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 
 
 class Parts(NamedTuple):
-    """What proxies and webhooks have of their own: upstreams by proxy id, and webhooks with how they are."""
+    """Parts of proxies and webhooks: upstreams by proxy id, and webhooks with their status."""
 
     upstreams: Mapping[str, Sequence[UpstreamState]] = {}
     webhooks: Sequence[tuple[str, str, WebhookStatus]] = ()
-    """Id, name, and how its deliveries go."""
+    """Id, name, and status of deliveries."""
 
 
 def expose(
@@ -48,7 +48,7 @@ def expose(
     sender: WebhookSenderState | None = None,
     parts: Parts = Parts(),  # noqa: B008 - it never changes
 ) -> bytes:
-    """The exposition. Without `system` there are no figures of the machine in it, without `sender` none of webhooks."""
+    """The exposition. Without `system` it has no metrics of the machine, without `sender` none of webhooks."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Exposition(proxies, totals, runtimes, system, sender, parts))
     return generate_latest(registry)

@@ -1,7 +1,6 @@
-"""All stored proxies, read once and kept up with the store's changes: a request parses no document that it shows.
+"""All stored proxies, read once and updated with the store's changes, so that requests parse no documents.
 
-A `StoredProxy` is made anew when its document has a new revision, so whatever is remembered of one is right while it
-is in here.
+A `StoredProxy` is made anew when its document has a new revision, so whatever is derived from one stays right.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoredProxy:
-    """A record and its revision. Many requests see the same one: what is in it is not altered."""
+    """A record and its revision. Requests share it, so it must not be altered."""
 
     record: ProxyRecord
     revision: int
     _made: dict[Callable[[StoredProxy], Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, make: Callable[[StoredProxy], T]) -> T:
-        """What the function `make` makes of it, made at the first call. It is shared as the record is."""
+        """The result of the function `make`, computed at the first call and shared as the record is."""
         made: T = self._made.get(make) or self._made.setdefault(make, make(self))
         return made
 
@@ -41,7 +40,7 @@ def load(document: Document) -> StoredProxy:
 
 
 class ProxyCache:
-    """The proxies of a store. Thread-safe; what a change has stored is seen by whoever asks after it."""
+    """The proxies of a store. Thread-safe; a change is visible as soon as the store has it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -55,33 +54,33 @@ class ProxyCache:
 
     def all(self) -> Sequence[StoredProxy]:
         """All proxies, oldest first."""
-        self._follow()
+        self._update()
         return self._ordered
 
     def get(self, proxy_id: str) -> StoredProxy | None:
         """The proxy with this id."""
-        self._follow()
+        self._update()
         return self._known.get(proxy_id)
 
     def named(self, name: str) -> str | None:
         """The id of the proxy with this name."""
-        self._follow()
+        self._update()
         return self._ids.get(name)
 
-    def _follow(self) -> None:
+    def _update(self) -> None:
         if self._store.revision == self._seen:
             return
         with self._lock:
             now = self._store.revision
             if now > self._seen:
-                self._seen = max(now, self._take_changes())
+                self._seen = max(now, self._apply_changes())
 
-    def _take_changes(self) -> int:
-        """The step up to which they were, 0 when that is not known."""
+    def _apply_changes(self) -> int:
+        """The last step that was applied, 0 when that is not known."""
         try:
             changes = self._store.changes(self._seen)
         except HistoryPruned:
-            self._take_all()
+            self._read_all()
             return 0
         mine = [change for change in changes if change.collection == COLLECTION]
         for change in mine:
@@ -90,7 +89,7 @@ class ProxyCache:
             self._order()
         return changes[-1].revision if changes else 0
 
-    def _take_all(self) -> None:
+    def _read_all(self) -> None:
         self._known, self._ids = {}, {}
         for document in self._store.find(COLLECTION):
             self._alter(document.id, document.body, document.revision)
@@ -110,7 +109,7 @@ class ProxyCache:
             self._youngest = max(self._youngest, _age(after))
 
     def _order(self) -> None:
-        """The dict is in order as a rule: a changed proxy keeps its place in it, and a new one is the youngest."""
+        """Sort if need be; as a rule a changed proxy keeps its place in the dict, and a new one is the youngest."""
         if not self._in_order:
             self._known = {proxy.record.id: proxy for proxy in sorted(self._known.values(), key=_age)}
             self._in_order = True

@@ -1,4 +1,4 @@
-"""Proxies as the API shows them: list form, detail form, create form."""
+"""The views of proxies in the API: in lists, alone, and without the runtime state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNNING_STATES = ("running", "degraded", "draining")
 
 
 def listed(runtime: RuntimeView, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
-    """The list forms: those parts of the detail form that are short."""
+    """The views in lists: the short fields of `detail`."""
     runtimes, stats = runtime.runtimes(), runtime.stats()
     return [
         proxy.once(_listed_at_rest)
@@ -37,13 +37,13 @@ def listed(runtime: RuntimeView, proxies: Sequence[StoredProxy]) -> list[dict[st
 
 
 def detail(runtime: RuntimeView, proxy: StoredProxy) -> dict[str, Any]:
-    """The detail form. It holds the list form."""
+    """The whole view: configuration, runtime state and totals."""
     runtimes, stats = runtime.runtimes(), runtime.stats()
     return {**created(proxy), **_present(proxy, runtimes, stats)}
 
 
 def created(proxy: StoredProxy) -> dict[str, Any]:
-    """The create form: the configuration alone. There is no password in it."""
+    """The configuration alone, without passwords; it is made once and shared."""
     return proxy.once(_configuration)
 
 
@@ -87,13 +87,13 @@ _PROXY: Mapping[str, Callable[[Any], Any]] = {
     "created_at": _moment,
     "updated_at": _moment,
 }
-"""Fields that are shown otherwise than they are stored."""
+"""Fields whose view differs from what is stored."""
 
 
 def _present(
     proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]
 ) -> dict[str, Any]:
-    """What is so at this moment."""
+    """The actual state."""
     runtime = _runtime_of(proxy, runtimes)
     return {
         "auth_enabled": proxy.record.auth.enabled,
@@ -103,7 +103,7 @@ def _present(
 
 
 def _is_at_rest(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]) -> bool:
-    """Is it inactive, without a process, and has never done anything? Then it looks the same each time."""
+    """Whether it is inactive, without a process and without totals; then its view never changes."""
     proxy_id = proxy.record.id
     unknown = runtimes is not None and proxy_id not in runtimes and proxy_id not in stats
     return unknown and proxy.record.status == "inactive"

@@ -1,6 +1,6 @@
-"""What ends with a user's password, their being active, or themself: in one step with the change that ends it.
+"""The sign-ins and keys that end when a user is deleted or disabled, or has a new password: revoked in the same commit.
 
-Two steps would leave a crash between them: a password that is changed, and tokens of who knew the old one still good.
+With two commits, a crash between them would leave a new password, and tokens that were issued for the old one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from api.store import NotStored, Store, Write
 def commit_and_revoke(
     store: Store, writes: Sequence[Write], signed_out: Iterable[str], gone: Iterable[str] = ()
 ) -> tuple[list[int], list[ApiKey]]:
-    """All of `writes`, and the end of all sign-ins of `signed_out`, users' ids, and `gone`, of these with their keys.
+    """Commit `writes`, delete all sign-ins of the users `signed_out` and `gone` (ids), and all keys of `gone`.
 
-    The revisions of `writes`, and the keys that were revoked. The caller holds `users.one_change`, so that nobody signs
-    in or makes a key meanwhile. Raises as `Store.commit`.
+    Returns the revisions of `writes`, and the keys that were revoked. The caller holds `users.one_change`, so that no
+    sign-in or key is added meanwhile. Raises as `Store.commit`.
     """
     without_keys = tuple(gone)
     users = (*signed_out, *without_keys)
@@ -32,5 +32,5 @@ def commit_and_revoke(
         except NotStored as error:
             if any((each.collection, each.id) == (error.collection, error.identifier) for each in writes):
                 raise
-            continue  # somebody has signed out or revoked a key at this moment
+            continue  # a sign-in or a key has ended in the meantime
         return revisions[: len(writes)], [api_keys.load(key) for key in keys]

@@ -1,6 +1,6 @@
-"""What is really so, asked of those who know: the supervisor for processes, the collector for figures.
+"""The actual state: of processes from the supervisor, of metrics from the collector.
 
-Neither is needed to read a configuration: without the supervisor `runtime` is None, without the collector all figures
+Neither is needed to read a configuration: without the supervisor `runtime` is None, without the collector all metrics
 are zero.
 """
 
@@ -20,7 +20,7 @@ from api.bus_bridge import Bridge
 FLEET_TIMEOUT = 3.0
 STATS_TIMEOUT = 1.0
 REMEMBERED = 0.1
-"""Seconds that an answer is good for: many may ask, and asking costs both sides time."""
+"""Seconds that a reply is cached, since requests may be many and each costs both sides time."""
 REREAD = 300.0
 """Seconds after which all totals are asked for again; those of proxies that were deleted go by that."""
 
@@ -28,9 +28,9 @@ NO_STATS = ProxyStats()
 
 
 class RuntimeView:
-    """Questions to the supervisor and the collector. Thread-safe.
+    """Queries of the supervisor and the collector. Thread-safe.
 
-    An answer is remembered for `remembered` seconds, but not beyond a change that we told the supervisor of.
+    A reply is cached for `remembered` seconds, but not beyond a change that was sent to the supervisor.
     """
 
     def __init__(self, bridge: Bridge, remembered: float = REMEMBERED) -> None:
@@ -42,41 +42,41 @@ class RuntimeView:
         self._stats = _StatsMirror(bridge)
 
     def changed(self) -> None:
-        """The fleet is not what it was: what was answered before is forgotten."""
+        """A change was sent to the supervisor: earlier replies are no longer used."""
         self._changes += 1
 
     def whole(self) -> RuntimeReport | None:
-        """All that has a process, as it was a moment ago; None when the supervisor doesn't answer."""
+        """Everything that has a process, as of a moment ago; None when the supervisor doesn't reply."""
         found = self._whole
         if not self._is_good(found):
             with self._asking:
                 found = self._whole
                 if not self._is_good(found):
-                    changes = self._changes  # one that comes while we ask may not be in the answer
+                    changes = self._changes  # one that comes meanwhile may not be in the reply
                     found = self._whole = (time.monotonic(), changes, self._describe())
         return found[2]
 
     def runtimes(self) -> dict[str, Runtime] | None:
-        """By proxy id, the runtime of those that have one; None when the supervisor doesn't answer."""
+        """By proxy id, the runtime of those that have one; None when the supervisor doesn't reply."""
         fleet = self.whole()
         return None if fleet is None else fleet.proxies
 
     def stats(self) -> Mapping[str, ProxyStats]:
-        """By proxy id, the totals of those that have any; none when the collector doesn't answer."""
+        """By proxy id, the totals of those that have any; empty when the collector doesn't reply."""
         return self._stats.get(self.remembered)
 
     def totals(self, proxy_ids: tuple[str, ...] = ()) -> dict[str, ProxyStats] | None:
-        """All totals of these proxies, of all when none is named; None when the collector doesn't answer."""
+        """All totals of these proxies, of all when none is named; None when the collector doesn't reply."""
         reply = self._bridge.ask(METRICS, QueryStats(proxy_ids, detailed=True), STATS_TIMEOUT)
         return reply.proxies if isinstance(reply, Stats) else None
 
     def system(self) -> SystemMetrics | None:
-        """The system's figures; None when the collector doesn't answer."""
+        """The metrics of the system; None when the collector doesn't reply."""
         reply: Any = self._bridge.ask(METRICS, QuerySystem(), STATS_TIMEOUT)
         return reply if isinstance(reply, SystemMetrics) else None
 
-    def _is_good(self, answer: tuple[float, int, RuntimeReport | None]) -> bool:
-        asked, changes, _ = answer
+    def _is_good(self, reply: tuple[float, int, RuntimeReport | None]) -> bool:
+        asked, changes, _ = reply
         return changes == self._changes and time.monotonic() - asked < self.remembered
 
     def _describe(self) -> RuntimeReport | None:
@@ -85,7 +85,7 @@ class RuntimeView:
 
 
 class _StatsMirror:
-    """The totals of all proxies, of which only those are asked for that have changed since. Thread-safe."""
+    """The totals of all proxies, of which only the changed ones are read again. Thread-safe."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -96,7 +96,7 @@ class _StatsMirror:
         self._answered = False
 
     def get(self, remembered: float) -> Mapping[str, ProxyStats]:
-        """By proxy id; empty when the collector does not answer."""
+        """By proxy id; empty when the collector does not reply."""
         if time.monotonic() - self._asked >= remembered:
             with self._asking:
                 if time.monotonic() - self._asked >= remembered:

@@ -1,7 +1,7 @@
-"""Which upstreams a request may name, as far as their addresses are known from how they are written.
+"""Which upstreams a request may name, as far as they are written as addresses.
 
-Names are judged where they are resolved, by the process of the proxy (`actors.net.egress_guard.UpstreamGuard`), and so
-is everything that was stored before. What is written as an address is refused here already, with its field.
+Names are checked where they are resolved, by the process of the proxy (`actors.net.egress_guard.UpstreamGuard`), and so
+are all stored upstreams. A forbidden address in a request is refused here already, with its field.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOREIGN = "is a proxy that the key's scope doesn't have"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamPolicy:
-    """What the settings say; `services` are the addresses of the product's own listeners that aren't proxies."""
+    """The settings about it; `services` are the addresses of the product's own listeners that aren't proxies."""
 
     proxy: Proxy
     services: tuple[tuple[str, int], ...]
@@ -62,7 +62,7 @@ class UpstreamPolicy:
 
 
 def _address(host: str) -> str | None:
-    """The address that is written, or that is meant by definition; None for a name."""
+    """The address, that of loopback for `localhost`, or None for a name."""
     if is_localhost(host):
         return LOOPBACK
     try:
