@@ -1,4 +1,4 @@
-"""What the operator may say, and where things lie: settings, proxy definitions, paths, texts of units.
+"""Configuration and formats: settings, models of requests and documents, files and paths, texts, addresses.
 
 Nothing here opens a socket or starts a process; every other package imports from this one and this one from none.
 """

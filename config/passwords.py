@@ -21,12 +21,12 @@ def hash_password(password: str, cost: int = COST) -> str:
 
 
 def check_password(password: str, stored: str) -> bool:
-    """Whether `stored` was made from `password`. A `stored` that no hash looks like is never right."""
+    """Whether `stored` was made from `password`; False when `stored` is no hash."""
     return check_prehashed(prehashed(password), stored.encode("ascii"))
 
 
 def check_prehashed(prehash: bytes, stored: bytes) -> bool:
-    """As `check_password`, of what `prehashed` gave: the slow part, for which nobody needs the password itself."""
+    """As `check_password`, with the result of `prehashed`: the slow part, which does not need the password itself."""
     try:
         return bcrypt.checkpw(prehash, stored)
     except ValueError:  # not a bcrypt hash

@@ -1,7 +1,7 @@
-"""Certificates from files: contexts for TLS servers, and whether two files are a pair at all.
+"""Certificates from files: contexts for TLS servers, and checks of files that requests and settings name.
 
-TLS 1.2 and 1.3 only, HTTP/1.1 by ALPN, no renegotiation (RFC 9325). What a certificate says of names and dates is for
-the client to judge.
+TLS 1.2 and 1.3 only, HTTP/1.1 by ALPN, no renegotiation (RFC 9325). Names and dates of a certificate are verified by
+clients.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class CertificateError(Exception):
 def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
     """A context for the server's side of connections. Raises `CertificateError`.
 
-    The certificate is to blame for whatever is wrong with its file, and only with a good one the key: so which of the
-    two is blamed says nothing about the other.
+    The certificate is checked first, and the key only with a good certificate.
     """
     _check("cert_file", unusable_file(cert_file) or _no_certificate(cert_file))
     _check("key_file", unusable_file(key_file))
@@ -107,9 +106,9 @@ def _inside(der: bytes, at: int) -> int:
     return _content(der, at)[0]
 
 
-def _check(field: str, trouble: str | None) -> None:
-    if trouble is not None:
-        raise CertificateError(field, trouble)
+def _check(field: str, error: str | None) -> None:
+    if error is not None:
+        raise CertificateError(field, error)
 
 
 def _no_certificate(path: Path) -> str | None:
@@ -132,26 +131,26 @@ def _refused(error: ssl.SSLError, key_file: Path) -> tuple[str, str]:
     if error.reason in _WEAK:
         return "cert_file", f"is too weak for TLS here ({error.reason})"
     if b"ENCRYPTED" in key:
-        return "key_file", "is encrypted, and nobody is there to be asked: must be an unencrypted key in PEM"
+        return "key_file", "is encrypted: must be an unencrypted key in PEM"
     if b"PRIVATE KEY-----" not in key:
         return "key_file", "has no private key in PEM"
     return "key_file", "has no unencrypted private key in PEM that can be read"
 
 
 def for_callers(field: str, cause: str) -> str:
-    """What callers of the API hear of a file that can't be used: the same sentence whatever it is that they have named.
+    """The error for callers of the API about a file that can't be used: one sentence for all causes.
 
-    Else whoever may name files could find out which there are. The cause goes to the log.
+    Else callers could find out which files exist. The cause goes to the log.
     """
     log.warning("%s is refused: %s", field, printable(cause))
     return f"must be a file that this service can read, with {_WANTED[field.rpartition('.')[2]]}; its log has the cause"
 
 
 def unusable_file(path: Path) -> str | None:
-    """Why nothing should read certificates from `path`, as a sentence; None when it can be tried.
+    """Why certificates can't be read from `path`, as a sentence; None when it can be tried.
 
-    Who may create proxies names files, and reading a device or a pipe may never end. What the kernel makes up while it
-    is read (`/proc`) has the size 0.
+    Callers of the API name files, and reading a device or a pipe may never end. Files that the kernel generates while
+    they are read (`/proc`) have the size 0.
     """
     try:
         found = path.stat()

@@ -1,4 +1,4 @@
-"""The format of a data directory: which release's data it holds, so that an older program keeps its hands off.
+"""The format of a data directory, so that an older program refuses the data of a newer one.
 
 The file `format` in the directory is one line of JSON:
 
@@ -27,7 +27,7 @@ _LARGEST = 4096
 
 
 class DataFormatError(PathError):
-    """The data are not for this program, or can't be brought to its format; the text says which, why and what to do."""
+    """The data are not for this program, or can't be migrated to its format; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Installing:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the file says."""
+    """The content of the file."""
 
     format: int
     version: str = VERSION
@@ -66,16 +66,16 @@ def read_mark(folder: Path) -> Mark | None:
 
 def write_mark(folder: Path, mark: Mark) -> None:
     """Put the mark in place, whole or not at all, and on disk when this returns. Raises `OSError`."""
-    said: dict[str, Any] = {"format": mark.format, "version": mark.version}
+    content: dict[str, Any] = {"format": mark.format, "version": mark.version}
     if mark.installing is not None:
-        said["installing"] = {"from": mark.installing.origin, "parts": list(mark.installing.parts)}
-    replace_file(folder / NAME, f"{json.dumps(said)}\n".encode())
+        content["installing"] = {"from": mark.installing.origin, "parts": list(mark.installing.parts)}
+    replace_file(folder / NAME, f"{json.dumps(content)}\n".encode())
 
 
 def refuse_newer(folder: Path, known: int) -> Mark | None:
     """The mark of `folder` if this program, which knows formats up to `known`, may use it; nothing is touched.
 
-    Raises `DataFormatError` when the data are newer, or when it can't be told.
+    Raises `DataFormatError` when the data are newer, or when the file can't be read.
     """
     try:
         mark = read_mark(folder)
@@ -96,21 +96,21 @@ def _has_data(folder: Path) -> bool:
     return any(each.is_dir() and any(each.iterdir()) for each in (data.store, data.keys))
 
 
-def _mark(said: dict[str, Any]) -> Mark:
-    if not isinstance(said["version"], str):
-        raise TypeError(said)
-    installing = said.get("installing")
-    return Mark(_number(said["format"]), said["version"], None if installing is None else _installing(installing))
+def _mark(content: dict[str, Any]) -> Mark:
+    if not isinstance(content["version"], str):
+        raise TypeError(content)
+    installing = content.get("installing")
+    return Mark(_number(content["format"]), content["version"], None if installing is None else _installing(installing))
 
 
-def _installing(said: dict[str, Any]) -> Installing:
-    parts = tuple(str(part) for part in said["parts"])
+def _installing(content: dict[str, Any]) -> Installing:
+    parts = tuple(str(part) for part in content["parts"])
     if any(part in ("", ".", "..") or "/" in part for part in parts):
         raise ValueError(parts)
-    return Installing(_number(said["from"]), parts)
+    return Installing(_number(content["from"]), parts)
 
 
-def _number(said: Any) -> int:
-    if type(said) is not int or said < FIRST:
-        raise ValueError(said)
-    return said
+def _number(value: Any) -> int:
+    if type(value) is not int or value < FIRST:
+        raise ValueError(value)
+    return value

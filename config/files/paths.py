@@ -102,7 +102,7 @@ class DataDir:
 
     @property
     def idempotency(self) -> Path:
-        """The folder of the answers that are kept for requests which are sent again."""
+        """The folder of the responses that are kept for repeated requests (`Idempotency-Key`)."""
         return self.path / "idempotency"
 
     @property
@@ -127,7 +127,7 @@ class DataDir:
 
     @property
     def lock(self) -> Path:
-        """Locked by whoever may write here: the running product, or one offline command."""
+        """Locked by the process that may write here: the running product, or one offline command."""
         return self.path / "lock"
 
     @property
@@ -137,15 +137,15 @@ class DataDir:
 
 
 def forget_initial_password(data: DataDir) -> None:
-    """The first administrator has another password now: the file would only mislead."""
+    """Delete the file with the first administrator's password, which has changed."""
     data.initial_password.unlink(missing_ok=True)
 
 
 def private_directory(path: Path) -> Path:
     """Make `path` (and its parents) if need be and give it mode 0700.
 
-    Raises `PathError` when that is impossible, and when the directory is somebody else's or one that is meant to be
-    shared (sticky, as /tmp): that would not be private, or not for long.
+    Raises `PathError` when that is impossible, and when the directory belongs to another user or is meant to be shared
+    (sticky, as /tmp): that would not be private, or not for long.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def private_directory(path: Path) -> Path:
 
 
 def unwritable(path: Path) -> str | None:
-    """Why nothing can be made in a directory of ours, as a sentence. None also for what isn't ours, or isn't there."""
+    """Why nothing can be written in a directory of ours, as a sentence; None also if it isn't ours or doesn't exist."""
     if path.is_dir() and path.stat().st_uid == os.geteuid() and not os.access(path, os.W_OK | os.X_OK):
         return f"{path}: can't be written; is its file system read-only?"
     return None

@@ -6,8 +6,8 @@ store it is the text
 
     sealed:1:KEY:DATA
 
-where KEY is a mark of the key (from its SHA-256; it says "another key" when that is the matter) and DATA the nonce and
-the ciphertext in base64url. Without the key file the secrets of a copied store are worth nothing; keep the two apart in
+where KEY is a fingerprint of the key (from its SHA-256; so a wrong key is reported as such) and DATA the nonce and the
+ciphertext in base64url. Without the key file the secrets of a copied store can't be read; keep the two apart in
 backups, and keep both.
 """
 
@@ -57,7 +57,7 @@ class SecretBox:
 
     def open(self, sealed: str, purpose: str) -> str:
         """The secret that was sealed for the same purpose. Raises `SecretBoxError`."""
-        from cryptography.exceptions import InvalidTag  # only who has secrets pays for it
+        from cryptography.exceptions import InvalidTag  # loaded only by processes that open secrets
 
         mark, data = self._parts(sealed)
         key = self._known(make=False)
@@ -95,11 +95,11 @@ class SecretBox:
         except binascii.Error:
             decoded = b""
         if not sealed.startswith(_PREFIX) or not colon or len(decoded) <= NONCE_BYTES:
-            raise SecretBoxError(f"{self._path}: what should be a sealed secret is none")
+            raise SecretBoxError(f"{self._path}: a sealed secret is malformed")
         return mark, decoded
 
     def __repr__(self) -> str:
-        return f"<Seal with {self._path}>"
+        return f"<SecretBox with {self._path}>"
 
 
 def secret_box_of(data: DataDir) -> SecretBox:
@@ -115,6 +115,6 @@ def _mark(key: bytes) -> str:
 
 
 def _cipher(key: bytes) -> AESGCM:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # only who has secrets pays for it
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # as above
 
     return AESGCM(key)

@@ -1,4 +1,4 @@
-"""Accounts and limits of a proxy as people write them, and what is stored of them.
+"""Accounts and limits of a proxy in requests, and their stored models.
 
 Everywhere 0 means that there is no limit. Limits of a proxy: bandwidth is shared by all of it, connections and
 requests are of each client address. Limits of an account are shared by all who use it.
@@ -55,7 +55,7 @@ def _network(text: str) -> str:
 
 
 def _moment(value: Any) -> float | None:
-    """As answers show it: to the millisecond. None is never."""
+    """Unix seconds, to the millisecond as in responses. None is never."""
     return None if value is None else round(parse_moment(value), 3)
 
 

@@ -1,4 +1,4 @@
-"""One declaration for each field of what is stored; what a request may give and what a response shows are derived.
+"""One declaration for each stored field, from which the models of requests and responses are derived.
 
 A stored model has plain types, since what is on disk was checked when it came; a stricter check of a later release must
 not make old data unreadable. Metadata of a field says the rest:

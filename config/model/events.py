@@ -1,4 +1,4 @@
-"""The events: what each is called and what its data hold. Data are checked against this where an event is published.
+"""The events: their names and the models of their data, against which data are checked when an event is published.
 
 A new event is a row of `EVENT_DATA`, a class if no other has its fields, one call that publishes it, and a line of the
 table in docs/api.md. Subscriptions, the description of the API and the check follow the row.
@@ -19,7 +19,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 
 
 _ABSENT: Any = Field(default="", json_schema_extra=_without_default)
-"""Of a field that is left out where it says nothing."""
+"""The default of a field that may be left out."""
 
 
 class EventData(BaseModel):
@@ -146,7 +146,7 @@ class SettingsReload(EventData):
 
 
 class WebhookDisabled(_Requested):
-    """`reason` says why it was given up."""
+    """`reason` says why it was disabled."""
 
     webhook_id: str
     name: str

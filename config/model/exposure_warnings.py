@@ -1,7 +1,7 @@
-"""What about a proxy is probably not meant: that people whom nobody knows can use it.
+"""Warnings about a proxy that unknown clients can use, which is rarely meant.
 
-A proxy that anybody may use is soon found and used for what its operator has to answer for. It isn't refused, since a
-firewall may stand before it; it is told with the proxy and in the log.
+An open proxy is soon found and abused, and its operator is held responsible. It isn't refused, since a firewall may
+protect it; the warning is in the proxy's view and in the log.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from config.net.host_names import is_loopback
 
 
 class Warned(NamedTuple):
-    """What the field lets happen."""
+    """A warning, and the field that causes it."""
 
     field: str
     warning: str
 
 
 def warnings(record: ProxyRecord) -> list[Warned]:
-    """Of a proxy that listens at loopback alone there are none."""
+    """The warnings about a proxy; none for one that listens at loopback alone."""
     if is_loopback(record.host):
         return []
     found = []
@@ -30,16 +30,16 @@ def warnings(record: ProxyRecord) -> list[Warned]:
         found.append(
             Warned(
                 "auth.enabled",
-                f"whoever reaches {record.host} port {record.port} can use this proxy: it asks for no credentials, "
-                "and access.allow_clients limits nobody",
+                f"any client that reaches {record.host} port {record.port} can use this proxy: it requires no "
+                "credentials, and access.allow_clients allows all clients",
             )
         )
     if record.accept_proxy_protocol:
         found.append(
             Warned(
                 "accept_proxy_protocol",
-                f"whoever reaches {record.host} port {record.port} can say that they have any address: "
-                "let the balancer alone reach it",
+                f"any client that reaches {record.host} port {record.port} can claim any address: "
+                "allow only the balancer to reach it",
             )
         )
     return found

@@ -1,4 +1,4 @@
-"""What texts look like, as regular expressions for the description of the API, and the JSON schemas made of them.
+"""Regular expressions of text fields for the description of the API, and the JSON schemas made of them.
 
 Lengths are bounded by what must not follow (`(?!.{254})`), since generators take `(?=` for something to generate.
 
@@ -84,14 +84,14 @@ LATER_MOMENT = "^(?:19[7-9]|[2-8][0-9][0-9])[0-9]-"
 
 def text(pattern: str | None = None, lowest: int = 0, highest: int | None = None, **more: Any) -> WithJsonSchema:
     """A text of `lowest` to `highest` characters that matches `pattern`."""
-    told: dict[str, Any] = {"type": "string"}
+    schema: dict[str, Any] = {"type": "string"}
     if lowest:
-        told["minLength"] = lowest
+        schema["minLength"] = lowest
     if highest is not None:
-        told["maxLength"] = highest
+        schema["maxLength"] = highest
     if pattern is not None:
-        told["pattern"] = pattern
-    return WithJsonSchema({**told, **more})
+        schema["pattern"] = pattern
+    return WithJsonSchema({**schema, **more})
 
 
 def texts(pattern: str, most: int) -> WithJsonSchema:

@@ -1,4 +1,4 @@
-"""What people may say of a proxy, and what is stored of it.
+"""Proxies in requests, and their stored model.
 
 `ProxyCreate` and `ProxyUpdate` are bodies of requests: strict (`true` is no integer, `"80"` no port), and fields
 that aren't named here are refused. `ProxyRecord` is a document of the store. `apply` makes the one from the other.
@@ -36,7 +36,7 @@ from config.net.addresses import not_local, read_bind_address
 from config.passwords import check_password, hash_password
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
-"""Fields of the answers that nobody may set."""
+"""Fields of responses that no request may set."""
 
 
 def _description(text: str) -> str:
@@ -177,7 +177,7 @@ def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: 
 def blank_record(
     identifier: str, name: str, host: str, port: int, protocol: str, now: float, default_timeout: int
 ) -> ProxyRecord:
-    """The record of an active proxy of which nothing else was said."""
+    """The record of an active proxy with defaults in all other fields."""
     return ProxyRecord.model_validate(
         {
             "id": identifier,
@@ -219,8 +219,8 @@ def apply_auth(
 ) -> ProxyAuth:
     """`auth` of `record` with the changes of `body`, beside these accounts. Raises `InvalidProxy`.
 
-    The first account turns it on, unless the body says otherwise. When the last one goes it stays on, so that nobody
-    gets in rather than everybody.
+    The first account turns it on, unless the body turns it off. It stays on when the last one is removed, so that the
+    proxy accepts no client rather than all.
     """
     auth, given = record.auth, body or AuthInput()
     first = bool(accounts) and not record.accounts
@@ -242,20 +242,20 @@ def apply_auth(
 
 
 def _hashed(known: str | None, password: str | None) -> str | None:
-    """The password that it has, given again, is no change."""
+    """The hash to store; the present password, given again, is no change."""
     if password is None or (known is not None and check_password(password, known)):
         return known
     return hash_password(password)
 
 
 def _refuse_foreign(bind_address: str) -> None:
-    trouble = not_local(bind_address)
-    if trouble is not None:
-        raise InvalidProxy("bind_address", trouble)
+    error = not_local(bind_address)
+    if error is not None:
+        raise InvalidProxy("bind_address", error)
 
 
 def _refuse_password(enabled: bool, auth: ProxyAuth, body: AuthInput) -> None:
-    """SOCKS4 has a USERID alone; a password that nobody checks would only seem to protect."""
+    """SOCKS4 has a USERID alone; a password that is never checked would only seem to protect."""
     if body.password is not None:
         raise InvalidProxy("auth.password", "socks4 has no passwords: clients send auth.username as their USERID")
     if enabled and auth.password_hash is not None:

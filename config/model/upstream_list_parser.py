@@ -1,4 +1,4 @@
-"""Upstream proxies as the lists that people get: one on a line, or CSV.
+"""Lists of upstream proxies as providers write them: one on a line, or CSV.
 
 A line is one of these; what is empty is not given, and the first that fits counts:
 
@@ -7,11 +7,11 @@ A line is one of these; what is empty is not given, and the first that fits coun
     user:password@host:port            user@host:port
 
 Schemes are `http`, `https`, `socks4`, `socks4a`, `socks5` and `socks5h`; names are always resolved by the upstream, so
-the two with a letter are the same as those without. Lines without a scheme are of the protocol that is said beside the
-list. An IPv6 address is in brackets. Blank lines and lines that begin with `#` are passed over.
+the two with a letter are the same as those without. Lines without a scheme are of the protocol that is given beside the
+list. An IPv6 address is in brackets. Blank lines and lines that begin with `#` are skipped.
 
-CSV (RFC 4180) begins with a row of column names that has `host` and `port` in it. No error repeats what a line says:
-it may be a password.
+CSV (RFC 4180) begins with a row of column names that has `host` and `port` in it. No error quotes a line, which may
+hold a password.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Entry = dict[str, Any]
 
 
 class BadLine(ValueError):
-    """A line is no upstream; the text says what is wrong without what is in it."""
+    """A line is no upstream; the text has the error without quoting the line."""
 
     def __init__(self, error: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {error}" if line else error)

@@ -1,7 +1,7 @@
-"""Upstream proxies as people write them, and what is stored of them.
+"""Upstream proxies in requests, and their stored model.
 
-An upstream is known by its protocol, host, port and user name: an update replaces the list, and an entry that has the
-same four and comes without a password keeps the password that it had. Passwords are stored sealed and never shown.
+An upstream is identified by its protocol, host, port and user name: an update replaces the list, and an entry that has
+the same four and comes without a password keeps the stored password. Passwords are stored sealed; no response has them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ProxyUpstream(BaseModel):
 
     @property
     def identity(self) -> tuple[str, str, int, str | None]:
-        """What it is known by."""
+        """The fields that identify it."""
         return self.protocol, self.host, self.port, self.username
 
 
@@ -236,7 +236,7 @@ def _listeners(upstream: ProxyUpstream, nodes: dict[int, list[Node]]) -> list[No
 
 
 def is_listener(upstream: ProxyUpstream, host: str, port: int) -> bool:
-    """Is this upstream what listens there?"""
+    """Whether this upstream is the listener at `host` and `port`."""
     if upstream.port != port:
         return False
     anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
@@ -245,15 +245,15 @@ def is_listener(upstream: ProxyUpstream, host: str, port: int) -> bool:
 
 def upstream_view(upstream: ProxyUpstream) -> dict[str, Any]:
     """The entry as it may be sent again, without the password."""
-    form: dict[str, Any] = upstream.model_dump(include={"name", "protocol", "host", "port", "weight"})
+    view: dict[str, Any] = upstream.model_dump(include={"name", "protocol", "host", "port", "weight"})
     if upstream.username is not None:
-        form["auth"] = {"username": upstream.username}
+        view["auth"] = {"username": upstream.username}
     tls = upstream.model_dump(include={"verify", "ca_file", "server_name"}, exclude_none=True)
     if upstream.protocol == "https":
-        form["tls"] = tls
+        view["tls"] = tls
     if upstream.proxy_protocol is not None:
-        form["proxy_protocol"] = upstream.proxy_protocol
-    return form
+        view["proxy_protocol"] = upstream.proxy_protocol
+    return view
 
 
 def _stored(entry: UpstreamInput, name: str) -> ProxyUpstream:
@@ -275,7 +275,7 @@ def _stored(entry: UpstreamInput, name: str) -> ProxyUpstream:
 
 
 def _check(entry: UpstreamInput, field: str) -> None:
-    """What no field can say alone."""
+    """Checks that concern several fields."""
     auth = entry.auth
     if auth is not None and entry.protocol == "socks4" and auth.password is not None:
         raise InvalidProxy(f"{field}.auth.password", "socks4 has no passwords: the user name is sent as the USERID")
@@ -291,9 +291,9 @@ def _check(entry: UpstreamInput, field: str) -> None:
 
 
 def _check_authorities(file: str, field: str) -> None:
-    trouble = unusable_file(Path(file)) or _no_authorities(file)
-    if trouble is not None:
-        raise InvalidProxy(field, for_callers(field, trouble))
+    error = unusable_file(Path(file)) or _no_authorities(file)
+    if error is not None:
+        raise InvalidProxy(field, for_callers(field, error))
 
 
 def _no_authorities(file: str) -> str | None:

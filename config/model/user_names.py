@@ -1,7 +1,7 @@
-"""Names of users: what may be one, and which two are the same.
+"""Names of users: which are allowed, and which two are the same.
 
-A name must not look like another one. Unicode's advice for that (UTS #39, "highly restrictive") is followed as far as
-the standard library knows characters: compatibility forms are folded (NFKC), invisible characters are refused, and
+A name must not be confusable with another. Unicode's advice for that (UTS #39, "highly restrictive") is followed as far
+as the standard library knows characters: compatibility forms are folded (NFKC), invisible characters are refused, and
 letters are of one script, or of those that are written together in Chinese, Japanese and Korean, with Latin beside
 them. Names that are stored already stay good.
 """
@@ -24,7 +24,7 @@ _SCRIPTS = {"IDEOGRAPHIC": "CJK", "KATAKANA-HIRAGANA": "KATAKANA"}
 
 
 def new_name(text: str) -> str:
-    """The name as it is stored. Raises `ValueError` for what should be nobody's name."""
+    """The name as it is stored. Raises `ValueError` for a name that is not allowed."""
     name = unicodedata.normalize("NFKC", text)
     if name != name.strip():
         raise ValueError("must not begin or end with a blank")

@@ -57,7 +57,7 @@ def tells_of_people(subscribed: Iterable[str]) -> bool:
 
 
 def new_secret() -> str:
-    """A secret that nobody has."""
+    """A random secret."""
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")
 
 

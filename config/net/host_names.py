@@ -1,4 +1,4 @@
-"""Host names as text, told from addresses."""
+"""Host names as text, and how they differ from addresses."""
 
 from __future__ import annotations
 

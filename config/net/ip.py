@@ -2,8 +2,8 @@
 
 An IPv6 socket reports an IPv4 client as `::ffff:192.0.2.7` (RFC 4291, section 2.5.5.2), a link-local one with its zone
 (`fe80::1%eth0`, RFC 4007). A rule for 192.0.2.0/24 or fe80::/10 is meant for both, so every decision is made on the
-plain form. Addresses that carry an IPv4 one otherwise (NAT64, 6to4, Teredo) stay what they are: the egress guard alone
-looks into them (`actors.net.egress_guard.embedded_ipv4`).
+plain form. Addresses that embed an IPv4 one otherwise (NAT64, 6to4, Teredo) stay as they are: the egress guard alone
+decodes them (`actors.net.egress_guard.embedded_ipv4`).
 """
 
 from __future__ import annotations

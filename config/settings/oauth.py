@@ -29,7 +29,7 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 def _provider_url(text: str) -> str:
-    """https, since what comes back decides who somebody is; http within this machine."""
+    """An https URL, since the responses authenticate users; http is allowed within this machine."""
     parts = urlsplit(text)
     if not parts.hostname or parts.username is not None or parts.fragment:
         raise ValueError("must be an absolute https URL without user information and fragment")
@@ -78,7 +78,7 @@ MappingKey = Annotated[str, AfterValidator(_mapping_key)]
 class OAuth2(BaseModel):
     """`auth.oauth2`. Everything but `enabled` may be there while it is off.
 
-    `role_mapping` says what role a new account gets: keys are `claim=value`, `alice@example.com` or `example.com`; the
+    `role_mapping` has the roles of new accounts: keys are `claim=value`, `alice@example.com` or `example.com`; the
     first that fits, in the order written, counts. `allowed_domains` are those whose addresses may sign in; empty: all.
     """
 
@@ -143,4 +143,4 @@ def _require_addresses(settings: OAuth2) -> None:
     if (settings.jwks_url is None) != (settings.issuer is None):
         raise ValueError("jwks_url and issuer: are both needed to check ID tokens, or neither")
     if settings.userinfo_url is None and settings.jwks_url is None:
-        raise ValueError("userinfo_url: is required when there is no jwks_url; else nobody says who signs in")
+        raise ValueError("userinfo_url: is required when there is no jwks_url: one of them identifies the user")

@@ -187,7 +187,7 @@ def merge(stored: Stored, changed: Stored) -> Stored:
 
 
 def without(stored: Stored, group: str, key: str) -> Stored:
-    """`stored` without one key: what the configuration says of it counts again."""
+    """`stored` without one key, so that the configuration's value is effective again."""
     left = {name: dict(values) for name, values in stored.items()}
     left.get(group, {}).pop(key, None)
     return {name: values for name, values in left.items() if values}

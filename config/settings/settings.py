@@ -228,14 +228,14 @@ class Settings(BaseSettings):
 def plain(settings: Settings) -> dict[str, Any]:
     """The settings as the API's process gets them: plain values, and the one secret that it needs.
 
-    That is `auth.oauth2.client_secret`; whoever logs or shows this must leave it out.
+    That is `auth.oauth2.client_secret`, which must not be logged or returned.
     """
-    told = settings.model_dump(
+    values = settings.model_dump(
         mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}, "telemetry": True}
     )
-    told["prometheus_token_hash"] = settings.metrics.token_digest()
-    told["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
-    return told
+    values["prometheus_token_hash"] = settings.metrics.token_digest()
+    values["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
+    return values
 
 
 def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -254,7 +254,7 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         found = sorted(error.errors(), key=lambda each: places.line_of(each["loc"]))
         raise ConfigError(problems + [_sentence(each, places) for each in found]) from error
     except SettingsError as error:
-        raise ConfigError(problems or [str(error)]) from error  # of what is no JSON, which `problems` tells better
+        raise ConfigError(problems or [str(error)]) from error  # malformed JSON, which `problems` reports better
     except CredentialError as error:
         raise ConfigError([*problems, str(error)]) from error
     if problems:
@@ -263,10 +263,7 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
 
 
 class Places:
-    """Where each key has its value from: the line of the file, or the variable.
-
-    A key may be written in any case.
-    """
+    """The source of each key's value: the line of the file, or the variable. Keys may be written in any case."""
 
     def __init__(self, file: Path | None, overrides: Mapping[str, Any]) -> None:
         self._file = file
@@ -275,7 +272,7 @@ class Places:
         self._overrides = overrides
 
     def of(self, path: tuple[Any, ...]) -> str:
-        """`FILE:LINE: ` or `VARIABLE: `; nothing for what the command line says."""
+        """`FILE:LINE: ` or `VARIABLE: `; empty for an option of the command line."""
         if _reaches(self._overrides, path):
             return ""
         for length in range(len(path), 0, -1):
@@ -324,13 +321,13 @@ def _unreadable(file: Path | None) -> list[str]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         line = re.search(r"at line (\d+)", str(error))
         unquoted = "Invalid value" in str(error) or "after a statement" in str(error)
-        told = f"not TOML: {error}{'; texts need quotes' if unquoted else ''}"
-        return [f"{file}:{line[1]}: {told}" if line else f"{file}: {told}"]
+        text = f"not TOML: {error}{'; texts need quotes' if unquoted else ''}"
+        return [f"{file}:{line[1]}: {text}" if line else f"{file}: {text}"]
     return []
 
 
 def _unknown_environment() -> list[str]:
-    """pydantic-settings passes over variables of our prefix that name no key; an operator would rather know."""
+    """Errors about variables of our prefix that name no key, which pydantic-settings ignores."""
     known = {name.upper() for name in Settings.model_fields} | OPTION_VARIABLES
     problems = []
     structured = _structured(Settings)
@@ -367,21 +364,21 @@ def _is_json(text: str, kind: type) -> bool:
 
 
 _OF_THE_API = (("proxies",), ("users",), ("keys",), ("api_keys",), ("upstreams",), ("accounts",))
-"""What is no part of the configuration, and is looked for there."""
+"""Sections that belong to the API, for a hint when the configuration has them."""
 
 
 def _sentence(error: Any, places: Places) -> str:
     key = field_path(error["loc"])
-    told = f"{places.of(error['loc'])}{key}"
+    place = f"{places.of(error['loc'])}{key}"
     if error["type"] == "extra_forbidden":
         allowed = _siblings(error["loc"])
         near = get_close_matches(str(error["loc"][-1]), allowed, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
         if error["loc"] in _OF_THE_API:
             meant = "; it is made through the API, from a file by `proxyfleet apply -f FILE`"
-        return f"{told}: unknown key; allowed here: {', '.join(allowed)}{meant}"
+        return f"{place}: unknown key; allowed here: {', '.join(allowed)}{meant}"
     given = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
-    return f"{told}: {worded(error, TOML)}{given}"
+    return f"{place}: {worded(error, TOML)}{given}"
 
 
 def _may_hold_secret(key: str, given: Any) -> bool:

@@ -1,4 +1,4 @@
-"""`telemetry`: where metrics and access records are pushed to, if anywhere."""
+"""`telemetry`: where metrics and access records are pushed to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _is_installed() -> bool:
 
 
 class Otlp(Group):
-    """`telemetry.otlp`: an OpenTelemetry collector that is told by OTLP over HTTP. Without an `endpoint`, none is."""
+    """`telemetry.otlp`: the OpenTelemetry collector that gets OTLP over HTTP. Without `endpoint` nothing is pushed."""
 
     endpoint: Annotated[str, AfterValidator(_base_url)] = ""
     headers: dict[Annotated[str, AfterValidator(_header)], SecretStr] = Field(default_factory=dict, max_length=50)

@@ -1,7 +1,7 @@
-"""On which line of a TOML file a key stands. `tomllib` says what is in a file, but not where.
+"""The line of each key in a TOML file, which `tomllib` does not report.
 
-It is a reading of lines, not a parser: the file is known to be TOML. What is inside an inline table or an array has the
-line of its key.
+It scans lines and is no parser: the file is known to be TOML. Keys inside an inline table or an array have the line of
+the key that has it.
 """
 
 from __future__ import annotations

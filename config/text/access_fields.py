@@ -14,7 +14,7 @@ ACCESS_FIELDS = (
     "method",  # CONNECT for tunnels
     "target_url",  # the URL, or host:port of a tunnel
     "status_code",
-    "response_time",  # milliseconds from the head of the request to the end of the answer's head
+    "response_time",  # milliseconds from the head of the request to the end of the response's head
     "duration",  # milliseconds from the head of the request to the end
     "bytes_in",  # what the client sent for this request
     "bytes_out",  # what the client received

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made harmless for a line of a log and for a terminal.
+"""Untrusted text, made harmless for a line of a log and for a terminal.
 
 A line break forges a line, an escape sequence (ESC, or CSI as the one character U+009B) gives orders to a terminal, and
 the marks that turn the direction of writing (U+202E and its like) show another text than there is. Such characters
