@@ -15,10 +15,6 @@ from urllib3.exceptions import NewConnectionError
 from actors.net.own_requests import OutgoingGuard
 
 Connect = Callable[[str, int], socket.socket]
-Pools = dict[str, type[HTTPConnectionPool]]
-"""For `PoolManager.pool_classes_by_scheme`."""
-Pools = dict[str, type[HTTPConnectionPool]]
-"""For `PoolManager.pool_classes_by_scheme`."""
 
 
 class Refused(OSError):
@@ -73,8 +69,8 @@ class GuardedAdapter(HTTPAdapter):
             raise NewConnectionError(connection, str(error.strerror or error)) from error
 
 
-def pools_by(open_socket: Callable[[HTTPConnection], socket.socket]) -> Pools:
-    """Pools whose connections get their sockets from `open_socket`."""
+def pools_by(open_socket: Callable[[HTTPConnection], socket.socket]) -> dict[str, type[HTTPConnectionPool]]:
+    """Classes of pools, by scheme, whose connections get their sockets from `open_socket`."""
 
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:

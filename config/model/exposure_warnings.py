@@ -30,7 +30,7 @@ def warnings(record: ProxyRecord) -> list[Warned]:
         found.append(
             Warned(
                 "auth.enabled",
-                f"any client that reaches {record.host} port {record.port} can use this proxy: it requires no "
+                f"any client that reaches {record.host} port {record.port} can use this proxy: it asks for no "
                 "credentials, and access.allow_clients allows all clients",
             )
         )
