@@ -110,9 +110,7 @@ class _Bearer(AuthBase):
 def _whole(response: requests.Response, deadline: float) -> bytes:
     url = response.url
     if 300 <= response.status_code < 400:
-        raise PeerUnavailable(
-            IDENTITY_PROVIDER, f"{url}: a redirect ({response.status_code}), which is not followed"
-        )
+        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: a redirect ({response.status_code}), which is not followed")
     if _encoding(response.headers) != "identity":
         raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: a content coding that was not requested")
     content = bytearray()
