@@ -16,8 +16,8 @@ from actors.bus.permissions import SENDERS, may_send
 from api.app import OPERATIONS
 from api.operations import Operation
 from config.settings.settings import Settings
+from tests.kit.folders import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 MESSAGES = {

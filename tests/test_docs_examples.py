@@ -12,8 +12,8 @@ import pytest
 
 from api.import_export.document import ConfigDocument
 from config.settings.settings import Settings
+from tests.kit.folders import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMON_OPTIONS = {"-h", "--help"}
 

@@ -12,9 +12,8 @@ from actors.metrics.increments import FIELDS
 from actors.metrics.live_feed import metrics_payload
 from actors.metrics.live_rates import LiveRates
 from actors.metrics.totals import ProcessCounters, Totals
+from tests.kit.folders import ROOT
 from tests.supervision.standins import counters, stats_of
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_no_two_counters_have_the_same_name_on_a_surface() -> None:

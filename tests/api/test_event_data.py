@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from config.model.events import EVENT_DATA, EventAuthor, checked
 from tests.api.support import PASSWORD, Api
+from tests.kit.folders import ROOT
 
 SECRET = "a secret that no receiver may see"
 
@@ -87,7 +87,7 @@ def test_a_change_by_an_api_key_names_the_key_and_one_of_the_settings_the_user(a
 
 
 def test_every_event_and_field_is_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    text = (ROOT / "docs" / "api.md").read_text()
     section = text[text.index("## Events and webhooks") :]
     for kind, model in EVENT_DATA.items():
         for name in (kind, *model.model_fields, *EventAuthor.model_fields):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +22,10 @@ from actors.histogram import bucket_of
 from api.services.metrics import Proxy
 from api.services.prometheus import Parts, expose
 from tests.api.support import PROXY, Api, error_of
+from tests.kit.folders import ROOT
 from tests.supervision.standins import stats_of
 
-GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
+GRAFANA = ROOT / "docs" / "grafana"
 FASTEST = bucket_of(0.0001)
 STATS = stats_of(
     requests=7,

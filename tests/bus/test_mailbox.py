@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
 from actors.bus.messages.supervision import RemoveProxy
 from config.files.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.kit.bus import Bench
+from tests.kit.folders import ROOT
 
 
 class Star:
@@ -268,7 +268,7 @@ context.term()
 @pytest.mark.parametrize(("kind", "ends"), [("ours", True), ("default", False)])
 def test_unsent_messages_hang_the_exit_by_default_and_not_with_our_sockets(bench: Bench, kind: str, ends: bool) -> None:
     nowhere = f"ipc://{bench.run_dir.path}/nowhere"
-    process = subprocess.Popen([sys.executable, "-c", _UNSENT, nowhere, kind], cwd=Path(__file__).parents[2])
+    process = subprocess.Popen([sys.executable, "-c", _UNSENT, nowhere, kind], cwd=ROOT)
     try:
         if ends:
             assert process.wait(20) == 0

@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from cli_manual import Command, commands, manual
 from man_page import page
 
 from supervisor import app
+from tests.kit.folders import ROOT
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = ROOT / "docs"
 PAGE, MAN_PAGE = DOCS / "cli.md", DOCS / "proxyfleet.1"
 COMMANDS = list(commands(app))
 

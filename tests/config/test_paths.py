@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from config.files.paths import RunDir, default_data_dir
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.kit.folders import ROOT
 
 
 def test_in_a_checkout_the_data_are_beside_the_source() -> None:

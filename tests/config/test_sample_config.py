@@ -8,8 +8,9 @@ from pathlib import Path
 from sample_config import rows, sample
 
 from config.settings.settings import load
+from tests.kit.folders import ROOT
 
-FILE = Path(__file__).resolve().parents[2] / "docs" / "proxyfleet.toml"
+FILE = ROOT / "docs" / "proxyfleet.toml"
 
 
 def test_the_sample_is_up_to_date() -> None:

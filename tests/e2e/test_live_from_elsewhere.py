@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.folders import ROOT
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 
-PROGRAM = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
+PROGRAM = ROOT / "scripts" / "watch_metrics.py"
 
 
 def watch(*arguments: str) -> subprocess.CompletedProcess[str]:

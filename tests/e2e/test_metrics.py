@@ -24,6 +24,7 @@ from actors.metrics.live_rates import RATE_TICKS
 from config.text.formatting import parse_moment, size_text
 from tests.e2e.fetching import fetched
 from tests.kit.certificates import make_pair
+from tests.kit.folders import ROOT
 from tests.kit.http_origins import Origin
 from tests.kit.live_metrics import live_figures
 from tests.kit.product import Product
@@ -397,13 +398,13 @@ def test_live_figures_have_the_name_and_port_that_a_proxy_has_now_also_of_a_new_
 
 def watched(product: Product) -> str:
     """What the example program prints."""
-    program = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
+    program = ROOT / "scripts" / "watch_metrics.py"
     command = [sys.executable, str(program), product.publish, "--once"]
     return subprocess.check_output(command, text=True, timeout=30, stdin=subprocess.DEVNULL)
 
 
 def test_the_example_program_shows_a_table(product: Product, traffic: Traffic) -> None:
-    program = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
+    program = ROOT / "scripts" / "watch_metrics.py"
     done = subprocess.run(
         [sys.executable, str(program), product.publish, "--once"],
         capture_output=True,
@@ -417,7 +418,7 @@ def test_the_example_program_shows_a_table(product: Product, traffic: Traffic) -
 
 
 def test_the_example_program_says_what_is_wrong_without_a_traceback(tmp_path: Path) -> None:
-    program = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
+    program = ROOT / "scripts" / "watch_metrics.py"
     there = tmp_path / "watcher.key"
     there.write_text("no key\n")
     for given, word in (

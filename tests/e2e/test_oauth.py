@@ -16,10 +16,10 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 import pytest
 import requests
 
+from tests.kit.folders import ROOT
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "oidc-provider"
 SCRIPT = Path(__file__).parent / "oidc" / "provider.js"
 SECRET = "a secret with +, %, & and :, which has to be form-encoded"

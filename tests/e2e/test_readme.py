@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.folders import ROOT
 from tests.kit.http_origins import Origin
 from tests.kit.product import PASSWORD, Product
 
@@ -21,7 +22,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 API = ROOT / "docs" / "api.md"
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.kit.certificates import make_pair
+from tests.kit.folders import ROOT
 from tests.kit.http_origins import Origin
 from tests.kit.live_metrics import live_figures
 from tests.kit.product import PASSWORD, Product
@@ -26,8 +27,6 @@ from tests.kit.wait import wait_until
 from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class Installed(Product):

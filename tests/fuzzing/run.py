@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from tests.fuzzing.corpus import CORPUS, FOUND, NAMES
+from tests.kit.folders import ROOT
 
-_ROOT = Path(__file__).parent.parent.parent
 _WORDS = Path(__file__).parent / "http.dict"
 _LENGTH = "-max_len=4096"
 _LIMITS = [_LENGTH, "-timeout=20", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1"]
@@ -41,7 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description="Fuzz the protocols for a bounded time.")
     parser.add_argument("targets", nargs="*", metavar="target", help=f"of {', '.join(NAMES)}; all when none is given")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (60)")
-    parser.add_argument("--crashes", type=Path, default=_ROOT / "data" / "fuzz", help="where failing inputs are put")
+    parser.add_argument("--crashes", type=Path, default=ROOT / "data" / "fuzz", help="where failing inputs are put")
     parser.add_argument("--keep", action="store_true", help="replace the corpus by the smallest with all that was seen")
     arguments = parser.parse_args()
     unknown = set(arguments.targets) - set(NAMES)
@@ -71,7 +71,7 @@ def _run(name: str, arguments: argparse.Namespace) -> bool:
 def _libfuzzer(name: str, options: list[str]) -> bool:
     """Run libFuzzer with a target in a process of its own; whether it ended well."""
     command = [sys.executable, "-m", "tests.fuzzing.run", _INSIDE, name, *options]
-    return subprocess.run(command, cwd=_ROOT).returncode == 0
+    return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def _write_seeds(name: str, folder: Path) -> None:

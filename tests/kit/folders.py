@@ -1,4 +1,4 @@
-"""Where tests put their files: in memory where that can be, since waiting for a disk was most of what they did.
+"""The checkout, and the folder of the tests' files: in memory where possible, since tests mostly waited for the disk.
 
 A store syncs each change and each new file, a few milliseconds each time on a disk; a thousand tests make one. What a
 killed process leaves is the same in memory. The names are short, since paths of ipc sockets hold 107 bytes.
@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout."""
 
 MEMORY = Path("/dev/shm")
 ENOUGH = 2 * 2**30

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.packaging.places import ROOT
+from tests.kit.folders import ROOT
 
 FILE = ROOT / "Containerfile"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from config import VERSION
+from tests.kit.folders import ROOT
 from tests.kit.product import Product
-from tests.packaging.places import ROOT
 
 PACKAGES = {"actors", "api", "config", "supervisor.py"}
 

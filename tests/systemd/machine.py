@@ -28,10 +28,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kit.folders import FOLDERS
+from tests.kit.folders import FOLDERS, ROOT
 from tests.kit.wait import wait_until
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 BOOT = ROOT / "tests" / "systemd" / "boot"
 UNITS = Path("/usr/lib/systemd/system")
 PROGRAMS = ("unshare", "nsenter", "mount", "ip", "awk", "systemctl", "systemd-analyze", "journalctl")
