@@ -10,6 +10,6 @@ records     DEALER → ROUTER, bound by the log indexer,     kept by the sender 
             acknowledged after commit                      counted; never blocks traffic
 ==========  =============================================  ====================================================
 
-`messages` lists everything that may be said on the mailbox and the events plane; `codec` turns it into bytes;
+`messages` has all messages of the mailbox and the events plane; `codec` encodes them;
 `loop` joins ZeroMQ with plain sockets in one thread; `mailbox`, `events` and `records` are the three planes.
 """

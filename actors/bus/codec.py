@@ -25,7 +25,7 @@ _HEAD_MAX = 128
 
 
 class ProtocolError(Exception):
-    """Bytes on the bus that are not a message of this protocol; the text says what was wrong."""
+    """Bytes on the bus that are not a message of this protocol; the text is the reason."""
 
 
 class Role(IntEnum):

@@ -84,8 +84,7 @@ class Loop:
     # --- plain descriptors ---
 
     def watch(self, fd: int, mask: int, handler: Handler) -> None:
-        """Call `handler(mask)` when `fd` is ready for what `mask` says (`select.EPOLL…`, with EPOLLET
-        edge-triggered)."""
+        """Call `handler` with the events that are ready, of those in `mask` (`select.EPOLL…`)."""
         self._epoll.register(fd, mask)
         if fd >= len(self._handlers):
             self._handlers.extend([None] * (fd + 64 - len(self._handlers)))

@@ -71,14 +71,14 @@ class RecordSender:
         self._rows.append(row)
         if not self._timed:
             self._timed = True
-            self._loop.call_later(FLUSH_PERIOD, self._due)
+            self._loop.call_later(FLUSH_PERIOD, self._on_flush_timer)
 
-    def _due(self) -> None:
+    def _on_flush_timer(self) -> None:
         self._timed = False
         self.flush()
         if self._unacknowledged:
             self._timed = True
-            self._loop.call_later(FLUSH_PERIOD, self._due)
+            self._loop.call_later(FLUSH_PERIOD, self._on_flush_timer)
 
     @property
     def settled(self) -> bool:

@@ -61,9 +61,9 @@ class EgressConfigPublisher:
         self.published = self.now()
         if actors > AT_ONCE:
             self._batching = True
-            self._loop.call_later(PERIOD, lambda: self._due(actors))
+            self._loop.call_later(PERIOD, lambda: self._end_batch(actors))
         self._changed()
 
-    def _due(self, actors: int) -> None:
+    def _end_batch(self, actors: int) -> None:
         self._batching = False
         self.refresh(actors)

@@ -1,4 +1,4 @@
-"""The events plane: whoever listens hears, whoever doesn't costs nothing, and a stuck reader blocks nobody."""
+"""The events plane: subscribers receive them, others cost nothing, and a stuck reader blocks no other."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ def plane(bench: Bench) -> Forwarder:
 
 
 def listen(bench: Bench, *prefixes: str) -> list[tuple[str, Any]]:
-    heard: list[tuple[str, Any]] = []
+    received: list[tuple[str, Any]] = []
     bench.keep(
         Subscription(
             bench.loop,
             bench.context,
             bench.run_dir.events_out,
             prefixes,
-            lambda topic, message: heard.append((topic, message)),
+            lambda topic, message: received.append((topic, message)),
         )
     )
-    return heard
+    return received
 
 
 def test_a_listener_hears_the_topics_it_asked_for_and_no_others(bench: Bench) -> None:
     plane(bench)
-    heard = listen(bench, "events.proxy.")
+    received = listen(bench, "events.proxy.")
     publisher: Publisher = bench.keep(Publisher(bench.context, bench.run_dir.events_in))
     wanted, unwanted = new_event("proxy.down", {"proxy_id": "x"}), new_event("user.created", {})
 
     def said() -> bool:
         for event in (unwanted, wanted):
             publisher.publish(event_topic(event), event)
-        return bool(heard)
+        return bool(received)
 
     bench.until(said, "the event arrives")
-    assert {topic for topic, _message in heard} == {"events.proxy.down"}
-    assert heard[0] == ("events.proxy.down", wanted)
+    assert {topic for topic, _message in received} == {"events.proxy.down"}
+    assert received[0] == ("events.proxy.down", wanted)
 
 
 def test_the_supervisors_own_events_reach_listeners(bench: Bench) -> None:
-    forwarder, heard = plane(bench), listen(bench, "events.")
+    forwarder, received = plane(bench), listen(bench, "events.")
     event = new_event("proxy.up", {})
-    bench.until(lambda: forwarder.publish(event_topic(event), event) or heard, "the event arrives")
-    assert heard[0] == (event_topic(event), event)
+    bench.until(lambda: forwarder.publish(event_topic(event), event) or received, "the event arrives")
+    assert received[0] == (event_topic(event), event)
 
 
 def test_a_stuck_reader_loses_events_and_neither_blocks_the_publisher_nor_the_other_readers(bench: Bench) -> None:
@@ -61,11 +61,11 @@ def test_a_stuck_reader_loses_events_and_neither_blocks_the_publisher_nor_the_ot
     stuck = bench.keep(new_socket(bench.context, zmq.SUB, high_water=1))
     stuck.setsockopt(zmq.SUBSCRIBE, b"")
     stuck.connect(bench.run_dir.events_out)
-    heard = listen(bench, "events.")
+    received = listen(bench, "events.")
     publisher: Publisher = bench.keep(Publisher(bench.context, bench.run_dir.events_in))
     event = new_event("proxy.up", {"padding": "x" * 1_000})
-    bench.until(lambda: publisher.publish(event_topic(event), event) or heard, "the plane works")
-    heard.clear()
+    bench.until(lambda: publisher.publish(event_topic(event), event) or received, "the plane works")
+    received.clear()
 
     slowest, published = 0.0, 0
     for _ in range(300):
@@ -75,7 +75,7 @@ def test_a_stuck_reader_loses_events_and_neither_blocks_the_publisher_nor_the_ot
             slowest = max(slowest, time.monotonic() - began)
             published += 1
         bench.loop.turn(0.01)
-    bench.until(lambda: len(heard) > published // 2, "the other reader hears them")
+    bench.until(lambda: len(received) > published // 2, "the other reader receives them")
     assert slowest < 2.0
     received = 0
     while stuck.poll(200):
@@ -93,7 +93,7 @@ def test_publishing_to_nobody_does_not_block(bench: Bench) -> None:
 
 def test_garbage_on_the_plane_is_passed_over(bench: Bench) -> None:
     plane(bench)
-    heard = listen(bench, "")
+    received = listen(bench, "")
     rude = bench.keep(new_socket(bench.context, zmq.PUB))
     rude.connect(bench.run_dir.events_in)
     publisher: Publisher = bench.keep(Publisher(bench.context, bench.run_dir.events_in))
@@ -103,19 +103,19 @@ def test_garbage_on_the_plane_is_passed_over(bench: Bench) -> None:
         for frames in ([b"alone"], [b"events.x", b"\xc1"], [b"\xff", b"a", b"b"]):
             rude.send_multipart(frames)
         publisher.publish(event_topic(event), event)
-        return len(heard) > 3
+        return len(received) > 3
 
     bench.until(said, "events arrive")
-    assert {message for _topic, message in [(t, m.id) for t, m in heard]} == {event.id}
+    assert {message for _topic, message in [(t, m.id) for t, m in received]} == {event.id}
 
 
 def test_events_that_nobody_heard_can_be_asked_for_again(bench: Bench) -> None:
     run = bench.run_dir
     forwarder = bench.keep(Forwarder(bench.loop, bench.context, run.events_in, run.events_out))
     publisher = bench.keep(Publisher(bench.context, run.events_in))
-    heard: list[str] = []
+    received: list[str] = []
     leaver = Subscription(
-        bench.loop, bench.context, run.events_out, ("events.",), lambda topic, _message: heard.append(topic)
+        bench.loop, bench.context, run.events_out, ("events.",), lambda topic, _message: received.append(topic)
     )
 
     def said(kind: str) -> bool:
@@ -124,7 +124,7 @@ def test_events_that_nobody_heard_can_be_asked_for_again(bench: Bench) -> None:
         bench.loop.turn(0.02)
         return any(each.type == kind for each in forwarder.recall(0.0))
 
-    bench.until(lambda: said("proxy.up") and heard, "both know each other")
+    bench.until(lambda: said("proxy.up") and received, "both know each other")
     leaver.close()
     for _ in range(5):
         bench.loop.turn(0.02)

@@ -1,4 +1,4 @@
-"""The mailbox: a receiver that isn't there is told of at once, answers reach the process that asked, nothing hangs."""
+"""The mailbox: a receiver that isn't there is reported at once, replies reach the process that asked, nothing hangs."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Star:
         )
         self.bench.keep(mailbox)
         mailbox.tell(SUPERVISOR, Hello(instance, 1))
-        self.bench.until(lambda: (name, Hello(instance, 1)) in self.heard(SUPERVISOR), f"{own} is on the bus")
+        self.bench.until(lambda: (name, Hello(instance, 1)) in self.messages_to(SUPERVISOR), f"{own} is on the bus")
         return mailbox
 
-    def heard(self, own: str) -> list[tuple[str, Any]]:
+    def messages_to(self, own: str) -> list[tuple[str, Any]]:
         return [(sender, message) for sender, message, _answer in self.received[own]]
 
     def _keeper(self, own: str) -> Callable[[str, Any, Reply], None]:
@@ -60,12 +60,12 @@ def star(bench: Bench) -> Star:
 def test_a_router_without_mandatory_loses_silently_and_ours_says_unreachable_at_once(star: Star, bench: Bench) -> None:
     plain = bench.keep(new_socket(bench.context, zmq.ROUTER))
     plain.bind(f"ipc://{bench.run_dir.path}/plain")
-    plain.send_multipart([b"nobody", b"lost"], zmq.NOBLOCK)  # no error: this is the pitfall
+    plain.send_multipart([b"absent", b"lost"], zmq.NOBLOCK)  # no error: this is the pitfall
 
     replies: list[Any] = []
-    star.join("api").ask("nobody", QueryWebhookSender(), replies.append, timeout=60)
-    bench.until(lambda: replies, "the answer", seconds=5)
-    assert replies == [Unreachable("nobody", "it is not on the bus")]
+    star.join("api").ask("absent", QueryWebhookSender(), replies.append, timeout=60)
+    bench.until(lambda: replies, "the reply", seconds=5)
+    assert replies == [Unreachable("absent", "it is not on the bus")]
 
 
 def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: Star, bench: Bench) -> None:
@@ -74,13 +74,13 @@ def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: 
     deaf.connect(bench.run_dir.mailbox)
     deaf.send(bytes((len(SUPERVISOR),)) + SUPERVISOR.encode())
     bench.until(lambda: star.router.tell("deaf", Hello(1, 1)), "the deaf one is on the bus")
-    told = 0
-    while star.router.tell("deaf", Hello(told, 1)):
-        told += 1
-        assert told < 1_000_000, "the queue never fills"
+    sent = 0
+    while star.router.tell("deaf", Hello(sent, 1)):
+        sent += 1
+        assert sent < 1_000_000, "the queue never fills"
     replies: list[Any] = []
     star.router.ask("deaf", QueryWebhookSender(), replies.append, timeout=60)
-    bench.until(lambda: replies, "the answer", seconds=5)
+    bench.until(lambda: replies, "the reply", seconds=5)
     assert replies == [Unreachable("deaf", "its queue is full")]
 
 
@@ -91,9 +91,9 @@ def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star
     star.join("api").ask("logs", QueryWebhookSender(), replies.append, timeout=0.1)
     bench.until(lambda: replies, "the deadline")
     assert replies == [Unreachable("logs", "no reply in time")]
-    (_sender, _question, answer) = star.received["logs/1"][0]
-    answer(WebhookSenderState(1, 1))
-    star.join("metrics")  # a full turn of everything: the late answer has arrived by then
+    (_sender, _question, reply) = star.received["logs/1"][0]
+    reply(WebhookSenderState(1, 1))
+    star.join("metrics")  # a full turn of everything: the late reply has arrived by then
     assert len(replies) == 1
 
 
@@ -102,7 +102,7 @@ def test_a_question_is_answered_through_the_star(star: Star, bench: Bench) -> No
     star.router.set_current_instance("webhooks", 1)
     replies: list[Any] = []
     star.join("api").ask("webhooks", QueryWebhookSender(), replies.append)
-    bench.until(lambda: replies, "the answer")
+    bench.until(lambda: replies, "the reply")
     assert replies == [WebhookSenderState(3, 2)]
 
 
@@ -111,93 +111,95 @@ def test_what_is_not_understood_is_answered_by_failed(star: Star, bench: Bench) 
     star.router.set_current_instance("webhooks", 1)
     replies: list[Any] = []
     star.router.ask("webhooks", Done(), replies.append)
-    bench.until(lambda: replies, "the answer")
+    bench.until(lambda: replies, "the reply")
     assert replies == [Failed("Done is not understood here")]
 
 
-def test_questions_to_an_actor_that_starts_are_held_until_it_is_there(star: Star, bench: Bench) -> None:
-    answers: list[Any] = []
+def test_requests_to_an_actor_that_starts_wait_until_it_is_ready(star: Star, bench: Bench) -> None:
+    replies: list[Any] = []
     star.router.expect("logs")
-    star.join("api").ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: star.router._starting._expected[b"logs"], "the question is held")
+    star.join("api").ask("logs", QueryWebhookSender(), replies.append)
+    bench.until(lambda: star.router._starting._expected[b"logs"], "the request is held")
     star.join("logs", 7, lambda _sender, _message, reply: reply(WebhookSenderState(5, 0)))
     star.router.set_current_instance("logs", 7)
-    bench.until(lambda: answers, "the answer has come")
-    assert answers == [WebhookSenderState(5, 0)]
+    bench.until(lambda: replies, "the reply has come")
+    assert replies == [WebhookSenderState(5, 0)]
 
 
 @pytest.mark.parametrize("ending", ["it does not come", "it died", "too many ask"])
-def test_a_question_that_is_not_held_any_more_is_unreachable(
+def test_a_request_that_does_not_wait_any_more_is_unreachable(
     star: Star, bench: Bench, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     monkeypatch.setattr(startup_queue, "WAITING_MAX", 1)
     monkeypatch.setattr(startup_queue, "WAIT_MAX", 0.2 if ending == "it does not come" else 60.0)
-    answers: list[Any] = []
+    replies: list[Any] = []
     api = star.join("api")
     star.router.expect("logs")
-    api.ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: star.router._starting._expected[b"logs"] or answers, "the question is held")
+    api.ask("logs", QueryWebhookSender(), replies.append)
+    bench.until(lambda: star.router._starting._expected[b"logs"] or replies, "the request is held")
     if ending == "it died":
         star.router.clear_current_instance("logs")
     elif ending == "too many ask":
-        api.ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: answers, "the answer has come")
+        api.ask("logs", QueryWebhookSender(), replies.append)
+    bench.until(lambda: replies, "the reply has come")
     reason = "it is not on the bus" if ending == "too many ask" else "it is starting"
-    assert answers == [Unreachable("logs", reason)]
+    assert replies == [Unreachable("logs", reason)]
 
 
 def test_what_an_actor_may_not_send_is_refused_and_logged_once(
     star: Star, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers: list[Any] = []
+    replies: list[Any] = []
     one = star.join("forwarding.one")
     star.join("forwarding.two")
     star.router.set_current_instance("forwarding.two", 1)
     for to, message in ((SUPERVISOR, RemoveProxy("two")), ("forwarding.two", Stop(0.0))):
-        one.ask(to, message, answers.append)
+        one.ask(to, message, replies.append)
         one.tell(to, message)
-    one.ask(SUPERVISOR, RemoveProxy("two"), answers.append)
+    one.ask(SUPERVISOR, RemoveProxy("two"), replies.append)
     one.tell(SUPERVISOR, Hello(7, 7))
-    bench.until(lambda: len(answers) == 3, "the answers have come")
-    bench.until(lambda: ("forwarding.one", Hello(7, 7)) in star.heard(SUPERVISOR), "what may be said is heard")
-    assert {answer.error for answer in answers} == {
+    bench.until(lambda: len(replies) == 3, "the replies have come")
+    bench.until(lambda: ("forwarding.one", Hello(7, 7)) in star.messages_to(SUPERVISOR), "what may be sent arrives")
+    assert {reply.error for reply in replies} == {
         "forwarding.one/1 may not send RemoveProxy",
         "forwarding.one/1 may not send Stop",
     }
-    assert [type(message) for _, message in star.heard(SUPERVISOR)] == [Hello] * 3
-    assert star.heard("forwarding.two/1") == []
+    assert [type(message) for _, message in star.messages_to(SUPERVISOR)] == [Hello] * 3
+    assert star.messages_to("forwarding.two/1") == []
     assert caplog.text.count("a message was refused") == 1
 
 
 def test_a_reply_is_taken_from_the_actor_that_was_asked_alone(star: Star, bench: Bench) -> None:
-    answers: list[Any] = []
+    replies: list[Any] = []
     api = star.join("api")
     star.join("logs")
     star.router.set_current_instance("logs", 1)
-    api.ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: star.heard("logs/1"), "the question has come")
+    api.ask("logs", QueryWebhookSender(), replies.append)
+    bench.until(lambda: star.messages_to("logs/1"), "the request has come")
     forger = star.join("forwarding.one")
     forger.transmit("api/1", encode(Envelope(WebhookSenderState(9, 9), 1, Role.REPLY)))
     forger.tell(SUPERVISOR, Hello(2, 2))
-    bench.until(lambda: ("forwarding.one", Hello(2, 2)) in star.heard(SUPERVISOR), "the forged reply was passed on")
+    bench.until(
+        lambda: ("forwarding.one", Hello(2, 2)) in star.messages_to(SUPERVISOR), "the forged reply was passed on"
+    )
     star.received["logs/1"][0][2](WebhookSenderState(1, 1))
-    bench.until(lambda: answers, "the answer has come")
-    assert answers == [WebhookSenderState(1, 1)]
+    bench.until(lambda: replies, "the reply has come")
+    assert replies == [WebhookSenderState(1, 1)]
 
 
-def test_a_name_leads_to_the_appointed_process_while_an_older_one_lives(star: Star, bench: Bench) -> None:
+def test_a_name_leads_to_the_current_process_while_an_older_one_lives(star: Star, bench: Bench) -> None:
     for instance in (1, 2):
         star.join("forwarding.x", instance)
     for instance in (1, 2):
         star.router.set_current_instance("forwarding.x", instance)
         star.router.tell("forwarding.x", Done())
         bench.until(
-            lambda own=f"forwarding.x/{instance}": (SUPERVISOR, Done()) in star.heard(own),  # type: ignore[misc]
-            f"process {instance} hears it",
+            lambda own=f"forwarding.x/{instance}": (SUPERVISOR, Done()) in star.messages_to(own),  # type: ignore[misc]
+            f"process {instance} receives it",
         )
     star.router.tell("forwarding.x/1", Failed("still here?"))
-    bench.until(lambda: len(star.heard("forwarding.x/1")) == 2, "the older one is still reached by its address")
-    assert star.heard("forwarding.x/2") == [(SUPERVISOR, Done())]
+    bench.until(lambda: len(star.messages_to("forwarding.x/1")) == 2, "the older one is still reached by its address")
+    assert star.messages_to("forwarding.x/2") == [(SUPERVISOR, Done())]
 
 
 def test_an_answer_for_a_dead_asker_does_not_reach_its_successor(star: Star, bench: Bench) -> None:
@@ -209,10 +211,10 @@ def test_an_answer_for_a_dead_asker_does_not_reach_its_successor(star: Star, ben
     star.router.set_current_instance("api", 2)
     bench.until(lambda: len(star.received["logs/1"]) == 2, "both questions")
     star.received["logs/1"][1][2](WebhookSenderState(2, 2))
-    bench.until(lambda: replies, "the second's answer")
+    bench.until(lambda: replies, "the second's reply")
     assert replies == [WebhookSenderState(2, 2)]
     star.received["logs/1"][0][2](WebhookSenderState(1, 1))
-    bench.until(lambda: len(replies) == 2, "the first's answer")
+    bench.until(lambda: len(replies) == 2, "the first's reply")
 
 
 def test_a_process_that_connects_anew_keeps_its_address(star: Star, bench: Bench) -> None:
@@ -220,10 +222,10 @@ def test_a_process_that_connects_anew_keeps_its_address(star: Star, bench: Bench
     again = star.join("api", 1)
     star.router.set_current_instance("api", 1)
     replies: list[Any] = []
-    again.ask("nobody", QueryWebhookSender(), replies.append)
-    bench.until(lambda: replies, "the answer")
+    again.ask("absent", QueryWebhookSender(), replies.append)
+    bench.until(lambda: replies, "the reply")
     star.router.tell("api", Done())
-    bench.until(lambda: (SUPERVISOR, Done()) in star.heard("api/1"), "the newer connection is reached")
+    bench.until(lambda: (SUPERVISOR, Done()) in star.messages_to("api/1"), "the newer connection is reached")
 
 
 def test_garbage_in_the_mailbox_harms_nobody(star: Star, bench: Bench) -> None:
@@ -240,7 +242,7 @@ def test_garbage_in_the_mailbox_harms_nobody(star: Star, bench: Bench) -> None:
     ):
         rude.send_multipart(frames)
     star.join("api")
-    assert star.heard(SUPERVISOR) == [("api", Hello(1, 1))]
+    assert star.messages_to(SUPERVISOR) == [("api", Hello(1, 1))]
 
 
 def test_a_run_directory_whose_socket_paths_would_not_fit_is_refused(bench: Bench) -> None:
@@ -259,7 +261,7 @@ from actors.bus.loop import new_socket
 context = zmq.Context()
 socket = new_socket(context, zmq.DEALER) if sys.argv[2] == "ours" else context.socket(zmq.DEALER)
 socket.connect(sys.argv[1])
-socket.send(b"nobody will take this")
+socket.send(b"no process receives this")
 socket.close()
 context.term()
 """

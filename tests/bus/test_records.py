@@ -1,4 +1,4 @@
-"""The records plane: what was added is stored exactly once, in order, whoever dies; and nothing ever waits for it."""
+"""The records plane: what was added is stored exactly once, in order, whichever process dies; nothing waits for it."""
 
 from __future__ import annotations
 

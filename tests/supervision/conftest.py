@@ -12,7 +12,7 @@ from tests.supervision.supervised import Supervised
 
 @pytest.fixture
 def supervise() -> Iterator[Callable[..., Supervised]]:
-    """Start supervisors; they are ended, and their log is shown, at the end of the test."""
+    """Start supervisors; they are ended, and their log is printed, at the end of the test."""
     made: list[Supervised] = []
 
     def start(**options: Any) -> Supervised:

@@ -1,4 +1,4 @@
-"""A service manager for tests: what it is told, and the descriptors that it is given to keep."""
+"""A service manager for tests: the notifications that it gets, and the descriptors that it keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Manager:
-    """systemd's end of `$NOTIFY_SOCKET`: what it is told, and its store of descriptors by name."""
+    """systemd's end of `$NOTIFY_SOCKET`: the notifications, and its store of descriptors by name."""
 
     def __init__(self, folder: Path) -> None:
         self.address = folder / "notify"
@@ -16,7 +16,7 @@ class Manager:
         self.socket.bind(str(self.address))
         self.socket.settimeout(0)
         self.stored: dict[str, socket.socket] = {}
-        self.told: list[str] = []
+        self.received: list[str] = []
         self._one_at_a_time = threading.Lock()
         self._over = threading.Event()
 
@@ -40,7 +40,7 @@ class Manager:
                 text, descriptors, _flags, _address = socket.recv_fds(self.socket, 4096, 4)
             except BlockingIOError:
                 return
-            self.told.append(text.decode())
+            self.received.append(text.decode())
             lines = dict(line.split("=", 1) for line in text.decode().splitlines())
             if "FDSTORE" in lines:
                 assert lines["FDPOLL"] == "0"

@@ -1,8 +1,8 @@
 """Small actors in the place of the real ones, and a supervisor that runs them (`python -m tests.supervision.standins`).
 
-`Echo` stands for a forwarding actor: it answers every connection with one line, `<pid> <instance> <revision>`, and
-keeps the connection open until the client closes it or its drain ends. `Asker` stands for the API: it passes on what a
-test tells it over a plain socket to the bus, and gives the answer back. Silence counts as death after two
+`Echo` stands for a forwarding actor: it writes one line to every connection, `<pid> <instance> <revision>`, and
+keeps the connection open until the client closes it or its drain ends. `Asker` stands for the API: it passes the
+messages that a test sends to a plain socket on to the bus, and returns the replies. Silence counts as death after two
 seconds.
 """
 
@@ -94,7 +94,7 @@ class Echo(Actor):
 
 
 class Asker(Actor):
-    """See the module. One request: `[to, envelope]` as JSON of hex; the answer is an envelope in hex."""
+    """See the module. One request: `[to, envelope]` as JSON of hex; the reply is an envelope in hex."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)

@@ -54,7 +54,7 @@ class Supervised:
         return (self.directory / "log").read_text()
 
     def ask(self, message: Any, to: str = SUPERVISOR) -> Any:
-        """The answer to `message`, asked on the bus by the stand-in of the API."""
+        """The reply to `message`, sent on the bus by the stand-in of the API."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             connection.sendall(json.dumps([to, encode(Envelope(message)).hex()]).encode() + b"\n")
             return decode(bytes.fromhex(connection.makefile("r").readline())).message
@@ -109,7 +109,7 @@ class Supervised:
 
 
 def greeting(port: int) -> tuple[int, int, int]:
-    """Pid, instance and revision that an `Echo` says to a new connection."""
+    """Pid, instance and revision that an `Echo` writes to a new connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         pid, instance, revision = connection.makefile("r").readline().split()
         return int(pid), int(instance), int(revision)

@@ -193,11 +193,11 @@ def test_the_watchdog_is_fed_twice_per_period(
 def test_a_shared_directory_is_not_made_private_and_an_empty_sticky_one_is(short: Path) -> None:
     shared = short / "shared"
     shared.mkdir()
-    (shared / "somebodys").touch()
+    (shared / "not_ours").touch()
     shared.chmod(0o1777)
     with pytest.raises(PathError, match="shared"):
         private_directory(shared)
-    (shared / "somebodys").unlink()
+    (shared / "not_ours").unlink()
     assert private_directory(shared).stat().st_mode & 0o7777 == 0o700
 
 
@@ -209,7 +209,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def nobody(short: Path, unset: None, monkeypatch: pytest.MonkeyPatch) -> None:  # in this order
+def unprivileged(short: Path, unset: None, monkeypatch: pytest.MonkeyPatch) -> None:  # in this order
     """A user who may not write in /run."""
     (short / "tmp").mkdir()
     monkeypatch.setattr(paths, "SYSTEM_RUN", short / "missing")
@@ -227,7 +227,9 @@ def test_the_default_run_directory_of_root_is_below_run(unset: None, monkeypatch
     assert default_run_dir(Path("/data/one")) == Path("/run/proxyfleet")
 
 
-def test_the_default_run_directory_is_found_again_and_its_name_can_not_be_foreseen(short: Path, nobody: None) -> None:
+def test_the_default_run_directory_is_found_again_and_its_name_can_not_be_foreseen(
+    short: Path, unprivileged: None
+) -> None:
     one, two = short / "one", short / "two"
     for each in (one, two):
         each.mkdir()
@@ -242,15 +244,15 @@ def test_the_default_run_directory_is_found_again_and_its_name_can_not_be_forese
     assert default_run_dir(one, make=True) not in (made, one / "run")
 
 
-@pytest.mark.parametrize("taken", ["a link", "a file", "somebody else's"])
+@pytest.mark.parametrize("taken", ["a link", "a file", "another user's"])
 def test_a_run_directory_that_another_user_has_taken_is_left_to_them(
     short: Path,
-    nobody: None,
+    unprivileged: None,
     monkeypatch: pytest.MonkeyPatch,
     taken: str,
 ) -> None:
     before = default_run_dir(short, make=True)
-    if taken == "somebody else's":
+    if taken == "another user's":
         monkeypatch.setattr(os, "geteuid", lambda: 54321)
     else:
         before.rmdir()

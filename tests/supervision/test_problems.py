@@ -66,7 +66,7 @@ class Published:
         self.events.append(event)
 
     @property
-    def told(self) -> list[tuple[str, Any, Any]]:
+    def published(self) -> list[tuple[str, Any, Any]]:
         return [(event.type, event.data["error"], event.data.get("upstream")) for event in self.events]
 
 
@@ -86,7 +86,7 @@ def test_a_change_is_one_event_and_one_line_that_names_the_proxy(caplog: pytest.
     say.problems("office (3128)", "one", [down("p1"), NONE_UP], [])
     up = Problem("upstream_down", "the upstream p1 is up again", 1.0, "p1")
     say.problems("office (3128)", "one", [], [up])
-    assert events.told == [
+    assert events.published == [
         ("proxy.error", "upstream_down", "p1"),
         ("proxy.error", "upstreams_unreachable", None),
         ("proxy.recovered", "upstream_down", "p1"),
@@ -108,4 +108,4 @@ def test_of_hundreds_of_upstreams_only_some_are_said_in_a_minute_and_only_those_
     assert len(events.events) == 2 * SUBJECTS_MAX
     clock.now += SUBJECTS_WITHIN + 1
     say.problems("one", "one", [down("late")], [])
-    assert events.told[-1] == ("proxy.error", "upstream_down", "late")
+    assert events.published[-1] == ("proxy.error", "upstream_down", "late")

@@ -53,7 +53,7 @@ def actor(clock: Clock) -> ManagedActor:
     return made
 
 
-def look(actor: ManagedActor, clock: Clock) -> Callable[[float], bool]:
+def checker(actor: ManagedActor, clock: Clock) -> Callable[[float], bool]:
     def after(seconds: float) -> bool:
         clock.now += seconds
         actor._context.loop.now = clock.now
@@ -66,7 +66,7 @@ def look(actor: ManagedActor, clock: Clock) -> Callable[[float], bool]:
 def test_a_silent_process_is_killed_and_is_stuck_only_when_that_does_not_help(
     actor: ManagedActor, clock: Clock
 ) -> None:
-    after = look(actor, clock)
+    after = checker(actor, clock)
     actor.hello(1, 4711)
     process: Any = actor._current.process if actor._current else None
     assert not after(SILENCE_MAX)
@@ -77,13 +77,13 @@ def test_a_silent_process_is_killed_and_is_stuck_only_when_that_does_not_help(
 
 
 def test_a_process_that_is_never_made_is_stuck(actor: ManagedActor, clock: Clock) -> None:
-    after = look(actor, clock)
+    after = checker(actor, clock)
     assert not after(START_MAX + 1.0)
     assert after(STUCK_AFTER)
 
 
 def test_a_process_that_keeps_its_promise_is_never_stuck(actor: ManagedActor, clock: Clock) -> None:
-    after = look(actor, clock)
+    after = checker(actor, clock)
     actor.hello(1, 4711)
     process: Any = actor._current.process if actor._current else None
     for _ in range(5):

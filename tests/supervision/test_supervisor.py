@@ -96,7 +96,7 @@ def test_an_actor_killed_is_back_at_once_and_no_connection_is_refused(supervised
     with Caller(port) as caller:
         wait_until(lambda: caller.pids, "the caller gets through")
         os.kill(first, signal.SIGKILL)
-        wait_until(lambda: caller.pids[-1] != first, "another process answers")
+        wait_until(lambda: caller.pids[-1] != first, "another process serves")
     assert caller.failures == []
     runtime = supervised.running("one", but_not=first)
     assert runtime.restarts == 1
@@ -113,7 +113,7 @@ def test_a_restart_refuses_and_drops_nothing_and_lets_the_old_process_finish(sup
         assert int(old_lines.readline().split()[0]) == first
         assert supervised.ask(RestartProxy("one")) == Done()
         second = supervised.running("one", but_not=first).pid
-        wait_until(lambda: caller.pids and caller.pids[-1] == second, "the new process answers")
+        wait_until(lambda: caller.pids and caller.pids[-1] == second, "the new process serves")
         old.sendall(b"still there?\n")
         assert old_lines.readline() == "still there?\n"
     assert caller.failures == []
@@ -147,7 +147,7 @@ def test_a_reload_while_connections_drain_cuts_nobody(supervise: Callable[..., S
     assert supervised.process.wait(20) == 0
 
 
-def test_a_stopped_proxy_refuses_connections_when_the_answer_comes(supervised: Supervised) -> None:
+def test_a_stopped_proxy_refuses_connections_when_the_reply_comes(supervised: Supervised) -> None:
     port = free_port()
     supervised.put(spec("one", port))
     supervised.running("one")
@@ -308,7 +308,7 @@ def test_a_zygote_that_hangs_is_killed_and_another_makes_what_was_asked_for(supe
     assert "the zygote has not replied" in supervised.log
 
 
-def test_a_service_manager_hears_of_start_life_and_end_and_keeps_the_sockets(
+def test_a_service_manager_is_notified_of_start_life_and_end_and_keeps_the_sockets(
     supervise: Callable[..., Supervised], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = Manager(tmp_path_factory.mktemp("m"))
@@ -317,24 +317,24 @@ def test_a_service_manager_hears_of_start_life_and_end_and_keeps_the_sockets(
     monkeypatch.setenv("WATCHDOG_USEC", "400000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
 
-    def told(text: str) -> bool:
+    def notified(text: str) -> bool:
         manager.listen()
-        return any(text in each.splitlines() for each in manager.told)
+        return any(text in each.splitlines() for each in manager.received)
 
     try:
         supervised, port = supervise(), free_port()
-        wait_until(lambda: told("READY=1"), "it says that it is ready")
-        wait_until(lambda: told("WATCHDOG=1"), "it says that it lives")
+        wait_until(lambda: notified("READY=1"), "it reports that it is ready")
+        wait_until(lambda: notified("WATCHDOG=1"), "it reports that it lives")
         supervised.put(spec("one", port))
         supervised.running("one")
         listening = sorted((f"tcp-127.0.0.1-{port}", f"tcp-127.0.0.1-{supervised.port}"))
         assert manager.names() == listening
         supervised.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: told("RELOADING=1"), "it reloads")
-        begun = next(number for number, each in enumerate(manager.told) if "RELOADING=1" in each)
-        wait_until(lambda: any("READY=1" in each for each in manager.told[begun:]), "it has reloaded")
+        wait_until(lambda: notified("RELOADING=1"), "it reloads")
+        begun = next(number for number, each in enumerate(manager.received) if "RELOADING=1" in each)
+        wait_until(lambda: any("READY=1" in each for each in manager.received[begun:]), "it has reloaded")
         assert supervised.end() == 0
-        assert told("STOPPING=1")
+        assert notified("STOPPING=1")
         assert manager.names() == listening
         assert not refuses(port)
         assert not refuses(supervised.port)
@@ -374,7 +374,7 @@ def test_a_second_signal_ends_at_once(supervise: Callable[..., Supervised], numb
         assert supervised.process.wait(10) == 1
 
 
-def test_a_second_instance_is_told_who_holds_the_directory(supervised: Supervised) -> None:
+def test_a_second_instance_reports_the_process_that_has_the_directory(supervised: Supervised) -> None:
     first = supervised.process
     second = supervised.start()
     assert second.wait(20) != 0
@@ -383,7 +383,7 @@ def test_a_second_instance_is_told_who_holds_the_directory(supervised: Supervise
 
 
 def test_a_restart_of_an_unknown_proxy_is_refused(supervised: Supervised) -> None:
-    assert supervised.ask(RestartProxy("nobody")) == Failed("the proxy is not active", "proxy_id")
+    assert supervised.ask(RestartProxy("unknown")) == Failed("the proxy is not active", "proxy_id")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -395,7 +395,9 @@ def test_signals_to_the_whole_group_do_not_end_the_zygote(supervised: Supervised
     assert zygote.is_running()
 
 
-def test_a_whole_wish_moves_a_proxy_and_renames_another_and_refuses_no_connection(supervised: Supervised) -> None:
+def test_a_whole_desired_state_moves_a_proxy_and_renames_another_and_refuses_no_connection(
+    supervised: Supervised,
+) -> None:
     here, there, kept = free_port(), free_port(), free_port()
     supervised.put(spec("mover", here))
     supervised.put(spec("old", kept))
@@ -417,8 +419,8 @@ def test_a_whole_wish_moves_a_proxy_and_renames_another_and_refuses_no_connectio
     assert supervised.fleet().proxies.keys() == {"mover", "new"}
 
 
-def test_a_cancelled_reservation_is_let_go_at_once(supervised: Supervised) -> None:
+def test_a_cancelled_reservation_is_closed_at_once(supervised: Supervised) -> None:
     port = free_port()
     assert isinstance(supervised.ask(ReserveListener("one", "127.0.0.1", port)), ListenerReserved)
-    assert supervised.ask(CancelListeners(("one", "nobody"))) == Done()
+    assert supervised.ask(CancelListeners(("one", "unknown"))) == Done()
     assert refuses(port)

@@ -1,4 +1,4 @@
-"""The zygote and its handle: processes are made, their deaths are told, and its own death loses none of them."""
+"""The zygote and its handle: processes are made, their ends are reported, and its own end loses none of them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_child_has_its_own_sockets_and_nothing_of_its_siblings(nursery: Nurser
         assert ports == {one: {first.getsockname()[1]}, two: {second.getsockname()[1]}}
 
 
-def test_an_idle_actor_promises_to_wake_in_a_minute_and_a_stopped_one_is_known(nursery: Nursery) -> None:
+def test_an_idle_actor_is_to_wake_within_a_minute_and_a_stopped_one_is_known(nursery: Nursery) -> None:
     process = nursery.spawn()
     nursery.until(lambda: process.deadline > time.monotonic() + LONGEST_WAIT / 2, "it waits for something to do")
     assert process.deadline <= time.monotonic() + LONGEST_WAIT
@@ -122,11 +122,11 @@ def test_an_idle_actor_promises_to_wake_in_a_minute_and_a_stopped_one_is_known(n
 
 
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "was killed by SIGKILL"), (signal.SIGTERM, "status 0")])
-def test_a_death_is_told_with_how(nursery: Nursery, number: signal.Signals, how: str) -> None:
+def test_an_end_is_reported_with_its_cause(nursery: Nursery, number: signal.Signals, how: str) -> None:
     process = nursery.spawn()
     nursery.until(lambda: nursery.hellos, "it says hello")
     os.kill(process.pid or 0, number)
-    nursery.until(lambda: nursery.ended, "its death is told")
+    nursery.until(lambda: nursery.ended, "its end is reported")
     assert nursery.ended[0][0] is process
     assert how in nursery.ended[0][1]
 
@@ -134,7 +134,7 @@ def test_a_death_is_told_with_how(nursery: Nursery, number: signal.Signals, how:
 @pytest.mark.parametrize("entry", ["tests.supervision.standins:StubbornAtStart", "no.such.module:Actor"])
 def test_an_actor_that_fails_at_its_start_is_told_and_the_zygote_lives(nursery: Nursery, entry: str) -> None:
     nursery.spawn(entry=entry)
-    nursery.until(lambda: nursery.ended, "its death is told")
+    nursery.until(lambda: nursery.ended, "its end is reported")
     assert "status 1" in nursery.ended[0][1]
     nursery.spawn("next")
     nursery.until(lambda: "next" in nursery.hellos, "the next one lives")
@@ -142,22 +142,22 @@ def test_an_actor_that_fails_at_its_start_is_told_and_the_zygote_lives(nursery: 
 
 @pytest.mark.parametrize("spare", [0, 1], ids=["for the request", "for the pidfd"])
 def test_a_process_that_the_zygote_has_no_descriptor_for_fails_alone(nursery: Nursery, spare: int) -> None:
-    """The zygote lives, and so does no process that nobody knows of."""
+    """The zygote lives, and so does no process that the spawner does not know."""
     nursery.spawn("first")
     nursery.until(lambda: "first" in nursery.hellos, "the first one lives")
-    parent = psutil.Process(nursery.spawner.zygote_pid)
-    taken = {int(each) for each in os.listdir(f"/proc/{parent.pid}/fd")}
+    zygote_process = psutil.Process(nursery.spawner.zygote_pid)
+    taken = {int(each) for each in os.listdir(f"/proc/{zygote_process.pid}/fd")}
     first_free = next(number for number in range(len(taken) + 1) if number not in taken)
-    before = resource.prlimit(parent.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(parent.pid, resource.RLIMIT_NOFILE, (first_free + spare, before[1]))
+    before = resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE, (first_free + spare, before[1]))
     nursery.spawn("second")
-    nursery.until(lambda: nursery.ended, "its failure is told")
+    nursery.until(lambda: nursery.ended, "its failure is reported")
     assert nursery.ended[0][1] == "was not made: Too many open files"
-    assert len(parent.children()) == 1
-    resource.prlimit(parent.pid, resource.RLIMIT_NOFILE, before)
+    assert len(zygote_process.children()) == 1
+    resource.prlimit(zygote_process.pid, resource.RLIMIT_NOFILE, before)
     nursery.spawn("third")
     nursery.until(lambda: "third" in nursery.hellos, "the third one lives")
-    assert nursery.spawner.zygote_pid == parent.pid
+    assert nursery.spawner.zygote_pid == zygote_process.pid
 
 
 def test_a_fork_that_fails_is_told_and_the_zygote_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,11 +206,11 @@ def test_a_killed_zygote_is_replaced_and_deaths_of_its_children_are_still_told(n
     nursery.spawn("newer")
     nursery.until(lambda: "newer" in nursery.hellos, "the new zygote makes actors")
     os.kill(older.pid or 0, signal.SIGKILL)
-    nursery.until(lambda: nursery.ended, "the death of the orphan is told")
+    nursery.until(lambda: nursery.ended, "the end of the orphan is reported")
     assert nursery.ended[0][0] is older
 
 
-def test_requests_that_died_with_the_zygote_are_told_as_deaths_or_were_made(nursery: Nursery) -> None:
+def test_requests_that_died_with_the_zygote_are_reported_as_ended_or_were_made(nursery: Nursery) -> None:
     nursery.spawn("first")
     nursery.until(lambda: "first" in nursery.hellos, "the zygote works")
     wanted = [nursery.spawn(f"n{number}") for number in range(20)]
@@ -218,8 +218,8 @@ def test_requests_that_died_with_the_zygote_are_told_as_deaths_or_were_made(nurs
     os.kill(nursery.spawner.zygote_pid or 0, signal.SIGKILL)
 
     def all_known() -> bool:
-        told = {process for process, _how in nursery.ended}
-        return all(process.pid is not None or process in told for process in wanted)
+        ended = {process for process, _how in nursery.ended}
+        return all(process.pid is not None or process in ended for process in wanted)
 
     nursery.until(all_known, "every request has come to something")
 

@@ -62,7 +62,7 @@ class ActorObserver(Protocol):
         """It runs."""
 
     def actor_down(self, actor: ManagedActor) -> None:
-        """It died; `actor.life.error` says how."""
+        """It died; `actor.life.error` is the reason."""
 
     def actor_ended(self, actor: ManagedActor) -> None:
         """It has drained and ended."""
@@ -73,7 +73,7 @@ class ActorObserver(Protocol):
 
 @dataclass(slots=True)
 class SupervisionContext:
-    """What all managed actors share. `new_boot(name, settings, params)` gives every process its own instance number."""
+    """What all managed actors share. `new_boot(name, settings, params)` assigns the instance number."""
 
     loop: Loop
     router: MailboxRouter
@@ -323,9 +323,9 @@ class ManagedActor:
             self._current = successor
             return
         self._reply_replaced(Failed(error))
-        self._retry = self._context.loop.call_later(delay, self._due)
+        self._retry = self._context.loop.call_later(delay, self._on_retry_timer)
 
-    def _due(self) -> None:
+    def _on_retry_timer(self) -> None:
         self._retry = None
         self._observer.actor_due(self)
 

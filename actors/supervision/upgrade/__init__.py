@@ -1,5 +1,5 @@
 """Replacing the running program without closing a listener or a tunnel.
 
-`upgrade` leads through it: `preflight` checks that the new program would start, `handover` passes listeners, locks and
+`upgrade` is its course: `preflight` checks that the new program would start, `handover` passes listeners, locks and
 processes over `execve(2)`, and `predecessors` are the old program's forwarding actors, which drain under the new one.
 """

@@ -1,4 +1,4 @@
-"""Listening sockets that were there before: known by their address, given once, ended when nobody wants them."""
+"""Inherited listening sockets: recognized by their address, claimed once, closed when unclaimed."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_is_no_listening_tcp_socket_is_closed(manager: Manager) -> None:
         assert [each.fileno() for each in (datagram, connected, bound)] == [-1, -1, -1]
         inherited.close_unclaimed()
     manager.listen()
-    assert sum("FDSTOREREMOVE=1" in text for text in manager.told) == 3
+    assert sum("FDSTOREREMOVE=1" in text for text in manager.received) == 3
 
 
 def test_a_listener_is_in_the_store_from_keep_to_release(
@@ -253,4 +253,4 @@ def test_what_must_arrive_waits_until_a_busy_manager_takes_it(manager: Manager) 
         systemd.notify("WATCHDOG=1")  # more than its queue holds: none of these waits
     manager.always()
     systemd.notify("READY=1", "STATUS=ready")
-    wait_until(lambda: "READY=1\nSTATUS=ready" in manager.told, "it has arrived")
+    wait_until(lambda: "READY=1\nSTATUS=ready" in manager.received, "it has arrived")

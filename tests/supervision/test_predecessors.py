@@ -1,4 +1,4 @@
-"""Forwarding actors of an older program: each is asked to drain until it has heard, also by the program after next."""
+"""Forwarding actors of an older program: each is asked to drain until it acknowledges, also by a later program."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LONG = 60.0
 
 
 class Bus:
-    """What was asked of whom, and how it is answered."""
+    """The requests that were sent, by the functions that get their replies."""
 
     def __init__(self) -> None:
         self.asked: list[Callable[[object], None]] = []
 
-    def ask(self, _to: str, _message: object, heard: Callable[[object], None], _timeout: float) -> None:
-        self.asked.append(heard)
+    def ask(self, _to: str, _message: object, on_reply: Callable[[object], None], _timeout: float) -> None:
+        self.asked.append(on_reply)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def predecessor() -> Iterator[Predecessor]:
     os.close(writing)
 
 
-def dismissed(predecessor: Predecessor) -> tuple[Predecessors, Loop, Bus]:
+def draining(predecessor: Predecessor) -> tuple[Predecessors, Loop, Bus]:
     loop, bus = Loop(), Bus()
     router: Any = bus
     predecessors = Predecessors(loop, router, [predecessor], LONG)
@@ -49,15 +49,19 @@ def dismissed(predecessor: Predecessor) -> tuple[Predecessors, Loop, Bus]:
     return predecessors, loop, bus
 
 
-def test_an_elder_that_has_not_heard_that_it_is_to_drain_is_left_as_one_that_serves(predecessor: Predecessor) -> None:
-    predecessors, loop, bus = dismissed(predecessor)
+def test_a_predecessor_that_has_not_acknowledged_its_stop_is_handed_over_as_one_that_serves(
+    predecessor: Predecessor,
+) -> None:
+    predecessors, loop, bus = draining(predecessor)
     bus.asked[0](Unreachable("forwarding.one", "not back on the bus yet"))
     assert predecessors.hand_over() == [predecessor]
     loop.close()
 
 
-def test_an_elder_that_has_heard_it_is_left_as_one_that_leaves(predecessor: Predecessor) -> None:
-    predecessors, loop, bus = dismissed(predecessor)
+def test_a_predecessor_that_has_acknowledged_its_stop_is_handed_over_as_one_that_drains(
+    predecessor: Predecessor,
+) -> None:
+    predecessors, loop, bus = draining(predecessor)
     bus.asked[0](Unreachable("forwarding.one", "not back on the bus yet"))
     wait_until(lambda: loop.turn(0.01) or len(bus.asked) > 1, "it is asked again")
     bus.asked[1](Done())

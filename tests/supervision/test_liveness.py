@@ -1,4 +1,4 @@
-"""The page of pulses: slots are told apart, given back and used again, and nobody can take the page away."""
+"""The liveness page: slots are separate, are released and used again, and no process can shrink the page."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def page() -> Iterator[LivenessPage]:
     made.close()
 
 
-def test_a_promise_is_seen_in_its_own_slot_alone(page: LivenessPage) -> None:
+def test_a_deadline_is_in_its_own_slot_alone(page: LivenessPage) -> None:
     one, two = page.acquire(), page.acquire()
     deadline_writer(open_page(page.descriptor), two)(12.5)
     assert (page.deadline(one), page.deadline(two)) == (0.0, 12.5)
 
 
-def test_a_slot_is_nobody_elses_until_it_is_given_back_and_then_it_promises_nothing(page: LivenessPage) -> None:
+def test_a_slot_is_used_again_after_its_release_and_then_has_no_deadline(page: LivenessPage) -> None:
     slots = [page.acquire() for _ in range(100)]
     assert len(set(slots)) == 100
     deadline_writer(open_page(page.descriptor), slots[7])(12.5)
@@ -40,6 +40,6 @@ def test_a_full_page_says_so(page: LivenessPage, monkeypatch: pytest.MonkeyPatch
         page.acquire()
 
 
-def test_nobody_can_shrink_the_page_under_the_others(page: LivenessPage) -> None:
+def test_the_page_can_not_be_shrunk_while_others_use_it(page: LivenessPage) -> None:
     with pytest.raises(PermissionError):
         os.ftruncate(page.descriptor, 0)

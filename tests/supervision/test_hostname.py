@@ -12,11 +12,11 @@ from actors.supervision.listeners.hostname import GIVEN_UP_FOR, HostnameResolver
 
 
 class Resolver:
-    """Answers for `good.example`; is silent for `silent.example` until it is let go."""
+    """Resolves `good.example`; is silent for `silent.example` until it is released."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.let_go = threading.Event()
+        self.released = threading.Event()
         self.now = 0.0
 
     def __call__(self, host: str, port: int, **options: Any) -> list[Any]:
@@ -24,7 +24,7 @@ class Resolver:
             return socket.getaddrinfo(host, port, **options)
         self.asked.append(host)
         if host == "silent.example":
-            self.let_go.wait(20)
+            self.released.wait(20)
         if host != "good.example":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", port))]
@@ -60,7 +60,7 @@ def test_a_silent_resolver_is_given_up_and_not_asked_again_for_a_while() -> None
             names.resolve("silent.example", 80, patience=0.05)
     assert resolver.asked == ["silent.example"]
     resolver.now += GIVEN_UP_FOR + 1
-    resolver.let_go.set()
+    resolver.released.set()
     with pytest.raises(socket.gaierror):
         names.resolve("silent.example", 80, patience=20)
     assert resolver.asked == ["silent.example"] * 2

@@ -30,18 +30,18 @@ def program(tmp_path: Path) -> Callable[[str], str]:
 
 def outcome(command: str, meanwhile: Callable[[Preflight], None] = lambda _rehearsal: None) -> str | None:
     """What is wrong, when it has ended."""
-    loop, said = Loop(), list[str | None]()
-    rehearsal = Preflight(loop, [command], said.append)
+    loop, problem = Loop(), list[str | None]()
+    rehearsal = Preflight(loop, [command], problem.append)
 
     def ended() -> bool:
         meanwhile(rehearsal)
         loop.turn(0.02)
-        pid, status = os.waitpid(rehearsal.pid, os.WNOHANG) if not said else (0, 0)
-        return bool(said) or (pid != 0 and rehearsal.reaped(pid, os.waitstatus_to_exitcode(status)))
+        pid, status = os.waitpid(rehearsal.pid, os.WNOHANG) if not problem else (0, 0)
+        return bool(problem) or (pid != 0 and rehearsal.reaped(pid, os.waitstatus_to_exitcode(status)))
 
     wait_until(ended, "it has ended")
     loop.close()
-    return said[0]
+    return problem[0]
 
 
 def test_a_program_that_says_so_would_start(program: Callable[[str], str]) -> None:
@@ -53,13 +53,13 @@ def test_a_program_that_ends_well_and_says_nothing_would_not_start(program: Call
 
 
 def test_the_last_words_of_a_program_that_prints_without_end_are_kept(program: Callable[[str], str]) -> None:
-    said = outcome(program("head -c 3000000 /dev/zero | tr '\\0' 'x'; echo the reason; exit 1"))
-    assert said is not None
-    assert said.endswith("xthe reason")
-    assert len(said) <= OUTPUT_MAX
+    problem = outcome(program("head -c 3000000 /dev/zero | tr '\\0' 'x'; echo the reason; exit 1"))
+    assert problem is not None
+    assert problem.endswith("xthe reason")
+    assert len(problem) <= OUTPUT_MAX
 
 
-def test_what_is_no_text_is_told_all_the_same(program: Callable[[str], str]) -> None:
+def test_what_is_no_text_is_reported_all_the_same(program: Callable[[str], str]) -> None:
     assert outcome(program("printf '\\377\\376'; exit 3")) == "\ufffd\ufffd"
 
 
@@ -73,12 +73,12 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
     monkeypatch.setattr("actors.supervision.upgrade.preflight.TIMEOUT", 0.5)
     grandchildren: list[psutil.Process] = []
 
-    def look(rehearsal: Preflight) -> None:
+    def remember_children(rehearsal: Preflight) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             grandchildren[:] = psutil.Process(rehearsal.pid).children() or grandchildren
 
-    said = outcome(program("echo began; sleep 1000; true"), look)
-    assert said == "it took longer than 0.5 s: began"
+    problem = outcome(program("echo began; sleep 1000; true"), remember_children)
+    assert problem == "it took longer than 0.5 s: began"
     assert grandchildren
     wait_until(lambda: not any(alive(each) for each in grandchildren), "nothing of it is left")
 
@@ -93,5 +93,5 @@ def alive(process: psutil.Process) -> bool:
 def test_a_program_that_can_not_be_executed_leaves_nothing_open(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError):
-        Preflight(Loop(), [str(tmp_path / "nothing")], lambda _said: None)
+        Preflight(Loop(), [str(tmp_path / "nothing")], lambda _problem: None)
     assert len(os.listdir("/proc/self/fd")) <= len(before) + 1  # the loop's own
