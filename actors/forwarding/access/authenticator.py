@@ -141,8 +141,8 @@ class Authenticator:
 
         def ended(result: bool | object | None) -> None:
             del self._checks[key]
-            self._leave(pair.client)
-            known = self._known(pair) if result is DROPPED else self._checked(pair, stored, result is True)
+            self._uncount(pair.client)
+            known = self._known(pair) if result is DROPPED else self._record_result(pair, stored, result is True)
             for each in requests:
                 if known is None:
                     each.gone()
@@ -158,7 +158,7 @@ class Authenticator:
         turn = (network_key(requester.client_ip), pair.client) if is_new else None
         self._threads.submit(labels, partial(_matches, password, against), ended, starts, turn)
 
-    def _leave(self, client: str) -> None:
+    def _uncount(self, client: str) -> None:
         self._present[client] -= 1
         if not self._present[client]:
             del self._present[client]
@@ -172,7 +172,7 @@ class Authenticator:
         until, wrong_for = self._wrong.get(pair.digest, (0.0, None))
         return False if paused or (until > now and wrong_for == stored) else None
 
-    def _checked(self, pair: _Pair, stored: bytes | None, matches: bool) -> bool:
+    def _record_result(self, pair: _Pair, stored: bytes | None, matches: bool) -> bool:
         """Whether the pair is right: `stored`, the hash that the password was checked against, is still the user's."""
         now = self._loop.now
         if matches and stored is not None:

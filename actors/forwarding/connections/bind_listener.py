@@ -1,4 +1,4 @@
-"""A connection that comes in: what SOCKS calls BIND (RFC 1928 section 6).
+"""Accepts one connection for a client: BIND of SOCKS (RFC 1928 section 6).
 
 Listens at an address of this machine for one connection from a named peer. Connections of other peers are closed, and
 it keeps listening; with the unspecified address any peer is accepted that the egress guard allows. The deadline is the
@@ -20,14 +20,14 @@ from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.socks_wire import Endpoint, endpoint_of
 
 OnListening = Callable[[Endpoint], None]
-OnCameIn = Callable[[tuple[socket.socket, Endpoint] | Failure], None]
+OnAccepted = Callable[[tuple[socket.socket, Endpoint] | Failure], None]
 
 _UNSPECIFIED = frozenset(("0.0.0.0", "::"))  # noqa: S104 - compared, not bound
 _ACCEPTED_AT_ONCE = 16
 
 
 class BindListener:
-    """Waits for one peer. `came_in` is called once, later, unless it is cancelled before; its socket is watched
+    """Waits for one peer. `on_accepted` is called once, later, unless it is cancelled before; its socket is watched
     (`EDGE`).
 
     `control` is the proxy's address of the client's connection.
@@ -38,23 +38,23 @@ class BindListener:
         dialer: Dialer,
         peer: Authority,
         control: Endpoint,
-        listening: OnListening,
-        came_in: OnCameIn,
+        on_listening: OnListening,
+        on_accepted: OnAccepted,
         requester: Requester = OURSELVES,
     ) -> None:
         self._dialer = dialer
         self._loop = dialer.loop
         self._peer = peer
         self._control = control
-        self._listening = listening
-        self._came_in: OnCameIn | None = came_in
+        self._on_listening = on_listening
+        self._on_accepted: OnAccepted | None = on_accepted
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
         self.resolving = dialer.resolve_later(peer, self._on_resolved, requester)
 
     def cancel(self) -> None:
-        """Stop listening, without calling `came_in`."""
-        self._came_in = None
+        """Stop listening, without calling `on_accepted`."""
+        self._on_accepted = None
         self._close()
 
     def _on_resolved(self, result: Resolution) -> None:
@@ -66,7 +66,7 @@ class BindListener:
 
     def _listen_for(self, addresses: tuple[str, ...]) -> None:
         """Listen for a peer at those of the addresses that are allowed."""
-        if self._came_in is None:
+        if self._on_accepted is None:
             return
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])
@@ -93,7 +93,7 @@ class BindListener:
         listener.setblocking(False)
         self._listener = listener
         self._loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
-        self._listening(endpoint_of(listener.getsockname()))
+        self._on_listening(endpoint_of(listener.getsockname()))
 
     def _own_address(self, family: socket.AddressFamily, towards: str) -> str:
         """Where the peer reaches us: the address that connections leave from, else the source address on the way to it,
@@ -134,10 +134,10 @@ class BindListener:
         self._end((sock, peer))
 
     def _end(self, result: tuple[socket.socket, Endpoint] | Failure) -> None:
-        came_in, self._came_in = self._came_in, None
+        on_accepted, self._on_accepted = self._on_accepted, None
         self._close()
-        if came_in is not None:
-            came_in(result)
+        if on_accepted is not None:
+            on_accepted(result)
 
     def _close(self) -> None:
         listener, self._listener = self._listener, None

@@ -49,9 +49,9 @@ class Check:
         if client is None or client.closed or not client.session.authorizing:
             return
         if self._immediate:
-            self.commands = _checked(client, user)
+            self.commands = _on_result(client, user)
         else:
-            _checked_late(client, user)
+            _on_late_result(client, user)
 
     def gone(self) -> None:
         """End the connection: nothing was checked, since the client no longer waited at its turn."""
@@ -92,7 +92,7 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
     return check.commands
 
 
-def _checked(client: ClientConnection, user: str | None) -> list[Command]:
+def _on_result(client: ClientConnection, user: str | None) -> list[Command]:
     context = client.context
     if user is None and not context.policy.session.wants_credentials:
         user = ""  # no credentials are wanted here, or not any more
@@ -109,8 +109,8 @@ def _checked(client: ClientConnection, user: str | None) -> list[Command]:
 
 
 @isolated
-def _checked_late(client: ClientConnection, user: str | None) -> None:
-    client.execute(_checked(client, user))
+def _on_late_result(client: ClientConnection, user: str | None) -> None:
+    client.execute(_on_result(client, user))
     client.pump()
 
 
@@ -133,7 +133,7 @@ def open_origin(client: ClientConnection, command: Open) -> list[Command] | None
     request, context = client.request, client.context
     target = request.target = command.target
     request.upstream = None  # the one that was tried before, if it is sent again
-    refused = _refused(client)
+    refused = _refusal(client)
     if refused is not None:
         return refused
     if client.bound is not None:
@@ -155,7 +155,7 @@ def open_origin(client: ClientConnection, command: Open) -> list[Command] | None
         client.attach_origin(origin)
         return client.session.opened(True, client.loop.now)
     epoch = context.pool.epoch
-    dial = context.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial), client)
+    dial = context.dialer.dial(target, lambda result: _on_dialled(client, command, result, epoch, dial), client)
     client.pending_origin = dial
     return None
 
@@ -170,7 +170,7 @@ def _reuse_bound(client: ClientConnection, origin: OriginConnection) -> list[Com
     return client.session.opened(False, client.loop.now, None, origin.hop)
 
 
-def _refused(client: ClientConnection) -> list[Command] | None:
+def _refusal(client: ClientConnection) -> list[Command] | None:
     """The commands that follow when rules, credentials or limits refuse the request; None when it is admitted."""
     if client.access is not client.context.policy.access:
         denied = _denied_now(client)
@@ -215,7 +215,9 @@ def _credentials_unchanged(client: ClientConnection, request: RequestContext) ->
 
 
 @isolated
-def _dialled(client: ClientConnection, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial) -> None:
+def _on_dialled(
+    client: ClientConnection, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial
+) -> None:
     client.pending_origin = None
     now = client.loop.now
     if isinstance(result, Failure):
@@ -235,31 +237,33 @@ def _dialled(client: ClientConnection, command: Open, result: socket.socket | Fa
 def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
     """Begin to accept one connection."""
     client.request.target = command.target
-    refused = _refused(client)
+    refused = _refusal(client)
     if refused is not None:
         return refused
     if client.context.upstreams is not None:
         return client.session.failed(failures.NOT_THROUGH_UPSTREAMS, client.loop.now)
 
-    def listening(address: Endpoint) -> None:
-        _listening(client, address)
+    def on_listening(address: Endpoint) -> None:
+        _on_listening(client, address)
 
-    def came_in(result: tuple[socket.socket, Endpoint] | Failure) -> None:
-        _came_in(client, result)
+    def on_accepted(result: tuple[socket.socket, Endpoint] | Failure) -> None:
+        _on_accepted(client, result)
 
     control = _own_address(client)
-    client.pending_origin = BindListener(client.context.dialer, command.target, control, listening, came_in, client)
+    client.pending_origin = BindListener(
+        client.context.dialer, command.target, control, on_listening, on_accepted, client
+    )
     return None
 
 
 @isolated
-def _listening(client: ClientConnection, address: Endpoint) -> None:
+def _on_listening(client: ClientConnection, address: Endpoint) -> None:
     client.execute(client.session.opened(False, client.loop.now, address))
     client.pump()
 
 
 @isolated
-def _came_in(client: ClientConnection, result: tuple[socket.socket, Endpoint] | Failure) -> None:
+def _on_accepted(client: ClientConnection, result: tuple[socket.socket, Endpoint] | Failure) -> None:
     client.pending_origin = None
     if isinstance(result, Failure):
         client.execute(client.session.failed(result, client.loop.now))
@@ -274,7 +278,7 @@ def _came_in(client: ClientConnection, result: tuple[socket.socket, Endpoint] | 
 
 def associate(client: ClientConnection, _command: Associate) -> list[Command]:
     """Make the socket that receives the client's datagrams."""
-    refused = _refused(client)
+    refused = _refusal(client)
     if refused is not None:
         return refused
     if client.context.upstreams is not None:

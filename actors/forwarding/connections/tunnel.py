@@ -173,9 +173,9 @@ class Tunnel:
             if (self._pending_up or self._pending_down) and not self._flush():
                 return
             if mask & select.EPOLLOUT and writing.progress is Progress.FULL:
-                self._run(writing)
+                self._pump_flow(writing)
             if mask & _READ and reading.progress is Progress.EMPTY:
-                self._run(reading)
+                self._pump_flow(reading)
         except PipesExhausted:
             self._context.wait_for_pipes(self._pump_both)
             return
@@ -188,36 +188,38 @@ class Tunnel:
         if reading.progress is Progress.ENDED and writing.progress is Progress.ENDED:
             self.end("")
 
-    def _run(self, flow: AnyFlow) -> None:
+    def _pump_flow(self, flow: AnyFlow) -> None:
         before = flow.moved
         progress = flow.pump()
         self._context.stats.count_bytes(flow.moved - before, from_client=flow is self._up)
         if progress is Progress.YIELDED:
-            self._context.loop.call_soon(lambda: self._again(flow))
+            self._context.loop.call_soon(lambda: self._resume(flow))
         elif progress is Progress.THROTTLED and flow.throttle is not None:
-            flow.throttle.wait(lambda: self._again(flow))
+            flow.throttle.wait(lambda: self._resume(flow))
         elif progress is Progress.ENDED:
             destination = self._origin if flow is self._up else self._client
-            if not (self._ended and isinstance(destination, socket.socket)):  # else closing is enough; TLS needs more
+            if not (
+                self._both_ended and isinstance(destination, socket.socket)
+            ):  # else closing is enough; TLS needs more
                 destination.shutdown(socket.SHUT_WR)
 
     @isolated
-    def _again(self, flow: AnyFlow) -> None:
+    def _resume(self, flow: AnyFlow) -> None:
         if self._up is None or self._down is None:
             return
         try:
-            self._run(flow)
+            self._pump_flow(flow)
         except PipesExhausted:
             self._context.wait_for_pipes(self._pump_both)
             return
         except OSError:
             self.end("connection_terminated")
             return
-        if self._ended:
+        if self._both_ended:
             self.end("")
 
     @property
-    def _ended(self) -> bool:
+    def _both_ended(self) -> bool:
         """Whether both sides have ended, and all of it is delivered."""
         up, down = self._up, self._down
         return up is not None and up.progress is Progress.ENDED and down is not None and down.progress is Progress.ENDED

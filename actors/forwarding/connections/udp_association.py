@@ -140,7 +140,7 @@ class UdpAssociation:
     @isolated
     def _read_control(self) -> None:
         """Await its end; what comes before is discarded."""
-        if self._over:
+        if self._closed:
             return
         try:
             if self._out:
@@ -157,13 +157,13 @@ class UdpAssociation:
         self._context.loop.call_soon(self._read_control)
 
     @property
-    def _over(self) -> bool:
+    def _closed(self) -> bool:
         return self.deadline == NEVER
 
     @property
     def waits(self) -> bool:
         """See `Requester`."""
-        return not self._over
+        return not self._closed
 
     def _postpone_expiry(self) -> None:
         self.deadline = self._context.loop.now + self._context.policy.session.timeout
@@ -213,7 +213,7 @@ class UdpAssociation:
         """Send it to the addresses of its target, if there are any."""
         if isinstance(result, Failure):
             datagram.share.failure = result
-        elif not self._over:
+        elif not self._closed:
             self._send(result.addresses, *datagram)
 
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
@@ -297,7 +297,7 @@ class UdpAssociation:
     def _resume(self) -> None:
         """Read again from all that were paused; those without a share pause again."""
         paused, self._paused = self._paused, []
-        for sock in () if self._over else paused:
+        for sock in () if self._closed else paused:
             self._watch(sock)
 
     def reconfigure(self, policy: SessionConfig) -> None:
@@ -331,7 +331,7 @@ class UdpAssociation:
 
     def end(self, reason: str) -> None:
         """Close everything, once. Refused targets are reported as refusals."""
-        if self._over:
+        if self._closed:
             return
         self.drop()
         before = self._report

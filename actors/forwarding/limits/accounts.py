@@ -34,10 +34,10 @@ PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the rec
 class Account:
     """One account. `now` is Unix seconds, since periods and expiry follow the calendar."""
 
-    def __init__(self, loop: Loop, spec: AccountSpec, now: float, used: Callable[[], None]) -> None:
-        """`used` is called when bytes were counted, once between two calls of `take_report`."""
+    def __init__(self, loop: Loop, spec: AccountSpec, now: float, on_used: Callable[[], None]) -> None:
+        """`on_used` is called when bytes were counted, once between two calls of `take_report`."""
         self._loop = loop
-        self._used = used
+        self._on_used = on_used
         self._unreported = False
         self.spec = spec
         self.meters: dict[Meter, None] = {}
@@ -53,7 +53,7 @@ class Account:
         self._ending = False
         self.last_acknowledged: AccountUsage | None = None
         """The last report that the collector has acknowledged."""
-        self._set_left()
+        self._update_left()
 
     # --- the configuration ---
 
@@ -64,8 +64,8 @@ class Account:
         self._outward.set_rate(spec.limits.bandwidth_out)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         if spec.period != before.period:
-            self._begin(now)
-        self._set_left()
+            self._begin_period(now)
+        self._update_left()
         if spec.password_hash != before.password_hash:
             self.end_all(PASSWORD_CHANGED)
         self.enforce(now)
@@ -89,7 +89,7 @@ class Account:
     def refusal(self, client_ip: str, now: float) -> Failure | None:
         """Why the account may not be used now by a client at this address; connections and rates are not considered."""
         if self._until is not None and now >= self._until:
-            self._begin(now)
+            self._begin_period(now)
         if not self.spec.enabled:
             return failures.account_disabled()
         if 0 < self.spec.expires_at <= now:
@@ -133,15 +133,15 @@ class Account:
         self._left -= bytes_moved
         if not self._unreported:
             self._unreported = True
-            self._used()
+            self._on_used()
         if self._left <= 0 and self.spec.quota:
-            self._reached()
+            self._on_quota_reached()
 
     def room(self) -> int:
         """Bytes that may still be moved under the quota, the grace included."""
         return max(0, self._left + GRACE_BYTES) if self.spec.quota else UNLIMITED
 
-    def _reached(self) -> None:
+    def _on_quota_reached(self) -> None:
         if not self._ending:
             self._ending = True
             self._loop.call_later(QUOTA_GRACE, self._end_exhausted)
@@ -152,15 +152,15 @@ class Account:
         self._ending = False
         self.enforce(time.time())
 
-    def _set_left(self) -> None:
+    def _update_left(self) -> None:
         self._left = self.spec.quota - sum(self._local) - sum(self._remote)
         if self.exhausted:
-            self._reached()
+            self._on_quota_reached()
 
     def roll(self, now: float) -> None:
         """Begin the next period when it is due, and end the connections of an expired account."""
         if self._since != period_at(self.spec.period, now)[0]:
-            self._begin(now)
+            self._begin_period(now)
         if 0 < self.spec.expires_at <= now and self.meters:
             self.enforce(now)
 
@@ -170,12 +170,12 @@ class Account:
         end = self.spec.expires_at if self.spec.expires_at > time.time() else None
         return min((each for each in (end, self._until) if each is not None), default=None)
 
-    def _begin(self, now: float) -> None:
+    def _begin_period(self, now: float) -> None:
         self._since, self._until = period_at(self.spec.period, now)
         self._local = [0, 0]
         self._remote = 0, 0
         self.last_acknowledged = None
-        self._set_left()
+        self._update_left()
 
     # --- reports to the collector ---
 
@@ -204,7 +204,7 @@ class Account:
             self._remote = total.bytes_in, total.bytes_out
             self.last_acknowledged = None
         self._resets = total.resets
-        self._set_left()
+        self._update_left()
 
     def state(self) -> AccountState:
         """Its usage over all processes, as far as known, and its connections in this one."""

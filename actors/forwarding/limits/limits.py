@@ -85,12 +85,12 @@ class Limits:
         """The known account, reconfigured, or a new one. Each is made once, since it counts for the whole process."""
         account = self._known.get(spec.id)
         if account is None:
-            account = self._known[spec.id] = Account(self._loop, spec, now, self._used)
+            account = self._known[spec.id] = Account(self._loop, spec, now, self._on_account_used)
         elif account.spec != spec:
             account.change(spec, now)
         return account
 
-    def _used(self) -> None:
+    def _on_account_used(self) -> None:
         self.on_used()
 
     # --- connections ---

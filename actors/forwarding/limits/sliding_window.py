@@ -30,7 +30,7 @@ class SlidingWindow:
         """Count one request and return 0; when `limit` is reached, count nothing and return the seconds to wait."""
         if limit <= EXACT:
             return self._try_acquire_exactly(limit, now)
-        self._turn(now)
+        self._advance(now)
         passed = now - self._start
         if self._before * (1 - passed / MINUTE) + self._count + 1 <= limit:
             self._count += 1
@@ -39,7 +39,7 @@ class SlidingWindow:
 
     def idle(self, now: float) -> bool:
         """Whether nothing in it counts any more."""
-        self._turn(now)
+        self._advance(now)
         times = self._times
         return self._count == 0 and self._before == 0 and (not times or times[-1] <= now - MINUTE)
 
@@ -54,7 +54,7 @@ class SlidingWindow:
             return 0
         return max(1, math.ceil(times[len(times) - limit] + MINUTE - now))
 
-    def _turn(self, now: float) -> None:
+    def _advance(self, now: float) -> None:
         minutes = int((now - self._start) // MINUTE)
         if minutes > 0:
             self._before = self._count if minutes == 1 else 0

@@ -37,7 +37,7 @@ class UsageReporter:
         self._proxy_id = ""
         self._timer: Timer | None = None
         self._reporting = False
-        limits.on_used = self._used
+        limits.on_used = self._report_later
 
     def configured(self, proxy_id: str) -> None:
         """Report accounts that are new or have changed."""
@@ -46,7 +46,7 @@ class UsageReporter:
             for delay in REQUESTED_AGAIN:
                 self._loop.call_later(delay, lambda: self.settle(_noop))
         if self._changed():
-            self._used()
+            self._report_later()
 
     def settle(self, acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT, final: bool = False) -> None:
         """Report all accounts now; `final`: for the last time."""
@@ -60,7 +60,7 @@ class UsageReporter:
             for account in self._limits.accounts.values()
         )
 
-    def _used(self) -> None:
+    def _report_later(self) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(PERIOD, self._report_changed)
 
@@ -70,7 +70,7 @@ class UsageReporter:
     def _report_changed(self) -> None:
         self._timer = None
         if self._reporting:
-            self._used()
+            self._report_later()
             return
         changed = self._changed()
         if changed:
@@ -80,7 +80,7 @@ class UsageReporter:
     def _on_reply(self, acknowledged: bool) -> None:
         self._reporting = False
         if not acknowledged or self._changed():
-            self._used()
+            self._report_later()
 
     def _report(
         self,

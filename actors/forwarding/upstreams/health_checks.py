@@ -79,7 +79,7 @@ class HealthChecks:
         try:
             plan = self._upstreams.reaching(upstream)
         except UpstreamFailed as failed:
-            self._checked(upstream, failed)
+            self._on_result(upstream, failed)
             return
         plan = plan._replace(preface=preface_for(spec.proxy_protocol, None))
         if spec.protocol == "socks5":
@@ -87,9 +87,9 @@ class HealthChecks:
         elif _sends_credentials(upstream):
             plan = plan._replace(handshake=CredentialsProbe(spec.username, spec.password))
         upstream.begin_trial(self._loop.now, plan.timeout)
-        self._running[upstream] = Attempt(self._upstreams.dialer, plan, partial(self._checked, upstream))
+        self._running[upstream] = Attempt(self._upstreams.dialer, plan, partial(self._on_result, upstream))
 
-    def _checked(self, upstream: Upstream, result: Transport | UpstreamFailed) -> None:
+    def _on_result(self, upstream: Upstream, result: Transport | UpstreamFailed) -> None:
         attempt = self._running.pop(upstream, None)
         if attempt is not None:
             upstream.record_latency(attempt.latency, attempt.began)

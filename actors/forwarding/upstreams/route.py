@@ -114,7 +114,7 @@ class Route:
             self._loop.call_soon(lambda: self._end(refused))
             return
         self.reported = decision.reason
-        self._begin()
+        self._first_attempt()
 
     @property
     def tried(self) -> str:
@@ -134,7 +134,7 @@ class Route:
             late = UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, "it did not respond within the timeout")
             self._upstreams.failed(self._upstream, late)
 
-    def _begin(self) -> None:
+    def _first_attempt(self) -> None:
         """A kept connection of the first upstream, if there is one, else a new one."""
         upstream = self._choose()
         if upstream is not None and not self._wanted.fresh:
