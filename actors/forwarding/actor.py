@@ -104,8 +104,11 @@ class ForwardingActor(Actor):
                 self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
                 self._listen_when_known()
             reply(Done())
+        elif isinstance(message, AllowTestClient | Explain) and not self.forwarding.configured:
+            reply(Failed("not configured yet"))
         elif isinstance(message, AllowTestClient):
-            self._admit(message, reply)
+            self.forwarding.testers.expect(message.user, message.token, message.request_id, message.ttl)
+            reply(Done())
         elif isinstance(message, Explain):
             self._explain(message, reply)
         elif isinstance(message, QueryAccounts):
@@ -144,17 +147,7 @@ class ForwardingActor(Actor):
             setthreadtitle(short)
             set_subject(label)
 
-    def _admit(self, message: AllowTestClient, reply: Reply) -> None:
-        if not self.forwarding.configured:
-            reply(Failed("not configured yet"))
-        else:
-            self.forwarding.testers.expect(message.user, message.token, message.request_id, message.ttl)
-            reply(Done())
-
     def _explain(self, query: Explain, reply: Reply) -> None:
-        if not self.forwarding.configured:
-            reply(Failed("not configured yet"))
-            return
         try:
             explain(self.forwarding, query, reply)
         except Refused as refused:

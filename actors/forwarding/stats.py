@@ -53,21 +53,6 @@ class ConnectionStats:
     The other attributes are those of `messages.metrics.Counters`; `statuses` are by number, `latency` has all buckets.
     """
 
-    __slots__ = (
-        "_add_record",
-        "_failed_handshakes",
-        "_id_prefix",
-        "_loop",
-        "_record_ids",
-        "last_request",
-        "latency",
-        "proxy_id",
-        "refusals",
-        "reported",
-        "statuses",
-        "values",
-    )
-
     def __init__(self, loop: Loop, add_record: Callable[[Row], None], id_prefix: str) -> None:
         """`id_prefix` begins the ids of records; no other process has it."""
         self._loop = loop

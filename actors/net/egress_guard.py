@@ -223,7 +223,7 @@ def embedded_ipv4(address: Address) -> IPv4Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Is the address globally reachable, and whatever IPv4 address it carries too?"""
+    """Whether the address is globally reachable, and so is any IPv4 address that it carries."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_V4)
     inner = embedded_ipv4(address)
@@ -235,7 +235,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_never(address: Address) -> bool:
-    """Is it, or the IPv4 address that it carries, link-local, a metadata service, multicast, or reserved?"""
+    """Whether it, or the IPv4 address that it carries, is link-local, a metadata service, multicast, or reserved."""
     inner = embedded_ipv4(address)
     return any(each in network for network in _NEVER for each in (address, inner or address))
 

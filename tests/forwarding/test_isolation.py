@@ -105,7 +105,7 @@ def test_at_a_deadline(rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pyt
 def test_in_a_tunnel(rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     with Origin(echoes) as origin, others_go_on(rig, caplog), tunnel(rig, origin) as client:
         with monkeypatch.context() as patched:
-            breaks(patched, Tunnel, "_run")
+            breaks(patched, Tunnel, "_pump_flow")
             client.sendall(b"hello")
             assert is_cut(client)
         assert rig.record(reason=REASON)["target_url"] == origin.authority

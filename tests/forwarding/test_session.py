@@ -120,7 +120,7 @@ def test_every_answer_of_its_own_has_a_date_and_one_of_an_origin_keeps_its_own()
         assert talk.to_client.partition(b"\r\n")[2].startswith(date)
         assert talk.to_client.count(b"Date:") == 1
     refused = begin(GET)
-    refused.out += refused.session.failed(failures.out_of_descriptors(), 0.0)
+    refused.out += refused.session.failed(failures.OUT_OF_DESCRIPTORS, 0.0)
     assert refused.to_client.partition(b"\r\n")[2].startswith(date)
     assert b"Date" not in begin(GET).opened().origin(OK).to_client
 

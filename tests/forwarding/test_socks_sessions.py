@@ -215,7 +215,7 @@ _FAILURES = [
     (failures.connection_refused("no"), 5, 502),
     (failures.connection_timed_out("no"), 6, 504),
     (failures.connection_lost("no"), 1, 502),
-    (failures.out_of_descriptors(), 1, 503),
+    (failures.OUT_OF_DESCRIPTORS, 1, 503),
 ]
 
 

@@ -6,13 +6,13 @@ and `Decision.reason` has what it would have refused behind `reported:`.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from actors.forwarding.access.rules import REPORTED, RuleMatch, Rules
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.net.egress_guard import LOOPBACK, is_localhost
+from actors.net.egress_guard import LOOPBACK, EgressGuard, UpstreamGuard, is_localhost
 
 
 class Decision(NamedTuple):
@@ -36,17 +36,10 @@ def without_address(name: str) -> str:
     return f"{name} has no address that this proxy may connect to"
 
 
-class AddressGuard(Protocol):
-    """See `actors.net.egress_guard.EgressGuard`."""
-
-    def check(self, address: str, port: int, name: str) -> str | None:
-        """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
-
-
 class AccessPolicy:
     """Decides by one guard and one set of rules. Pure: it resolves nothing and connects to nothing."""
 
-    def __init__(self, guard: AddressGuard, rules: Rules) -> None:
+    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: Rules) -> None:
         self._guard = guard
         self._rules = rules
 

@@ -125,7 +125,7 @@ class ClientIO(ABC):
                 if mask & ENDED:
                     self.origin_ended = True
             self._pump()
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - as in `on_client`
             self.crashed(error)
 
     @isolated

@@ -7,6 +7,7 @@ so that nothing comes in between. A later one is reported when it is known, and 
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.connections.bind_listener import BindListener
@@ -242,13 +243,7 @@ def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
         return refused
     if client.context.upstreams is not None:
         return client.session.failed(failures.NOT_THROUGH_UPSTREAMS, client.loop.now)
-
-    def on_listening(address: Endpoint) -> None:
-        _on_listening(client, address)
-
-    def on_accepted(result: tuple[socket.socket, Endpoint] | Failure) -> None:
-        _on_accepted(client, result)
-
+    on_listening, on_accepted = partial(_on_listening, client), partial(_on_accepted, client)
     control = _own_address(client)
     client.pending_origin = BindListener(
         client.context.dialer, command.target, control, on_listening, on_accepted, client
@@ -287,7 +282,7 @@ def associate(client: ClientConnection, _command: Associate) -> list[Command]:
         client.datagrams = relay_socket(_own_address(client))
     except OSError as error:
         client.context.dialer.on_problem("datagrams", f"no socket for datagrams: {error}")
-        return client.session.failed(failures.out_of_descriptors(), client.loop.now)
+        return client.session.failed(failures.OUT_OF_DESCRIPTORS, client.loop.now)
     return client.session.opened(False, client.loop.now, endpoint_of(client.datagrams.getsockname()))
 
 

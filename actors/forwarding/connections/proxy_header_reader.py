@@ -99,7 +99,7 @@ class ProxyHeaderReader:
     @isolated
     def expire(self) -> None:
         """The header did not come in time."""
-        self._refuse(failures.late_proxy_header())
+        self._refuse(failures.PROXY_HEADER_TIMED_OUT)
 
     def info(self) -> ConnectionInfo:
         """Of no user yet, and its client is still the peer."""

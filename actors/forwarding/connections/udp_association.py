@@ -274,7 +274,7 @@ class UdpAssociation:
         try:
             self._relay.sendto(datagram, (self._client, self._client_port))
         except OSError:
-            return  # as above
+            return  # the datagram is lost
         self._postpone_expiry()
         self._bytes_out += len(datagram)
         share.bytes_out += len(datagram)

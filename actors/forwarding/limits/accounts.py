@@ -91,11 +91,11 @@ class Account:
         if self._until is not None and now >= self._until:
             self._begin_period(now)
         if not self.spec.enabled:
-            return failures.account_disabled()
+            return failures.ACCOUNT_DISABLED
         if 0 < self.spec.expires_at <= now:
-            return failures.account_expired()
+            return failures.ACCOUNT_EXPIRED
         if self._networks and not self._may_come_from(client_ip):
-            return failures.account_network()
+            return failures.ACCOUNT_NETWORK
         if self.exhausted:
             wait = 0 if self._until is None else max(1, round(self._until - now))
             return failures.account_quota(self.spec.period, wait)

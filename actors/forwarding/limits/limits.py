@@ -42,7 +42,7 @@ class Limits:
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
         """By user name."""
-        self.on_used: Callable[[], None] = _noop
+        self.on_used: Callable[[], None] = lambda: None
         """Called when bytes of an account were counted."""
         self._alarm: Timer | None = None
         self.active = False
@@ -179,7 +179,3 @@ class Limits:
         for account in self.accounts.values():
             account.roll(now)
         self._set_alarm()
-
-
-def _noop() -> None:
-    """Do nothing."""

@@ -181,7 +181,7 @@ class Dial:
             try:
                 sock = self._dialer.connector(address, self._target.port)
             except SourceAddressUnavailable as lost:
-                self._failure = failures.source_lost()
+                self._failure = failures.SOURCE_LOST
                 self._dialer.on_problem(BIND_ADDRESS, f"no connection can leave from {lost.strerror}")
                 continue
             except OSError as error:
@@ -216,7 +216,7 @@ class Dial:
 
     def _note_error(self, code: int, address: str) -> None:
         if code in _OUT_OF_DESCRIPTORS:
-            self._failure = failures.out_of_descriptors()
+            self._failure = failures.OUT_OF_DESCRIPTORS
             self._dialer.on_problem(NO_DESCRIPTORS, "no descriptor is left for connections to origins")
             return
         unknown = failures.unroutable, f": {errno.errorcode.get(code, 'unknown error')}"

@@ -63,11 +63,10 @@ class UpstreamRefusesUs(Refused):
     """An upstream proxy wants other credentials than this proxy has, and has done nothing with the request."""
 
 
-def upstream_refuses_us() -> UpstreamRefusesUs:
-    """The failure for the client, who cannot mend it."""
-    return UpstreamRefusesUs(
-        Failure(502, "proxy_configuration_error", "the upstream proxy does not accept this proxy's credentials")
-    )
+CREDENTIALS_REJECTED = "proxy_configuration_error"
+"""The error type of RFC 9209 for credentials of this proxy that an upstream rejects."""
+UPSTREAM_REFUSES_US = Failure(502, CREDENTIALS_REJECTED, "the upstream proxy does not accept this proxy's credentials")
+"""502 and not 407, since the client can't change them."""
 
 
 def dns_failed(detail: str) -> Failure:
@@ -105,9 +104,7 @@ def connection_lost(detail: str) -> Failure:
     return Failure(502, "connection_terminated", detail)
 
 
-def response_timed_out() -> Failure:
-    """The origin has the request and sent no response in time."""
-    return Failure(504, "http_response_timeout", "the origin did not respond in time")
+RESPONSE_TIMED_OUT = Failure(504, "http_response_timeout", "the origin did not respond in time")
 
 
 PROHIBITED = "destination_ip_prohibited"
@@ -174,30 +171,16 @@ def account_quota(period: str, wait: int) -> Failure:
     return Failure(429, "http_request_denied", detail, rule="account_quota_reached", retry_after=wait)
 
 
-def account_disabled() -> Failure:
-    """The account is not enabled. Sent only after the right password, as are the two below."""
-    return Failure(403, "http_request_denied", "this account is disabled", rule="account_disabled")
+# Sent only after the right password.
+ACCOUNT_DISABLED = Failure(403, "http_request_denied", "this account is disabled", rule="account_disabled")
+ACCOUNT_EXPIRED = Failure(403, "http_request_denied", "this account has expired", rule="account_expired")
+ACCOUNT_NETWORK = Failure(
+    403, "http_request_denied", "this account may not be used from this address", rule="account_network_not_allowed"
+)
 
-
-def account_expired() -> Failure:
-    """The account's time is over."""
-    return Failure(403, "http_request_denied", "this account has expired", rule="account_expired")
-
-
-def account_network() -> Failure:
-    """The client's address is in none of the account's networks."""
-    detail = "this account may not be used from this address"
-    return Failure(403, "http_request_denied", detail, rule="account_network_not_allowed")
-
-
-def out_of_descriptors() -> Failure:
-    """The process has no descriptor left for a connection to the origin."""
-    return Failure(503, "proxy_internal_error", "this proxy is out of descriptors")
-
-
-def source_lost() -> Failure:
-    """The address that this proxy's connections are to leave from is gone."""
-    return Failure(503, "proxy_internal_error", "the source address of this proxy is not there")
+OUT_OF_DESCRIPTORS = Failure(503, "proxy_internal_error", "this proxy is out of descriptors")
+SOURCE_LOST = Failure(503, "proxy_internal_error", "the source address of this proxy is not there")
+"""The address that connections are to leave from is none of this machine any more."""
 
 
 BAD_PROXY_HEADER = "proxy_protocol_error"
@@ -209,11 +192,9 @@ def bad_proxy_header(detail: str) -> Failure:
     return Failure(400, "http_request_error", detail, close=True, rule=BAD_PROXY_HEADER)
 
 
-def late_proxy_header() -> Failure:
-    """The header of the PROXY protocol did not come in time."""
-    detail = "no header of the PROXY protocol in time"
-    return Failure(408, "http_request_error", detail, close=True, rule=LATE_PROXY_HEADER)
-
+PROXY_HEADER_TIMED_OUT = Failure(
+    408, "http_request_error", "no header of the PROXY protocol in time", close=True, rule=LATE_PROXY_HEADER
+)
 
 TLS_NOT_SPOKEN = "tls_not_spoken"
 TLS_CERTIFICATE_REJECTED = "tls_certificate_rejected"

@@ -44,7 +44,7 @@ class UsageReporter:
         if not self._proxy_id and self._limits.accounts:
             self._proxy_id = proxy_id
             for delay in REQUESTED_AGAIN:
-                self._loop.call_later(delay, lambda: self.settle(_noop))
+                self._loop.call_later(delay, lambda: self.settle(lambda _acknowledged: None))
         if self._changed():
             self._report_later()
 
@@ -104,7 +104,3 @@ def _apply_totals(by_id: dict[str, Account], reports: dict[str, AccountUsage], t
     for each, total in totals.items():
         if each in by_id:
             by_id[each].apply_total(reports[each], total)
-
-
-def _noop(_acknowledged: bool) -> None:
-    """Do nothing: the next report is soon."""

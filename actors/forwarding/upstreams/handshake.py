@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.failures import UPSTREAM_REFUSES_US, Failure
 
 
 class Blame(Enum):
@@ -56,16 +56,11 @@ class Handshake(Protocol):
         """Take bytes of the upstream, at least one. Raises `UpstreamFailed`."""
 
 
-REJECTS_CREDENTIALS = "proxy_configuration_error"
-"""The error type of RFC 9209 for credentials that the upstream rejects."""
-
-
 def unusable(cause: str, kind: str = "http_protocol_error") -> UpstreamFailed:
     """The upstream is at fault: it breaks the protocol, or its connection."""
     return UpstreamFailed(Blame.UPSTREAM, Failure(502, kind, "the upstream proxy can't be used"), cause)
 
 
 def wrong_credentials(cause: str) -> UpstreamFailed:
-    """The upstream rejects our credentials, which the client can't change: 502 and not 407."""
-    failure = Failure(502, REJECTS_CREDENTIALS, "the upstream proxy does not accept this proxy's credentials")
-    return UpstreamFailed(Blame.UPSTREAM, failure, cause)
+    """The upstream rejects our credentials."""
+    return UpstreamFailed(Blame.UPSTREAM, UPSTREAM_REFUSES_US, cause)

@@ -15,10 +15,11 @@ from typing import Protocol
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.upstreams import UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
 from actors.forwarding.upstream import DOWN, Upstream
 from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.auth_probe import CredentialsProbe
-from actors.forwarding.upstreams.handshake import REJECTS_CREDENTIALS, UpstreamFailed
+from actors.forwarding.upstreams.handshake import UpstreamFailed
 from actors.forwarding.upstreams.proxy_header import preface_for
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
@@ -123,4 +124,4 @@ def _is_harmless(upstream: Upstream, attempt: Attempt | None, failed: UpstreamFa
     """An upstream that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us
     counts."""
     probed = attempt is not None and attempt.began and _sends_credentials(upstream)
-    return probed and failed.failure.kind != REJECTS_CREDENTIALS
+    return probed and failed.failure.kind != CREDENTIALS_REJECTED

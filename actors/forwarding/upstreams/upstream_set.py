@@ -19,13 +19,14 @@ from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.forwarding.protocols.http.via import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
 from actors.forwarding.upstream import DOWN, UP, Upstream, identity
 from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.balancing import new_policy
-from actors.forwarding.upstreams.handshake import REJECTS_CREDENTIALS, Blame, Handshake, UpstreamFailed
+from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.proxy_header import preface_for
@@ -191,7 +192,7 @@ class UpstreamSet:
     def failed(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         """Record a failure by whose fault it is."""
         now = self.loop.now
-        upstream.rejects_credentials = failed.failure.kind == REJECTS_CREDENTIALS
+        upstream.rejects_credentials = failed.failure.kind == CREDENTIALS_REJECTED
         if failed.blame is Blame.TARGET:
             self.succeeded(upstream)
         elif failed.blame is Blame.UNCLEAR:

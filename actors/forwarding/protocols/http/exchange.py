@@ -19,7 +19,7 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
     UpstreamRefused,
 )
-from actors.forwarding.protocols.failures import Failure, Refused
+from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefusesUs
 from actors.forwarding.protocols.http.framing import (
     LAST_CHUNK,
     Body,
@@ -325,7 +325,7 @@ class Exchange:
     ) -> None:
         if response.status == 407 and self._through_upstream:
             out.append(UpstreamRefused())
-            raise failures.upstream_refuses_us()
+            raise UpstreamRefusesUs(failures.UPSTREAM_REFUSES_US)
         body = response_body(self.head.method, response)
         modern = self.head.minor == 1
         self.response = response

@@ -351,7 +351,7 @@ class HttpSession(SessionBuffer):
         elif phase is EXCHANGE:
             if self._exchange.response is not None:
                 return self.abort("connection_read_timeout", now)
-            self._broken(failures.response_timed_out(), out, now)
+            self._broken(failures.RESPONSE_TIMED_OUT, out, now)
         elif phase is not CLOSED:
             self._refuse(failures.connection_timed_out("the origin could not be reached in time"), out, now)
         return out

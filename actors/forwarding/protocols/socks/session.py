@@ -298,22 +298,18 @@ class SocksSession(Session):
             self._bytes_out,
         )
 
-    # --- the origin: its bytes are the tunnel's from the first one on ---
+    # --- the origin: its bytes are the tunnel's from the first one on, so these raise `IllegalEventError` ---
 
     def receive_from_origin(self, _data: bytes, _now: float) -> list[Command]:
-        """Raises `IllegalEventError`, as do the three below."""
         return self._never(Event.ORIGIN_DATA)
 
     def origin_disconnected(self, _now: float) -> list[Command]:
-        """See above."""
         return self._never(Event.ORIGIN_LOST)
 
     def request_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        """See above."""
         return self._never(Event.REQUEST_RELAYED)
 
     def response_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        """See above."""
         return self._never(Event.RESPONSE_RELAYED)
 
     def _never(self, event: Event) -> list[Command]:
