@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from api.cli.errors import CommandError
-from api.cli.local.offline import ConfigOption, DataOption, refuse_newer, settings_of, translated
+from api.cli.local.offline import ConfigOption, DataOption, peek, translated
 from api.cli.terminal.output import Output, counted
 
 if TYPE_CHECKING:
@@ -30,18 +29,11 @@ def check_config(
 
     Checks certificates, also those of stored proxies. Ends with 1 if the product or a proxy could not start.
     """
-    from actors.supervision.effective_settings import shadowed_keys, with_overrides
-    from api.operator.offline import peek_proxies, peek_settings
-    from config.files.paths import DataDir, default_data_dir
-    from config.settings.runtime import InvalidOverride
+    from actors.supervision.effective_settings import shadowed_keys
+    from api.operator.offline import peek_proxies
     from config.settings.settings import Places
 
-    settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
-    data = DataDir(settings.data_dir or default_data_dir())
-    if os.access(data.path, os.R_OK | os.X_OK):  # else another user checks the file alone
-        refuse_newer(data.path)
-    stored = translated(ValueError, lambda: peek_settings(data))
-    effective = translated(InvalidOverride, lambda: with_overrides(settings, stored))
+    settings, data, stored, effective = peek(config, data_dir)
     proxies = translated(ValueError, lambda: peek_proxies(data))
     findings = list(_findings(effective, proxies, data, probe))
     bad = [finding for finding in findings if finding.bad]
@@ -54,17 +46,18 @@ def check_config(
         raise CommandError(
             f"The configuration is well-formed, but {counted(len(bad), 'thing')} would fail", problems=problems
         )
-    data_of_it: dict[str, Any] = {"good": True, "notes": notes, "looked_at": [finding.where for finding in findings]}
-    out.data(data_of_it, lambda: _view(out, notes, data_of_it["looked_at"]))
+    checked = [finding.where for finding in findings]
+    out.data({"good": True, "notes": notes, "looked_at": checked}, lambda: _print(out, notes, checked))
 
 
-def _view(out: Output, notes: list[str], looked_at: list[str]) -> None:
-    out.message(f"The configuration is valid. Checked: {'; '.join(looked_at)}.")
+def _print(out: Output, notes: list[str], checked: list[str]) -> None:
+    out.message(f"The configuration is valid. Checked: {'; '.join(checked)}.")
     for sentence in notes:
         out.message(f"note: {sentence}")
 
 
 def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, probe: bool) -> Iterator[Finding]:
+    from actors.supervision.locks import holder
     from api.cli.local import probes
     from api.operator.offline import has_users
 
@@ -73,11 +66,11 @@ def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, pro
     yield from probes.certificates(settings, proxies)
     if not probe:
         return
-    holder = _holder(data)
-    if holder is None:
+    process = holder(data.lock)
+    if process is None:
         yield from probes.ports(settings, proxies)
     else:
-        yield probes.Finding("ports", f"not tried: the product runs as process {holder} and has them", "note")
+        yield probes.Finding("ports", f"not tried: the product runs as process {process} and has them", "note")
     yield from probes.upstreams(proxies)
 
 
@@ -87,10 +80,3 @@ def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:
     if " " in where or key in stored.get(group, {}):
         return where
     return f"{places.of(tuple(where.split('.')))}{where}"
-
-
-def _holder(data: DataDir) -> int | None:
-    """The process that runs the product on this data; None if none does."""
-    from actors.supervision.locks import holder
-
-    return holder(data.lock)

@@ -22,6 +22,7 @@ from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # the settings take time to import, and only these commands need them
     from config.files.paths import DataDir
+    from config.settings.runtime import Stored
     from config.settings.settings import Settings
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOptio
     with locked_data(config, data_dir) as data:
         removed = translated(StoreError, lambda: reset(data))
     text = f"Forgotten: {', '.join(removed)}." if removed else "Nothing was set through the API."
-    out.data({"forgotten": removed}, lambda: out.message(text))
+    out.done({"forgotten": removed}, text)
 
 
 def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
@@ -59,7 +60,7 @@ def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataO
         key_id, until = translated(StoreError, lambda: rotate(data))
     result = {"key_id": key_id, "previous_accepted_until": timestamp_text(until)}
     text = f"Tokens are signed with the key {key_id}; those of the older key are valid until {timestamp_text(until)}."
-    out.data(result, lambda: out.message(text))
+    out.done(result, text)
 
 
 def verify_audit(
@@ -112,6 +113,24 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
     return DataDir(settings.data_dir or default_data_dir())
+
+
+def peek(config: Path | None, data_dir: Path | None) -> tuple[Settings, DataDir, Stored, Settings]:
+    """The configuration, its data directory, what the API overrides, and the effective settings. Only reads.
+
+    Raises `CommandError`. Other users, who can't read the data, get the configuration alone.
+    """
+    from actors.supervision.effective_settings import with_overrides
+    from api.operator.offline import peek_settings
+    from config.files.paths import DataDir, default_data_dir
+    from config.settings.runtime import InvalidOverride
+
+    settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
+    data = DataDir(settings.data_dir or default_data_dir())
+    if os.access(data.path, os.R_OK | os.X_OK):
+        refuse_newer(data.path)
+    stored = translated(ValueError, lambda: peek_settings(data))
+    return settings, data, stored, translated(InvalidOverride, lambda: with_overrides(settings, stored))
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def reset_password(
         out.note(f"note: {user} is disabled, and can't sign in until an administrator activates the account")
     data = {"username": user, "password": fresh if chosen is None else None}
     text = f"The password of {user} is now: {fresh}" if chosen is None else f"The password of {user} is changed."
-    out.data(data, lambda: out.message(text))
+    out.done(data, text)
 
 
 def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -> RunDir | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from api.cli.commands import RECOVER, YesOption, confirm, local_command
+from api.cli.commands import YesOption, confirm
 from api.cli.errors import CommandError
 from api.cli.local.backup import PassphraseOption, passphrase_of
 from api.cli.local.offline import (
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 
 COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
 LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", "field"))
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    local_command(app, "restore", rich_help_panel=RECOVER)(restore)
 
 
 def restore(
@@ -107,7 +102,7 @@ def _confirmed(
             out.table(LOST_COLUMNS, result["lost_secrets"], "")
     if dry_run or not (result["changes"] or force):
         why = "Nothing was changed." if dry_run else "Nothing to restore; --force replaces the data nevertheless."
-        out.data({**result, "dry_run": dry_run}, lambda: out.message(why))
+        out.done({**result, "dry_run": dry_run}, why)
         return False
     confirm(f"Replace the data in {data.path}?", yes)
     return True
@@ -130,7 +125,7 @@ def _commit(out: Output, data: DataDir, found: PreparedRestore, digest: str) -> 
     kept = commit(data, found, digest).kept
     earlier = f"The earlier data are kept in {kept}." if kept else "There were no earlier data."
     result = {**_as_data(found), "restored": True, "kept": kept and str(kept)}
-    out.data(result, lambda: out.message(f"Restored; all users must sign in again. {earlier}"))
+    out.done(result, f"Restored; all users must sign in again. {earlier}")
 
 
 # --- the target ---

@@ -28,4 +28,4 @@ def upgrade(
     settings = settings_of(config, {name: value for name, value in given.items() if value is not None})
     before, after = translated(NotUpgraded, lambda: upgrade_running(settings, timeout))
     text = f"Upgraded from {before} to {after}; older connections drain."
-    out.data({"before": before, "after": after}, lambda: out.message(text))
+    out.done({"before": before, "after": after}, text)

@@ -88,7 +88,7 @@ def create_account(
     if not without_password:
         body["password"] = password(f"Password of {username}", password_stdin, twice=True)
     data = session.api.post(_path(session, proxy), body)
-    session.out.data(data, lambda: session.out.message(f"{username} is added to {proxy}."))
+    session.out.done(data, f"{username} is added to {proxy}.")
 
 
 @command(group, "update", fields={**FIELDS, "enabled": ENABLED})
@@ -108,7 +108,7 @@ def update_account(
         body["password"] = password(f"New password of {username}", password_stdin, twice=True)
     require_changes(body, "accounts")
     data = session.api.patch(_path(session, proxy, username), body)
-    session.out.data(data, lambda: session.out.message(f"{username} is changed."))
+    session.out.done(data, f"{username} is changed.")
 
 
 @command(group, "delete")
@@ -117,7 +117,7 @@ def delete_account(session: Session, proxy: ProxyArgument, username: AccountArgu
     path = _path(session, proxy, username)
     confirm(f"Remove the account {username} of {proxy}?", yes)
     data = session.api.delete(path)
-    session.out.data(data, lambda: session.out.message(f"{username} is removed."))
+    session.out.done(data, f"{username} is removed.")
     if session.out.format != "json":
         _note_last_account(session, proxy)
 
@@ -126,7 +126,7 @@ def delete_account(session: Session, proxy: ProxyArgument, username: AccountArgu
 def reset_usage(session: Session, proxy: ProxyArgument, username: AccountArgument) -> None:
     """Reset the usage of an account's quota to zero."""
     data = session.api.post(f"{_path(session, proxy, username)}/reset-usage")
-    session.out.data(data, lambda: session.out.message(f"The usage of {username} is reset."))
+    session.out.done(data, f"The usage of {username} is reset.")
 
 
 def _note_last_account(session: Session, proxy: str) -> None:

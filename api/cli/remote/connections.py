@@ -84,13 +84,13 @@ def end_connections(
         raise CommandError("Which connections?", "Give an id, or filters such as --client, or --all", Status.USAGE)
     if connection is not None:
         data = session.api.delete(f"{path}/{quoted(connection)}")
-        session.out.data(data, lambda: session.out.message(f"{connection} is closed."))
+        session.out.done(data, f"{connection} is closed.")
         return
     if not yes:
         matching = session.api.get(path, **fields, limit=1)["total"]
         confirm(f"Close {counted(matching, 'connection')} of {found['name']}?", yes)
     data = session.api.delete(path, **fields, all=True if everything else None)
-    session.out.data(data, lambda: session.out.message(f"{data['ended']} closed."))
+    session.out.done(data, f"{data['ended']} closed.")
 
 
 add_alias(group, "kill", end_connections)

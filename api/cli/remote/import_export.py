@@ -74,7 +74,7 @@ def export_config(
         counted(len(data[kind]), one, kind)
         for one, kind in (("proxy", "proxies"), ("user", "users"), ("webhook", "webhooks"))
     )
-    session.out.data({"file": str(file)}, lambda: session.out.message(f"{file}: {kinds}, and the settings."))
+    session.out.done({"file": str(file)}, f"{file}: {kinds}, and the settings.")
 
 
 def import_config(

@@ -156,4 +156,4 @@ def revoke_key(
     found = find(session.api, KEY, key)
     confirm(f"Revoke the key {found['name']} ({found['prefix']}…)?", yes)
     data = session.api.delete(f"/api-keys/{found['id']}")
-    session.out.data(data, lambda: session.out.message(f"{found['name']} is revoked."))
+    session.out.done(data, f"{found['name']} is revoked.")

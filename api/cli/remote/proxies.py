@@ -160,7 +160,7 @@ def create_proxy(
     _credentials(body, username, password_stdin, wants_password=not socks4)
     data = session.api.post("/proxies", body)
     made = data["proxy"]
-    session.out.data(data, lambda: session.out.message(f"{made['name']} listens at {address(made)} ({made['id']})."))
+    session.out.done(data, f"{made['name']} listens at {address(made)} ({made['id']}).")
     _warn(session, data)
 
 
@@ -189,7 +189,7 @@ def update_proxy(
         headers = _change_tags(session, path, body, add_tag or [], remove_tag or [])
     require_changes(body, "proxies")
     data = session.api.call("PATCH", path, body=body, headers=headers)
-    session.out.data(data, lambda: session.out.message(f"{data['proxy']['name']} is changed."))
+    session.out.done(data, f"{data['proxy']['name']} is changed.")
     _warn(session, data)
 
 

@@ -140,7 +140,7 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
     finally:
         part.unlink(missing_ok=True)
     data = {"file": str(file), "records": count}
-    session.out.data(data, lambda: session.out.message(f"{file}: {count} records"))
+    session.out.done(data, f"{file}: {count} records")
 
 
 def _print(session: Session, data: dict[str, Any]) -> None:

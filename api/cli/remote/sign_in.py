@@ -31,14 +31,14 @@ def login(
     user = session.api.sign_in(username, secret)
     data = {"url": session.api.url, "user": user}
     where = f"Signed in at {session.api.url} as {user['username']} ({user['role']})."
-    session.out.data(data, lambda: session.out.message(where))
+    session.out.done(data, where)
 
 
 def logout(session: Session) -> None:
     """Sign out: the tokens are invalid from now on."""
     ended = session.api.sign_out()
     text = f"Signed out at {session.api.url}." if ended else f"No one was signed in at {session.api.url}."
-    session.out.data({"url": session.api.url, "signed_out": ended}, lambda: session.out.message(text))
+    session.out.done({"url": session.api.url, "signed_out": ended}, text)
 
 
 def whoami(session: Session) -> None:

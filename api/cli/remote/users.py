@@ -70,9 +70,7 @@ def create_user(
     secret = password(f"Password of {username}", password_stdin, twice=True)
     data = session.api.post("/users", body_of({"username": username, "password": secret, **fields}, None))
     made = data["user"]
-    session.out.data(
-        data, lambda: session.out.message(f"{made['username']} is created as {made['role']} ({made['id']}).")
-    )
+    session.out.done(data, f"{made['username']} is created as {made['role']} ({made['id']}).")
 
 
 @command(group, "update", fields={**FIELDS, "status": STATUS})
@@ -90,7 +88,7 @@ def update_user(
         _put_password(session, body, found, password_stdin)
     require_changes(body, "users")
     data = session.api.patch(f"/users/{found['id']}", body)
-    session.out.data(data, lambda: session.out.message(f"{found['username']} is changed."))
+    session.out.done(data, f"{found['username']} is changed.")
 
 
 @command(group, "delete")
@@ -99,7 +97,7 @@ def delete_user(session: Session, user: UserArgument, yes: YesOption = False) ->
     found = find(session.api, USER, user)
     confirm(f"Delete {found['username']} with all API keys?", yes)
     data = session.api.delete(f"/users/{found['id']}")
-    session.out.data(data, lambda: session.out.message(f"{found['username']} is deleted."))
+    session.out.done(data, f"{found['username']} is deleted.")
 
 
 def _put_password(session: Session, body: dict[str, object], found: dict[str, object], from_stdin: bool) -> None:

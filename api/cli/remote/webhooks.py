@@ -121,7 +121,7 @@ def update_webhook(
     body = body_of(_parsed(fields), settings, file)
     require_changes(body, "webhooks")
     data = session.api.patch(_path(session, webhook), body)
-    session.out.data(data, lambda: session.out.message(f"{data['webhook']['name']} is changed."))
+    session.out.done(data, f"{data['webhook']['name']} is changed.")
 
 
 @command(group, "delete")
@@ -130,7 +130,7 @@ def delete_webhook(session: Session, webhook: WebhookArgument, yes: YesOption = 
     found = find(session.api, WEBHOOK, webhook)
     confirm(f"Delete the webhook {found['name']}?", yes)
     data = session.api.delete(f"/webhooks/{found['id']}")
-    session.out.data(data, lambda: session.out.message(f"{found['name']} is deleted."))
+    session.out.done(data, f"{found['name']} is deleted.")
 
 
 @command(group, "test")
@@ -171,7 +171,7 @@ def redeliver(
 ) -> None:
     """Send a delivery again."""
     data = session.api.call("POST", f"{_path(session, webhook)}/deliveries/{quoted(delivery)}/redeliver", timeout=60)
-    session.out.data(data, lambda: session.out.message(sent_again(webhook, data["delivery"])))
+    session.out.done(data, sent_again(webhook, data["delivery"]))
 
 
 def sent_again(webhook: str, delivery: dict[str, Any]) -> str:

@@ -133,6 +133,10 @@ class Output:
         else:
             view()
 
+    def done(self, data: Any, text: str) -> None:
+        """The result of a change: `data` for programs, a sentence for people."""
+        self.data(data, lambda: self.message(text))
+
     def table(self, columns: Sequence[Column], rows: Iterable[Row], nothing: str | None = None) -> None:
         """Print rows under titles; on a terminal the sentence `nothing` in place of a table without rows."""
         cells = [[column.cell(row, plain=not self.terminal) for column in columns] for row in rows]
