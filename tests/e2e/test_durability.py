@@ -1,4 +1,4 @@
-"""What was answered is kept: through kills, damaged files and a full disk."""
+"""Changes with a success response are kept: through kills, damaged files and a full disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from tests.kit.product import Product
 pytestmark = pytest.mark.product
 
 
+PROXY_EACH = 10
+"""One of so many creates is a proxy, since each runs a process after every start; the others are API keys."""
+
+
 class Creator(threading.Thread):
-    """Creates proxies one after the other until the API is gone."""
+    """Creates proxies and API keys one after the other until the API is gone."""
 
     def __init__(self, product: Product, count: int, token: str, enough: threading.Event, minimum: int) -> None:
         super().__init__(daemon=True)
-        self.answered: set[str] = set()
+        self.created: set[str] = set()
         self._product, self._count, self._token = product, count, token
         self._enough, self._minimum = enough, minimum
 
@@ -30,17 +34,25 @@ class Creator(threading.Thread):
         with requests.Session() as session:
             session.trust_env = False
             session.headers["Authorization"] = f"Bearer {self._token}"
-            for _ in range(self._count):
+            for number in range(self._count):
                 name = f"made-{os.urandom(6).hex()}"
-                body = {"name": name, "port": self._product.free_port(), "protocol": "http"}
+                path, body = "api-keys", {"name": name, "permissions": ["proxy.read"]}
+                if number % PROXY_EACH == 0:
+                    path, body = "proxies", {"name": name, "port": self._product.free_port(), "protocol": "http"}
                 try:
-                    response = session.post(f"{self._product.base_url}/api/v1/proxies", json=body, timeout=30)
+                    response = session.post(f"{self._product.base_url}/api/v1/{path}", json=body, timeout=30)
                 except requests.RequestException:
                     return  # killed meanwhile
                 if response.status_code == 201:
-                    self.answered.add(name)
-                if len(self.answered) >= self._minimum:
+                    self.created.add(f"{path} {name}")
+                if len(self.created) >= self._minimum:
                     self._enough.set()
+
+
+def everything(product: Product) -> set[str]:
+    """The proxies and API keys, as `Creator.created` has them."""
+    keys = {f"api-keys {each['name']}" for each in product.data("GET", "/api-keys")["api_keys"]}
+    return keys | {f"proxies {name}" for name in names(product)}
 
 
 def names(product: Product) -> set[str]:
@@ -55,11 +67,11 @@ def names(product: Product) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_answered_create_is_there_after_a_kill_of_everything_in_the_middle_of_200(seed: int) -> None:
+def test_every_acknowledged_create_is_there_after_a_kill_of_everything_in_the_middle_of_200(seed: int) -> None:
     """Five kills for each seed, twenty in all; each start is also the check of the kill before."""
     dice = random.Random(seed)
-    answered: set[str] = set()
-    with Product() as product:
+    created: set[str] = set()
+    with Product({"PROXYFLEET_AUTH__MAX_API_KEYS": "1000"}) as product:
         for kill in range(5):
             enough = threading.Event()
             minimum = dice.randrange(40, 90) if kill == 4 else dice.randrange(1, 12)
@@ -70,9 +82,9 @@ def test_every_answered_create_is_there_after_a_kill_of_everything_in_the_middle
             product.kill_all()
             for creator in creators:
                 creator.join(60)
-                answered |= creator.answered
+                created |= creator.created
             product.start()
-            assert answered <= names(product)
+            assert created <= everything(product)
 
 
 def newest(folder: Path, word: str) -> Path:
