@@ -146,8 +146,8 @@ def lines_of_the_journal() -> list[str]:
 @pytest.mark.parametrize("line", lines_of_the_journal())
 def test_lines_of_the_log_in_the_documents_are_logged(line: str) -> None:
     code = "\n".join(path.read_text() for part in ("actors", "api") for path in (ROOT / part).rglob("*.py"))
-    for piece in filter(None, (piece.strip() for piece in line.split("…"))):
-        assert piece in code
+    for piece in filter(None, (piece.strip().removesuffix(":") for piece in line.split("…"))):
+        assert piece in code  # without the colon before the cause, which `ThrottledLog` adds
 
 
 def test_there_are_lines_of_the_log_in_the_documents() -> None:
