@@ -39,11 +39,11 @@ def load(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Load:
     return Load(bench)
 
 
-def test_an_indexer_that_is_killed_ten_times_under_load_loses_no_record_and_stores_none_twice(
+def test_an_indexer_that_is_killed_five_times_under_load_loses_no_record_and_stores_none_twice(
     bench: Bench, data: Path, load: Load
 ) -> None:
     indexer: Indexer = bench.keep(Indexer(bench, data))
-    for kill in range(10):
+    for kill in range(5):
         indexer.start()
         load.until(300 + 100 * kill, f"records are acknowledged after {kill} kills")
         load.send(1_500)

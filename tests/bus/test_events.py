@@ -68,7 +68,7 @@ def test_a_stuck_reader_loses_events_and_neither_blocks_the_publisher_nor_the_ot
     received.clear()
 
     slowest, published = 0.0, 0
-    for _ in range(300):
+    for _ in range(150):  # in all more than fit into the queues, of 10,000 each
         for _ in range(100):
             began = time.monotonic()
             publisher.publish(event_topic(event), event)
@@ -87,7 +87,7 @@ def test_a_stuck_reader_loses_events_and_neither_blocks_the_publisher_nor_the_ot
 def test_publishing_to_nobody_does_not_block(bench: Bench) -> None:
     publisher: Publisher = bench.keep(Publisher(bench.context, bench.run_dir.events_in))
     event = new_event("proxy.up", {})
-    for _ in range(50_000):
+    for _ in range(20_000):
         publisher.publish(event_topic(event), event)
 
 
