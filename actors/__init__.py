@@ -2,5 +2,5 @@
 
 `bus` is how they talk, `process` is what every actor is, `supervision` is how they are started and watched;
 `forwarding`, `metrics`, `logs` and `webhooks` are the actors themselves. An actor owns its files and connections
-alone; whoever wants something of it sends a message.
+alone; other actors send it messages.
 """

@@ -10,7 +10,7 @@ from soaking.faults import CUT, FAILED, GRACE, LATE, REFUSED, Fault, Journal
 from soaking.leaks import MB, Sample, growths
 from soaking.ledger import GONE, Ledger
 from soaking.lines import Clock, unexplained
-from soaking.traffic import ANSWERED, WRONG, Attempt
+from soaking.traffic import SUCCEEDED, WRONG, Attempt
 from soaking.verdict import Check, table_of_checks, traffic_checks
 
 NOON = "2026-11-21T12:00:{:02d}.000Z"
@@ -79,7 +79,7 @@ def test_other_faults_than_those_of_forwarding_and_the_supervisor_explain_nothin
 
 def test_wrong_bytes_and_refusals_have_rows_of_their_own(journal: Journal) -> None:
     attempts = [
-        Attempt("http", ANSWERED, 1.0, 2.0),
+        Attempt("http", SUCCEEDED, 1.0, 2.0),
         Attempt("http", CUT, 100.0, 101.0),
         Attempt("http", WRONG, 100.0, 101.0),
         Attempt("http", REFUSED, 100.0, 101.0),

@@ -123,7 +123,7 @@ class Soak:
             f"{len(self._journal.faults)} faults, seed {self._arguments.seed}, {datetime.date.today()}"
             + ("" if self._had_disk else "; without a full disk, for which root is needed"),
             *summary(attempts, calls, self._seconds),
-            f"{self._ledger.succeeded} changes answered and compared, {self._ledger.doubtful} in doubt",
+            f"{self._ledger.succeeded} changes acknowledged and compared, {self._ledger.doubtful} in doubt",
         ]
         text = "\n\n".join(
             [

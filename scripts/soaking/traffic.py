@@ -1,6 +1,6 @@
 """Clients of every kind at a steady pace, each asking for bytes that it can check.
 
-Each attempt has a result: `answered`, or one of `soaking.faults`, or `wrong` when the bytes differ.
+Each attempt has a result: `succeeded`, or one of `soaking.faults`, or `wrong` when the bytes differ.
 Attempts are begun at their time whether or not earlier ones are finished, up to `UNDER_WAY` for each proxy.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from soaking.faults import CUT, FAILED, LATE, REFUSED
 
-ANSWERED, WRONG = "answered", "wrong"
+SUCCEEDED, WRONG = "succeeded", "wrong"
 UNDER_WAY = 60
 PATIENCE = 20.0
 """Seconds for one attempt; a process that hangs is killed after ten."""
@@ -98,7 +98,7 @@ class Traffic:
         try:
             async with asyncio.timeout(PATIENCE):
                 await through(target, SIZES[number % len(SIZES)])
-            result = ANSWERED
+            result = SUCCEEDED
         except TimeoutError:
             result = LATE
         except ConnectionRefusedError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from soaking.changes import REFUSALS, Called
 from soaking.faults import REFUSED, Fault, Journal
-from soaking.traffic import ANSWERED, Attempt
+from soaking.traffic import SUCCEEDED, Attempt
 
 _HARM = (
     *("kill supervisor", "disk full", "descriptors of api", "descriptors of supervisor", "kill api", "hang api"),
@@ -34,7 +34,7 @@ class Check:
 
 def traffic_checks(attempts: Sequence[Attempt], journal: Journal) -> list[Check]:
     """Wrong bytes and refused connections apart from the rest."""
-    bad = [each for each in attempts if each.result != ANSWERED]
+    bad = [each for each in attempts if each.result != SUCCEEDED]
     unexplained = [
         (
             each,
@@ -85,7 +85,7 @@ def table_of_faults(journal: Journal, attempts: Sequence[Attempt], calls: Sequen
         "| what was done | times | longest until all ran again | requests cut, late or failed | API calls that failed |"
     ]
     rows.append("|---|---:|---:|---:|---:|")
-    bad = [each for each in attempts if each.result != ANSWERED]
+    bad = [each for each in attempts if each.result != SUCCEEDED]
     failed = [call for call in calls if call.status not in (200, 201)]
     blamed = Counter(_blamed(journal.around(call.begin, call.end)) for call in failed)
     for kind, faults in sorted(_by_kind(journal.faults).items()):
@@ -98,12 +98,12 @@ def table_of_faults(journal: Journal, attempts: Sequence[Attempt], calls: Sequen
 def summary(attempts: Sequence[Attempt], calls: Sequence[Called], seconds: float) -> list[str]:
     """Totals of the run."""
     results = Counter(each.result for each in attempts)
-    per_second = results[ANSWERED] / seconds
-    others = ", ".join(f"{count} {name}" for name, count in results.items() if name != ANSWERED) or "none else"
-    answered = sum(call.status in (200, 201) for call in calls)
+    per_second = results[SUCCEEDED] / seconds
+    others = ", ".join(f"{count} {name}" for name, count in results.items() if name != SUCCEEDED) or "none else"
+    succeeded = sum(call.status in (200, 201) for call in calls)
     return [
-        f"{results[ANSWERED]} attempts of clients answered ({per_second:.0f} a second); {others}",
-        f"{answered} of {len(calls)} calls of the API answered with success",
+        f"{results[SUCCEEDED]} attempts of clients succeeded ({per_second:.0f} a second); {others}",
+        f"{succeeded} of {len(calls)} calls of the API succeeded",
     ]
 
 

@@ -1,4 +1,4 @@
-"""A listening socket that is left: nobody new gets in, nobody who is there is cut."""
+"""A listening socket that drains: no new connection is accepted, and no queued one is cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def listener() -> Iterator[socket.socket]:
         yield made
 
 
-def test_after_the_last_call_those_in_the_queue_are_served_and_others_do_not_get_in_where_the_kernel_helps(
+def test_a_draining_socket_serves_its_queue_and_accepts_no_more_where_the_kernel_helps(
     listener: socket.socket,
 ) -> None:
     with socket.create_connection(listener.getsockname(), LONG) as waiting:
@@ -35,7 +35,7 @@ def test_after_the_last_call_those_in_the_queue_are_served_and_others_do_not_get
             assert accepted.recv(16) == b"served"
 
 
-def test_a_socket_that_is_opened_again_takes_everybody(listener: socket.socket) -> None:
+def test_a_socket_that_is_opened_again_accepts_everyone(listener: socket.socket) -> None:
     reject_new_syns(listener)
     accept_syns_again(listener)
     accept_syns_again(listener)
@@ -43,7 +43,7 @@ def test_a_socket_that_is_opened_again_takes_everybody(listener: socket.socket) 
         listener.accept()[0].close()
 
 
-def test_a_unix_socket_is_left_as_it_is() -> None:
+def test_a_unix_socket_stays_as_it_is() -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         reject_new_syns(listener)
         accept_syns_again(listener)
