@@ -62,7 +62,7 @@ def test_the_way_of_a_message_is_the_one_of_its_docstring(name: str) -> None:
 
 ACTORS_IN_DOCS = {
     "API": {"api"},
-    "TLS front": {"tls"},
+    "TLS terminator": {"tls"},
     "metrics collector": {"metrics"},
     "log indexer": {"logs"},
     "webhook sender": {"webhooks"},

@@ -9,7 +9,7 @@ from tests.api.support import Api
 
 def rows(api: Api, **query: Any) -> list[dict[str, Any]]:
     """The trail as an administrator reads it, newest first."""
-    answer = api.get("/audit", api.token(), params=query)
-    assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json["data"]["audit"]
+    response = api.get("/audit", api.token(), params=query)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json["data"]["audit"]
     return found

@@ -1,4 +1,4 @@
-"""A client that holds every answer against the API's own description: no field more or less, no status untold."""
+"""A client that holds every response against the API's own description: no field more or less, no status untold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUTES = [
 
 
 class DescribedClient(TestClient):
-    """As Falcon's, but what the application answers has to be what it says that it answers."""
+    """As Falcon's, but a response of the application has to be as it is described."""
 
     def simulate_request(self, *args: Any, **kwargs: Any) -> Result:
         result = super().simulate_request(*args, **kwargs)
@@ -37,9 +37,11 @@ def operation_of(method: str, path: str) -> Operation | None:
 
 
 def check(operation: Operation, result: Result) -> None:
-    """Raises `AssertionError` or pydantic's `ValidationError` where the answer isn't as described."""
-    told = document()["paths"][operation.path][operation.method.lower()]["responses"]
-    assert str(result.status_code) in told, f"{operation.id} answered {result.status_code}, which is not described"
+    """Raises `AssertionError` or pydantic's `ValidationError` where the response isn't as described."""
+    described = document()["paths"][operation.path][operation.method.lower()]["responses"]
+    assert str(result.status_code) in described, (
+        f"{operation.id} responded {result.status_code}, which is not described"
+    )
     if operation.response is not None and result.json["success"]:
         operation.response.model_validate_json(_data(result), strict=True)
     elif operation.response is not None:

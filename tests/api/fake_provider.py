@@ -1,4 +1,4 @@
-"""An identity provider on loopback that does as it is told, also what no honest one would do."""
+"""An identity provider on loopback that does what a test configures, also what no honest one would do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """The client sees that there is no answer; here it would be noise among the results."""
+        """The client sees that there is no response; here it would be noise among the results."""
 
 
 class FakeProvider:
@@ -49,7 +49,7 @@ class FakeProvider:
         self.alter: Callable[[dict[str, Any]], dict[str, Any]] = dict
         self.sign: Callable[[dict[str, Any]], str] = self.signed
         self.keys = [public_jwk(RSA_KEY, "RS256", "k1")]
-        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.responses: dict[str, tuple[int, dict[str, str], bytes]] = {}
         self.metadata: dict[str, Any] = {}
         self.asked: list[str] = []
         self.token_requests: list[dict[str, str]] = []
@@ -121,9 +121,11 @@ class FakeProvider:
 
     # --- HTTP ---
 
-    def _answer(self, path: str, form: dict[str, str], authorization: str | None) -> tuple[int, dict[str, str], bytes]:
-        if path in self.answers:
-            return self.answers[path]
+    def _response(
+        self, path: str, form: dict[str, str], authorization: str | None
+    ) -> tuple[int, dict[str, str], bytes]:
+        if path in self.responses:
+            return self.responses[path]
         if path == "/token":
             self.authorizations.append(authorization)
             assert _client(form, authorization) == (CLIENT_ID, CLIENT_SECRET)
@@ -161,7 +163,7 @@ class FakeProvider:
                 path = urlsplit(self.path).path
                 provider.asked.append(path)
                 provider.pause.wait(30)
-                status, headers, body = provider._answer(path, form, self.headers["Authorization"])
+                status, headers, body = provider._response(path, form, self.headers["Authorization"])
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(body)), **headers}.items():
                     self.send_header(name, value)
@@ -169,7 +171,7 @@ class FakeProvider:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Nobody reads it."""
+                """No log."""
 
         return Handler
 
@@ -207,9 +209,9 @@ Make = Callable[..., Api]
 
 
 def begin(api: Api) -> dict[str, Any]:
-    answer = api.get("/auth/oauth2/authorize", JSON)
-    assert answer.status_code == 200, answer.text
-    data: dict[str, Any] = answer.json["data"]
+    response = api.get("/auth/oauth2/authorize", JSON)
+    assert response.status_code == 200, response.text
+    data: dict[str, Any] = response.json["data"]
     return data
 
 

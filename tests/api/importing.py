@@ -15,13 +15,13 @@ PASSPHRASE = "a passphrase for the way"
 SEALED = {"X-Passphrase": PASSPHRASE}
 
 
-SECRETS = ("of a client", "of an account", "of an upstream", "Bearer of-a-hook", "of somebody")
+SECRETS = ("of a client", "of an account", "of an upstream", "Bearer of-a-hook", "of a person")
 
 
 HEAD: dict[str, Any] = {"kind": "proxyfleet.config", "version": 1}
 
 
-CLIENT, ACCOUNT, UPSTREAM, HOOK, SOMEBODY = SECRETS
+CLIENT, ACCOUNT, UPSTREAM, HOOK, PERSON = SECRETS
 
 
 RICH = {
@@ -62,21 +62,21 @@ class Importing:
         self.headers = api.token()
 
     def export(self, how: str = "omitted", **headers: str) -> Any:
-        answer = self.api.get("/config/export", {**self.headers, **headers}, query_string=f"secrets={how}")
-        assert answer.status_code == 200, answer.text
-        return answer.json["data"]
+        response = self.api.get("/config/export", {**self.headers, **headers}, query_string=f"secrets={how}")
+        assert response.status_code == 200, response.text
+        return response.json["data"]
 
     def post(self, document: Any, query: str = "", **headers: str) -> Result:
         full = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
-        answer = self.api.post("/config/import", document, full, query_string=query)
+        response = self.api.post("/config/import", document, full, query_string=query)
         self.headers = self.api.token()  # one's own password may be another one now
-        return answer
+        return response
 
     def apply(self, query: str = "", sections: dict[str, Any] | None = None, **more: Any) -> Any:
-        """What an import of these sections answers."""
-        answer = self.post({**HEAD, **(sections or {}), **more}, query)
-        assert answer.status_code == 200, answer.text
-        return answer.json["data"]
+        """The response to an import of these sections."""
+        response = self.post({**HEAD, **(sections or {}), **more}, query)
+        assert response.status_code == 200, response.text
+        return response.json["data"]
 
     def fill(self) -> None:
         """Something of everything, made as people make it."""
@@ -85,7 +85,7 @@ class Importing:
         other = {"name": "plain", "port": 1080, "protocol": "socks5", "host": "127.0.0.1"}
         made = self.api.post("/proxies", other, self.headers).json["data"]["proxy"]
         self.api.post(f"/proxies/{made['id']}/stop", headers=self.headers)
-        person = {"username": "somebody", "password": SOMEBODY, "role": "operator", "permissions": ["proxy.read"]}
+        person = {"username": "someuser", "password": PERSON, "role": "operator", "permissions": ["proxy.read"]}
         assert self.api.post("/users", person, self.headers).status_code == 201
         settings = {"proxy": {"default_timeout": 44}, "logging": {"level": "warning"}}
         assert self.api.patch("/settings", settings, self.headers).status_code == 200

@@ -53,12 +53,12 @@ INTRANET = Proxy(upstreams_allow=("10.0.0.0/8", "127.0.0.0/8", "192.0.2.0/24", "
 
 
 class FakeFleet:
-    """A supervisor and a collector that answer as the real ones would, and remember what they heard."""
+    """A supervisor and a collector that reply as the real ones would, and record the messages that they receive."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Any]] = []
+        self.received: list[tuple[str, Any]] = []
         self.events: list[Event] = []
-        self.wish: dict[str, ProxySpec] = {}
+        self.desired: dict[str, ProxySpec] = {}
         self.bound: dict[tuple[str, int], str] = {}
         self.reserved: dict[str, tuple[str, int]] = {}
         self.stats: dict[str, ProxyStats] = {}
@@ -72,59 +72,59 @@ class FakeFleet:
         self.taken: set[int] = set()
         self.others: dict[str, Callable[[Any], Any]] = {}
         self.certificate_ends = 0.0
-        self._answers_left: int | None = None
+        self._replies_left: int | None = None
         self._late: list[Any] = []
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
-        self.heard.append((to, message))
+        self.received.append((to, message))
         if to in self.gone:
             return Unreachable(to, "it is not on the bus")
         if to == SUPERVISOR:
-            return self._answer_or_not(message)
+            return self._reply_or_not(message)
         if to == METRICS and isinstance(message, QueryStats):
             return Stats({each: self.stats[each] for each in message.proxy_ids or self.stats if each in self.stats})
         if isinstance(message, AllowTestClient):
             return self.forwarding(message)
-        return self.others[to](message) if to in self.others else Unreachable(to, "nobody plays it")
+        return self.others[to](message) if to in self.others else Unreachable(to, "it is not played")
 
     @contextmanager
-    def silent_after(self, answers: int) -> Iterator[None]:
-        """A supervisor that stops for the time of the block once it gave so many answers, and does the rest later."""
-        self._answers_left, self._late = answers, []
+    def silent_after(self, replies: int) -> Iterator[None]:
+        """A supervisor that stops for the time of the block once it gave so many replies, and does the rest later."""
+        self._replies_left, self._late = replies, []
         yield
-        late, self._late, self._answers_left = self._late, [], None
+        late, self._late, self._replies_left = self._late, [], None
         for message in late:
             self._supervise(message)
 
-    def _answer_or_not(self, message: Any) -> Any:
-        if self._answers_left is None:
+    def _reply_or_not(self, message: Any) -> Any:
+        if self._replies_left is None:
             return self._supervise(message)
-        if self._answers_left == 0:
+        if self._replies_left == 0:
             self._late.append(message)
-            return Unreachable(SUPERVISOR, "no answer in time")
-        self._answers_left -= 1
+            return Unreachable(SUPERVISOR, "no response in time")
+        self._replies_left -= 1
         return self._supervise(message)
 
     def publish(self, topic: str, message: Any) -> None:
         assert topic == f"events.{message.type}"
         self.events.append(message)
 
-    def said(self, kind: str) -> list[dict[str, Any]]:
+    def published(self, kind: str) -> list[dict[str, Any]]:
         return [event.data for event in self.events if event.type == kind]
 
     def _supervise(self, message: Any) -> Any:
         if isinstance(message, ReserveListener):
             return self._reserve(message)
         if isinstance(message, ApplyProxy):
-            self.wish[message.spec.id] = message.spec
+            self.desired[message.spec.id] = message.spec
             self._keep(message.spec)
             return Done()
         if isinstance(message, RemoveProxy):
-            del self.wish[message.proxy_id]
+            del self.desired[message.proxy_id]
             self._release(message.proxy_id)
             return Done()
         if isinstance(message, ReplaceProxies):
-            self.wish = {spec.id: spec for spec in message.specs}
+            self.desired = {spec.id: spec for spec in message.specs}
             self.bound, self.reserved = {}, {}
             for spec in message.specs:
                 self._keep(spec)
@@ -145,7 +145,7 @@ class FakeFleet:
             }
             return ApplySettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
         if isinstance(message, QueryRuntime):
-            return RuntimeReport({each: self._runtime(spec) for each, spec in self.wish.items()}, self.helpers, 1.0)
+            return RuntimeReport({each: self._runtime(spec) for each, spec in self.desired.items()}, self.helpers, 1.0)
         return Done() if isinstance(message, RestartProxy) else None
 
     def _prepare(self, stored: Stored) -> Any:
@@ -207,7 +207,7 @@ class Api:
         return user
 
     def token(self, username: str = "admin") -> dict[str, str]:
-        """The headers of somebody who is signed in."""
+        """The headers of a user who is signed in."""
         user = users.by_name(self.store, username)
         assert user is not None
         return {"Authorization": f"Bearer {self.services.tokens.issue(user.id).access_token}"}
@@ -244,7 +244,7 @@ class Api:
 
 
 def check_envelope(result: Result) -> None:
-    """Every answer of the API, good or bad, has the one form."""
+    """Every response of the API, good or bad, has the one form."""
     assert result.headers["X-Request-Id"]
     if not result.content:
         return

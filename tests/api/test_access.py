@@ -1,4 +1,4 @@
-"""Access rules over the API: stored, merged, told to the supervisor, and refused by name."""
+"""Access rules over the API: stored, merged, sent to the supervisor, and refused by name."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
 def test_without_rules_everybody_may_go_everywhere(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     assert proxy["access"] == OPEN
-    assert api.fleet.wish[proxy["id"]].access == AccessSpec()
+    assert api.fleet.desired[proxy["id"]].access == AccessSpec()
 
 
-def test_rules_are_shown_in_the_detail_form_and_told_to_the_supervisor(api: Api, headers: dict[str, str]) -> None:
+def test_rules_are_in_the_detailed_view_and_sent_to_the_supervisor(api: Api, headers: dict[str, str]) -> None:
     access = {"deny_clients": ["192.0.2.0/24"], "allow_destinations": ["*.example.com:443"], "mode": "report"}
     proxy = create(api, headers, access=access)
     assert api.get(f"/proxies/{proxy['id']}", headers).json["data"]["proxy"]["access"] == {**OPEN, **access}
     assert "access" not in api.get("/proxies", headers).json["data"]["proxies"][0]
     expected = AccessSpec(deny_clients=("192.0.2.0/24",), allow_destinations=("*.example.com:443",), mode="report")
-    assert api.fleet.wish[proxy["id"]].access == expected
+    assert api.fleet.desired[proxy["id"]].access == expected
 
 
 def test_an_update_replaces_the_lists_that_are_given_and_keeps_the_others(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers, access={"deny_clients": ["192.0.2.1"], "deny_destinations": [":25", ":26"]})
     body = {"access": {"deny_destinations": [":27"], "mode": "report"}}
-    shown = api.patch(f"/proxies/{proxy['id']}", body, headers).json["data"]["proxy"]["access"]
-    assert shown == {**OPEN, "deny_clients": ["192.0.2.1"], "deny_destinations": [":27"], "mode": "report"}
-    shown = api.patch(f"/proxies/{proxy['id']}", {"access": {"deny_clients": []}}, headers).json["data"]["proxy"]
-    assert shown["access"]["deny_clients"] == []
+    view = api.patch(f"/proxies/{proxy['id']}", body, headers).json["data"]["proxy"]["access"]
+    assert view == {**OPEN, "deny_clients": ["192.0.2.1"], "deny_destinations": [":27"], "mode": "report"}
+    view = api.patch(f"/proxies/{proxy['id']}", {"access": {"deny_clients": []}}, headers).json["data"]["proxy"]
+    assert view["access"]["deny_clients"] == []
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_a_bad_rule_is_400_naming_it(api: Api, headers: dict[str, str], access: 
 # --- explain ---
 
 QUESTION = {"client_ip": "192.0.2.1", "target": "https://a.example/"}
-TOLD = Explanation(
+EXPLAINED = Explanation(
     "deny", "destination_denied", "access.deny_destinations[0] *", "name", "enforce", "a.example", 443, ()
 )
 
 
 def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
-    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: TOLD
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: EXPLAINED
     data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "user": "ada"}, headers).json["data"]
-    assert api.fleet.heard[-1] == (forwarding_name(proxy["id"]), Explain("192.0.2.1", "ada", "https://a.example/"))
+    assert api.fleet.received[-1] == (forwarding_name(proxy["id"]), Explain("192.0.2.1", "ada", "https://a.example/"))
     assert data == {
         "decision": "deny",
         "reason": "destination_denied",
@@ -146,7 +146,7 @@ INSIDE = Explanation(
 )
 
 
-def test_what_a_name_resolves_to_is_told_to_those_alone_who_may_change_proxies(
+def test_addresses_of_a_name_are_returned_only_to_callers_who_may_change_proxies(
     api: Api, headers: dict[str, str]
 ) -> None:
     proxy = create(api, headers)
@@ -154,10 +154,10 @@ def test_what_a_name_resolves_to_is_told_to_those_alone_who_may_change_proxies(
     api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: INSIDE
     assert api.post(path, QUESTION, headers).json["data"]["addresses"][0]["address"] == "10.0.0.7"
     api.add_user("reader", role="user")
-    told = api.post(path, QUESTION, api.token("reader"))
-    assert (told.json["data"]["decision"], told.json["data"]["addresses"]) == ("deny", [])
-    assert "10.0.0.7" not in told.text
-    assert "a.example" in told.json["data"]["rule"]
+    response = api.post(path, QUESTION, api.token("reader"))
+    assert (response.json["data"]["decision"], response.json["data"]["addresses"]) == ("deny", [])
+    assert "10.0.0.7" not in response.text
+    assert "a.example" in response.json["data"]["rule"]
     written = api.post(path, {**QUESTION, "target": "10.0.0.7:443"}, api.token("reader"))
     assert written.json["data"]["addresses"][0]["address"] == "10.0.0.7"
 
@@ -165,7 +165,7 @@ def test_what_a_name_resolves_to_is_told_to_those_alone_who_may_change_proxies(
 def test_explain_needs_to_read_proxies_and_obeys_the_scope_of_a_key(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     path = f"/proxies/{proxy['id']}/explain"
-    api.add_user("nobody", role="user", permissions=["metrics.read"])
-    assert api.post(path, QUESTION, api.token("nobody")).status_code == 403
+    api.add_user("unknown", role="user", permissions=["metrics.read"])
+    assert api.post(path, QUESTION, api.token("unknown")).status_code == 403
     other = api.key(permissions=["proxy.read"], scope={"proxies": ["prx_other"]})
     assert api.post(path, QUESTION, other).status_code == 403

@@ -1,4 +1,4 @@
-"""The accounts of a proxy by the API: shown without passwords, changed one by one, with what they have used."""
+"""The accounts of a proxy by the API: returned without passwords, changed one by one, with their usage."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ def path(proxy_id: str, *more: str) -> str:
     return "/".join((f"/proxies/{proxy_id}/accounts", *more))
 
 
-def field(answer: Any) -> str:
-    assert answer.status_code == 400, answer.text
-    return str(answer.json["error"]["details"]["field"])
+def field(response: Any) -> str:
+    assert response.status_code == 400, response.text
+    return str(response.json["error"]["details"]["field"])
 
 
 def plays(api: Api, proxy_id: str, usage: dict[str, AccountUsage], connections: int = 0) -> list[Any]:
-    """Let proxy and collector answer with this usage; what they were asked."""
-    heard: list[Any] = []
+    """Let proxy and collector response with this usage; what they were asked."""
+    received: list[Any] = []
 
     def forwarding(message: Any) -> Any:
-        heard.append(message)
+        received.append(message)
         return AccountStates({each: AccountState(used, connections) for each, used in usage.items()})
 
     api.fleet.others[forwarding_name(proxy_id)] = forwarding
-    return heard
+    return received
 
 
 def account_ids(api: Api, proxy_id: str) -> dict[str, str]:
-    return {each.username: each.id for each in api.fleet.wish[proxy_id].accounts}
+    return {each.username: each.id for each in api.fleet.desired[proxy_id].accounts}
 
 
-def test_an_account_is_added_shown_changed_and_removed(api: Api, proxy_id: str) -> None:
+def test_an_account_is_added_read_changed_and_removed(api: Api, proxy_id: str) -> None:
     token = api.token()
     made = api.post(path(proxy_id), ADA, token)
     assert made.status_code == 201, made.text
@@ -64,23 +64,23 @@ def test_an_account_is_added_shown_changed_and_removed(api: Api, proxy_id: str) 
     assert "secret-word" not in made.text
     assert "hash" not in made.text
     assert api.get(path(proxy_id, "ada"), token).json["data"]["account"] == account
-    shown = api.get(f"/proxies/{proxy_id}", token).json["data"]["proxy"]
-    assert shown["auth_enabled"]
-    assert [each["username"] for each in shown["accounts"]] == ["ada"]
+    view = api.get(f"/proxies/{proxy_id}", token).json["data"]["proxy"]
+    assert view["auth_enabled"]
+    assert [each["username"] for each in view["accounts"]] == ["ada"]
     limits = {"limits": {"connections": 3}, "expires_at": "2090-01-01T00:00:00Z"}
     changed = api.patch(path(proxy_id, "ada"), limits, token).json["data"]["account"]
     assert (changed["limits"]["connections"], changed["expires_at"]) == (3, "2090-01-01T00:00:00.000Z")
     assert changed["quota"] == ADA["quota"]
     never = api.request("PUT", path(proxy_id, "ada"), token, json={"expires_at": None}).json["data"]["account"]
     assert never["expires_at"] is None
-    assert api.fleet.wish[proxy_id].accounts[0].limits.connections == 3
+    assert api.fleet.desired[proxy_id].accounts[0].limits.connections == 3
     listed = api.get(path(proxy_id), token).json["data"]
     assert (listed["total"], listed["accounts"][0]["username"]) == (1, "ada")
     gone = api.request("DELETE", path(proxy_id, "ada"), token)
     assert gone.json["data"] == {"username": "ada", "deleted": True}
     assert api.get(path(proxy_id, "ada"), token).status_code == 404
-    assert api.fleet.wish[proxy_id].wants_credentials
-    assert [type(message) for to, message in api.fleet.heard if to == "metrics"].count(DropAccountUsage) == 1
+    assert api.fleet.desired[proxy_id].wants_credentials
+    assert [type(message) for to, message in api.fleet.received if to == "metrics"].count(DropAccountUsage) == 1
 
 
 def test_names_in_a_path_may_be_anything_that_a_user_name_may(api: Api, proxy_id: str) -> None:
@@ -119,8 +119,8 @@ def test_a_bad_entry_of_the_list_is_named_by_its_place(api: Api, proxy_id: str) 
 
 def test_the_user_name_of_an_account_can_not_be_changed(api: Api, proxy_id: str) -> None:
     api.post(path(proxy_id), ADA, api.token())
-    answer = api.patch(path(proxy_id, "ada"), {"username": "bob"}, api.token())
-    assert (field(answer), answer.json["error"]["details"]["error"]) == ("username", "is read-only")
+    response = api.patch(path(proxy_id, "ada"), {"username": "bob"}, api.token())
+    assert (field(response), response.json["error"]["details"]["error"]) == ("username", "is read-only")
 
 
 def test_usage_is_that_of_the_proxys_process(api: Api, proxy_id: str) -> None:
@@ -151,18 +151,18 @@ def test_usage_of_an_inactive_proxy_is_the_collectors_and_of_an_old_period_it_is
     assert api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]["bytes"] == 0
 
 
-def test_a_reset_is_told_to_the_collector_and_then_to_the_process(api: Api, proxy_id: str) -> None:
+def test_a_reset_is_sent_to_the_collector_and_then_to_the_process(api: Api, proxy_id: str) -> None:
     api.post(path(proxy_id), ADA, api.token())
-    heard = plays(api, proxy_id, {})
+    received = plays(api, proxy_id, {})
     reset = path(proxy_id, "ada", "reset-usage")
-    assert api.post(reset, None, api.token()).status_code == 503  # nobody plays the collector
-    assert QueryAccounts(True) not in heard
+    assert api.post(reset, None, api.token()).status_code == 503  # there is no collector
+    assert QueryAccounts(True) not in received
     ask = api.fleet.ask
     api.fleet.ask = lambda to, message, timeout=5.0: (  # type: ignore[method-assign]
         Done() if isinstance(message, ResetUsage) else ask(to, message, timeout)
     )
     assert api.post(reset, None, api.token()).status_code == 200
-    assert QueryAccounts(True) in heard
+    assert QueryAccounts(True) in received
     assert api.post(path(proxy_id, "eve", "reset-usage"), None, api.token()).status_code == 404
 
 

@@ -26,16 +26,16 @@ def test_announcements_are_off_until_they_are_wanted_and_can_be_turned_off(api: 
     path = f"/proxies/{proxy['id']}"
     assert proxy["accept_proxy_protocol"] is False
     for wanted in (True, False):
-        shown = api.patch(path, {"accept_proxy_protocol": wanted}, headers).json["data"]["proxy"]
-        assert shown["accept_proxy_protocol"] is wanted
-        assert api.fleet.wish[proxy["id"]].accept_proxy_protocol is wanted
+        view = api.patch(path, {"accept_proxy_protocol": wanted}, headers).json["data"]["proxy"]
+        assert view["accept_proxy_protocol"] is wanted
+        assert api.fleet.desired[proxy["id"]].accept_proxy_protocol is wanted
     assert "accept_proxy_protocol" not in api.get("/proxies", headers).json["data"]["proxies"][0]
 
 
 def test_announcements_can_be_wanted_from_the_first(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers, accept_proxy_protocol=True)
     assert proxy["accept_proxy_protocol"] is True
-    assert api.fleet.wish[proxy["id"]].accept_proxy_protocol
+    assert api.fleet.desired[proxy["id"]].accept_proxy_protocol
 
 
 @pytest.mark.parametrize("given", [1, "true", None, ["192.0.2.0/24"]])
@@ -53,7 +53,7 @@ def test_a_source_address_of_this_machine_is_kept_in_its_usual_form(
 ) -> None:
     proxy = create(api, headers, bind_address=given)
     assert proxy["bind_address"] == kept
-    assert api.fleet.wish[proxy["id"]].bind_address == kept
+    assert api.fleet.desired[proxy["id"]].bind_address == kept
 
 
 def test_an_empty_source_address_takes_the_one_that_there_was_away(api: Api, headers: dict[str, str]) -> None:
@@ -61,7 +61,7 @@ def test_an_empty_source_address_takes_the_one_that_there_was_away(api: Api, hea
     path = f"/proxies/{proxy['id']}"
     assert api.patch(path, {"tags": ["x"]}, headers).json["data"]["proxy"]["bind_address"] == "127.0.0.9"
     assert api.patch(path, {"bind_address": ""}, headers).json["data"]["proxy"]["bind_address"] == ""
-    assert api.fleet.wish[proxy["id"]].bind_address == ""
+    assert api.fleet.desired[proxy["id"]].bind_address == ""
 
 
 @pytest.mark.parametrize(

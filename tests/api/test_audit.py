@@ -1,4 +1,4 @@
-"""The audit trail: every change is in it, no secret is, and nobody alters it unseen."""
+"""The audit trail: every change is in it, no secret is, and no alteration goes unnoticed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_change_says_who_by_what_from_where_and_what(api: Api) -> None:
     assert updated["credential"]["id"].startswith("key_")
 
 
-def test_the_whole_life_of_everything_is_told(api: Api) -> None:
+def test_every_change_of_every_resource_is_recorded(api: Api) -> None:
     token = api.token()
     proxy_id = api.post("/proxies", PROXY, token).json["data"]["proxy"]["id"]
     for act in ("stop", "start", "restart", "test"):
@@ -103,7 +103,7 @@ def test_what_changes_nothing_and_what_is_refused_have_no_row(api: Api) -> None:
     assert api.services.audit.head == before
 
 
-def test_failed_sign_ins_and_lock_outs_are_told_with_the_name_and_the_reason(api: Api) -> None:
+def test_failed_sign_ins_and_lock_outs_are_recorded_with_the_name_and_the_reason(api: Api) -> None:
     for _ in range(6):
         api.post("/auth/login", {"username": "admin", "password": "wrong password"})
     found = [row for row in reversed(rows(api)) if row["action"].startswith("auth.")]
@@ -114,14 +114,14 @@ def test_failed_sign_ins_and_lock_outs_are_told_with_the_name_and_the_reason(api
     assert found[0]["actor"]["type"] == "anonymous"
 
 
-def test_a_refresh_token_that_is_used_twice_is_told(api: Api) -> None:
+def test_a_refresh_token_that_is_used_twice_is_recorded(api: Api) -> None:
     pair = api.post("/auth/login", {"username": "admin", "password": PASSWORD}).json["data"]
     for expected in (200, 401):
         assert api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).status_code == expected
     assert rows(api)[0]["action"] == "auth.refresh_reused"
 
 
-def test_what_a_caller_may_not_do_is_told_with_the_key_and_the_reason(api: Api) -> None:
+def test_a_denied_action_is_recorded_with_the_key_and_the_reason(api: Api) -> None:
     key = api.key(name="ci2", permissions=["proxy.read"])
     assert api.request("DELETE", "/proxies/prx_1", key).status_code == 403
     row = rows(api, outcome="failed")[0]
@@ -195,7 +195,7 @@ def test_masking_knows_headers_urls_and_long_lists() -> None:
     assert difference({"a": 1, "updated_at": 1}, {"a": 1, "updated_at": 2}) == ({}, {})
 
 
-def test_moments_are_told_as_everywhere_in_the_api(api: Api) -> None:
+def test_timestamps_have_the_format_of_the_api(api: Api) -> None:
     token = api.token()
     key = {"name": "k", "expires_at": "2099-01-31T12:00:00Z"}
     api.post("/api-keys", key, token)
@@ -250,7 +250,7 @@ def test_what_can_not_be_put_on_record_is_not_done(api: Api, monkeypatch: pytest
 # --- reading it ---------------------------------------------------------------------------------------------------
 
 
-def test_administrators_and_auditors_read_it_and_nobody_else(api: Api) -> None:
+def test_only_administrators_and_auditors_read_it(api: Api) -> None:
     for role in ("operator", "user", "auditor"):
         api.add_user(role, role=role)
     api.add_user("half", role="auditor", permissions=["proxy.read"])
@@ -314,7 +314,7 @@ def trail(data: DataDir) -> DataDir:
 
 
 def tamper(data: DataDir, *statements: str) -> None:
-    """As somebody would who has the file: the triggers are no obstacle to them."""
+    """As an attacker with the file would: the triggers are no obstacle."""
     with sqlite3.connect(trail_file(data)) as database:
         database.executescript("DROP TRIGGER audit_is_not_altered; DROP TRIGGER audit_is_not_cut;")
         for statement in statements:

@@ -52,15 +52,15 @@ def test_login_gives_tokens_that_validate(api: Api) -> None:
 def test_wrong_password_unknown_user_and_disabled_user_read_the_same(api: Api) -> None:
     disabled = api.add_user("gone").model_copy(update={"status": "disabled"})
     api.store.put("users", disabled.model_dump(mode="json"))
-    answers = [login(api, "admin", "wrong"), login(api, "nobody", PASSWORD), login(api, "gone", PASSWORD)]
-    assert [answer.status_code for answer in answers] == [401, 401, 401]
-    assert len({answer.text for answer in answers}) == 1
-    assert len(api.fleet.said("auth.login_failed")) == 3
+    responses = [login(api, "admin", "wrong"), login(api, "unknown", PASSWORD), login(api, "gone", PASSWORD)]
+    assert [response.status_code for response in responses] == [401, 401, 401]
+    assert len({response.text for response in responses}) == 1
+    assert len(api.fleet.published("auth.login_failed")) == 3
 
 
 REFUSED = {
     "wrong password": ("admin", "wrong password"),
-    "unknown name": ("nobody", PASSWORD),
+    "unknown name": ("unknown", PASSWORD),
     "disabled, right password": ("gone", PASSWORD),
     "disabled, wrong password": ("gone", "wrong password"),
 }
@@ -74,7 +74,7 @@ def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
     """Of a lock-out the right password is one more thing that must not show."""
     disabled = api.add_user("gone").model_copy(update={"status": "disabled"})
     api.store.put("users", disabled.model_dump(mode="json"))
-    names = {"admin", "nobody", "gone"}
+    names = {"admin", "unknown", "gone"}
     monkeypatch.setattr(api.services.login_throttle, "_clock", lambda: 1000.0)
     if locked:
         for name in names:
@@ -84,20 +84,22 @@ def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
     right = password_checker.check_prehashed
     monkeypatch.setattr(password_checker, "check_prehashed", lambda *given: hashed.append(given[1]) or right(*given))
     kinds = {**REFUSED, **({"right password": ("admin", PASSWORD)} if locked else {})}
-    answers, rows = set(), []
+    responses, rows = set(), []
     for username, password in kinds.values():
         seq = api.services.audit.head.seq
-        answer = login(api, username, password) if way == "login" else api.get("/auth/test", basic(username, password))
-        headers = {name: text for name, text in answer.headers.items() if name.lower() != "x-request-id"}
-        answers.add((answer.status_code, answer.text, tuple(sorted(headers.items()))))
+        response = (
+            login(api, username, password) if way == "login" else api.get("/auth/test", basic(username, password))
+        )
+        headers = {name: text for name, text in response.headers.items() if name.lower() != "x-request-id"}
+        responses.add((response.status_code, response.text, tuple(sorted(headers.items()))))
         rows.append(api.services.audit.head.seq - seq)
-    assert len(answers) == 1
-    assert {status for status, *_ in answers} == {429 if locked else 401}
+    assert len(responses) == 1
+    assert {status for status, *_ in responses} == {429 if locked else 401}
     assert len(hashed) == len(kinds)
     assert rows == [1] * len(kinds)
 
 
-def test_a_name_that_nobody_has_is_checked_against_a_hash_of_the_same_cost() -> None:
+def test_an_unknown_name_is_checked_against_a_hash_of_the_same_cost() -> None:
     assert authentication._NOBODY[:7] == hash_password("x", passwords.COST)[:7]
     assert len(authentication._NOBODY) == len(hash_password("x"))
 
@@ -119,8 +121,8 @@ def test_a_made_up_secret_for_a_family_that_is_known_is_401_and_ends_nothing(api
     before = api.services.audit.head
     flipped = good[:-1] + ("A" if good[-1] != "A" else "B")
     for secret in ("A" * 43, secrets.token_urlsafe(32), flipped, good[21:] + good[:21]):
-        answer = api.post("/auth/refresh", {"refresh_token": f"rt_{family}_{secret}"})
-        assert error_of(answer) == (401, "UNAUTHORIZED", {})
+        response = api.post("/auth/refresh", {"refresh_token": f"rt_{family}_{secret}"})
+        assert error_of(response) == (401, "UNAUTHORIZED", {})
     assert api.services.audit.head == before
     assert api.post("/auth/validate", None, bearer(pair["access_token"])).status_code == 200
     assert api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).status_code == 200
@@ -164,16 +166,16 @@ def test_a_token_is_good_for_its_lifetime_and_not_a_moment_longer(api: Api, monk
     now += 0.99
     assert api.get("/auth/test", token).status_code == 200
     now += 0.02
-    answer = api.get("/auth/test", token)
-    assert error_of(answer) == (401, "TOKEN_EXPIRED", {"expired_at": valid["expires_at"]})
-    assert "WWW-Authenticate" in answer.headers
+    response = api.get("/auth/test", token)
+    assert error_of(response) == (401, "TOKEN_EXPIRED", {"expired_at": valid["expires_at"]})
+    assert "WWW-Authenticate" in response.headers
 
 
 FORGERIES = {
     "another key": {"key": b"x" * 32},
     "no algorithm": {"key": None, "algorithm": "none"},
     "another algorithm": {"algorithm": "HS512"},
-    "another issuer": {"claims": {"iss": "somebody"}},
+    "another issuer": {"claims": {"iss": "someuser"}},
     "another audience": {"claims": {"aud": "somewhere"}},
     "no expiry": {"claims": {"exp": None}},
     "no id": {"claims": {"jti": None}},
@@ -214,7 +216,7 @@ def test_too_many_failures_lock_this_name_from_this_address_only(api: Api) -> No
     assert 890 <= int(locked.headers["Retry-After"]) <= 900
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 429
     assert login(api, extras={"REMOTE_ADDR": "192.0.2.7"}).status_code == 200
-    assert [each["username"] for each in api.fleet.said("auth.locked")] == ["admin"]
+    assert [each["username"] for each in api.fleet.published("auth.locked")] == ["admin"]
 
 
 def test_a_success_forgets_the_failures_before_it(api: Api) -> None:
@@ -251,9 +253,9 @@ def test_a_remembered_pair_is_locked_out_like_any_other(api: Api) -> None:
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic YQ==", "Basic /w==", "Digest x", "Bearer", "x", ""])
 def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
-    answer = api.get("/auth/test", {"Authorization": header})
-    assert error_of(answer)[:2] == (401, "UNAUTHORIZED")
-    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    response = api.get("/auth/test", {"Authorization": header})
+    assert error_of(response)[:2] == (401, "UNAUTHORIZED")
+    assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
 
 # --- API keys -----------------------------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ def test_a_user_has_as_many_keys_as_the_setting_allows_and_a_revoked_one_makes_r
     assert api.post("/api-keys", {"name": "k"}, api.token()).status_code == 201
 
 
-def test_a_key_is_shown_once_and_listed_by_its_prefix(api: Api) -> None:
+def test_a_key_is_returned_once_and_listed_by_its_prefix(api: Api) -> None:
     made = api.post("/api-keys", {"name": "ci", "permissions": ["proxy.read"]}, api.token()).json["data"]
     assert len(made["key"]) == 43
     assert made["api_key"]["prefix"] == made["key"][:11]
@@ -290,16 +292,16 @@ def test_a_revoked_key_is_dead_at_once(api: Api) -> None:
     assert api.request("DELETE", f"/api-keys/{key_id}", api.token()).json["data"] == {"id": key_id, "revoked": True}
     assert error_of(api.get("/auth/test", key))[:2] == (401, "INVALID_API_KEY")
     assert api.request("DELETE", f"/api-keys/{key_id}", api.token()).status_code == 404
-    assert [len(api.fleet.said(f"api_key.{what}")) for what in ("created", "revoked")] == [1, 1]
+    assert [len(api.fleet.published(f"api_key.{what}")) for what in ("created", "revoked")] == [1, 1]
 
 
 def test_a_rotated_key_has_the_same_rights_and_the_old_one_is_dead_at_once(api: Api) -> None:
     networks = ["127.0.0.0/8", "192.0.2.0/24"]
     body = {"name": "ci", "permissions": ["proxy.read"], "scope": {"ip_whitelist": networks}}
     made = api.post("/api-keys", body, api.token()).json["data"]
-    answer = api.post(f"/api-keys/{made['api_key']['id']}/rotate", None, api.token())
-    data = answer.json["data"]
-    assert (answer.status_code, answer.headers["Cache-Control"]) == (201, "no-store")
+    response = api.post(f"/api-keys/{made['api_key']['id']}/rotate", None, api.token())
+    data = response.json["data"]
+    assert (response.status_code, response.headers["Cache-Control"]) == (201, "no-store")
     assert data["previous"] == {"id": made["api_key"]["id"], "revoked": True, "expires_at": None}
     same = ("name", "permissions", "scope", "expires_at", "user_id")
     assert [data["api_key"][name] for name in same] == [made["api_key"][name] for name in same]
@@ -308,7 +310,7 @@ def test_a_rotated_key_has_the_same_rights_and_the_old_one_is_dead_at_once(api: 
     assert [each["id"] for each in api.get("/api-keys", api.token()).json["data"]["api_keys"]] == [
         data["api_key"]["id"]
     ]
-    assert [len(api.fleet.said(f"api_key.{what}")) for what in ("created", "revoked")] == [2, 1]
+    assert [len(api.fleet.published(f"api_key.{what}")) for what in ("created", "revoked")] == [2, 1]
     assert api.post(f"/api-keys/{made['api_key']['id']}/rotate", None, api.token()).status_code == 404
 
 
@@ -364,8 +366,8 @@ def test_a_key_dies_at_its_expiry_and_can_not_be_made_expired(api: Api) -> None:
     ],
 )
 def test_a_bad_key_body_is_400_naming_the_field(api: Api, fields: dict[str, Any], field: str) -> None:
-    answer = api.post("/api-keys", {"name": "ci", **fields}, api.token())
-    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, field)
+    response = api.post("/api-keys", {"name": "ci", **fields}, api.token())
+    assert (response.status_code, error_of(response)[2]["field"]) == (400, field)
 
 
 @pytest.mark.parametrize("text", ["", "pf_", "pf_" + "a" * 40, "x" * 43, "pf_" + "é" * 40])
@@ -374,25 +376,25 @@ def test_an_unknown_key_is_invalid(api: Api, text: str) -> None:
 
 
 def test_a_key_sent_as_bearer_is_unauthorized(api: Api) -> None:
-    answer = api.get("/auth/test", bearer(api.key()["X-API-Key"]))
-    assert error_of(answer)[:2] == (401, "UNAUTHORIZED")
+    response = api.get("/auth/test", bearer(api.key()["X-API-Key"]))
+    assert error_of(response)[:2] == (401, "UNAUTHORIZED")
 
 
 def test_keys_make_list_and_revoke_no_keys(api: Api) -> None:
     key = api.key()
     key_id = api.get("/auth/test", key).json["data"]["key_id"]
-    answers = [
+    responses = [
         api.get("/api-keys", key),
         api.post("/api-keys", {"name": "x"}, key),
         api.request("DELETE", f"/api-keys/{key_id}", key),
     ]
-    assert {error_of(answer)[:2] for answer in answers} == {(403, "FORBIDDEN")}
+    assert {error_of(response)[:2] for response in responses} == {(403, "FORBIDDEN")}
 
 
-def test_nobody_grants_a_key_more_than_they_have(api: Api) -> None:
+def test_a_user_cannot_grant_a_key_more_than_they_have(api: Api) -> None:
     api.add_user("reader", role="user")
-    answer = api.post("/api-keys", {"name": "x", "permissions": ["proxy.read", "proxy.write"]}, api.token("reader"))
-    assert error_of(answer) == (403, "FORBIDDEN", {"required_permission": "proxy.write"})
+    response = api.post("/api-keys", {"name": "x", "permissions": ["proxy.read", "proxy.write"]}, api.token("reader"))
+    assert error_of(response) == (403, "FORBIDDEN", {"required_permission": "proxy.write"})
 
 
 def test_a_key_has_no_more_than_its_owner_has_now(api: Api) -> None:
@@ -402,8 +404,8 @@ def test_a_key_has_no_more_than_its_owner_has_now(api: Api) -> None:
     demoted = owner.model_copy(update={"role": "user"})
     api.store.put("users", demoted.model_dump(mode="json"))
     assert api.get("/proxies", key).status_code == 200
-    answer = error_of(api.post("/proxies", PROXY, key))
-    assert answer == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": "proxy.write"})
+    response = error_of(api.post("/proxies", PROXY, key))
+    assert response == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": "proxy.write"})
     api.store.put("users", {**demoted.model_dump(mode="json"), "status": "disabled"})
     assert error_of(api.get("/proxies", key))[:2] == (401, "INVALID_API_KEY")
 
@@ -425,9 +427,9 @@ def test_a_scope_of_proxies_limits_lists_and_everything_else(api: Api) -> None:
     key = api.key(scope={"proxies": [first]})
     assert [each["id"] for each in api.get("/proxies", key).json["data"]["proxies"]] == [first]
     assert api.get(f"/proxies/{first}", key).status_code == 200
-    for answer in (api.get(f"/proxies/{second}", key), api.post("/proxies", {**PROXY, "name": "c"}, key)):
-        assert error_of(answer)[:2] == (403, "FORBIDDEN")
-        assert "scope" in error_of(answer)[2]["reason"]
+    for response in (api.get(f"/proxies/{second}", key), api.post("/proxies", {**PROXY, "name": "c"}, key)):
+        assert error_of(response)[:2] == (403, "FORBIDDEN")
+        assert "scope" in error_of(response)[2]["reason"]
 
 
 def test_an_ip_whitelist_limits_where_a_key_works(api: Api) -> None:
@@ -444,7 +446,7 @@ def test_an_ip_whitelist_limits_where_a_key_works(api: Api) -> None:
 
 
 @pytest.mark.parametrize("username", ["admin ", "\u0430dmin", "adm\u200bin", "\u202enimda"])
-def test_a_name_that_looks_like_another_is_400(api: Api, username: str) -> None:
+def test_a_name_that_resembles_another_is_400(api: Api, username: str) -> None:
     body = {"username": username, "password": "long enough"}
     status, _, details = error_of(api.post("/users", body, api.token()))
     assert (status, details["field"]) == (400, "username")
@@ -471,14 +473,14 @@ def test_guesses_in_different_forms_of_a_name_count_together(api: Api) -> None:
     assert login(api).status_code == 429
 
 
-@pytest.mark.parametrize("password", ["password", "Password123", "qwertyuiop", "11111111", "zzzzzzzzzz", "Somebody"])
+@pytest.mark.parametrize("password", ["password", "Password123", "qwertyuiop", "11111111", "zzzzzzzzzz", "Someuser"])
 def test_a_password_that_is_guessed_first_is_400(api: Api, password: str) -> None:
     refused = [
-        api.post("/users", {"username": "somebody", "password": password}, api.token()),
-        api.patch(f"/users/{api.add_user('somebody').id}", {"password": password}, api.token()),
+        api.post("/users", {"username": "someuser", "password": password}, api.token()),
+        api.patch(f"/users/{api.add_user('someuser').id}", {"password": password}, api.token()),
     ]
-    for answer in refused:
-        status, _, details = error_of(answer)
+    for response in refused:
+        status, _, details = error_of(response)
         assert (status, details["field"]) == (400, "password")
 
 
@@ -499,7 +501,7 @@ def test_two_changes_of_a_password_at_once_are_one(api: Api, monkeypatch: pytest
     user = api.add_user("eva")
 
     def hashed(password: str) -> str:
-        """Somebody is faster."""
+        """Another request is faster."""
         api.store.put("users", {**user.model_dump(mode="json"), "password_hash": hash_password("faster one")})
         return hash_password(password)
 
@@ -518,7 +520,7 @@ def test_a_created_user_signs_in_and_is_listed_without_secrets(api: Api) -> None
     listed = api.get("/users", api.token())
     assert listed.json["data"]["total"] == 2
     assert "password" not in listed.text
-    assert [each["username"] for each in api.fleet.said("user.created")] == ["ann"]
+    assert [each["username"] for each in api.fleet.published("user.created")] == ["ann"]
 
 
 @pytest.mark.parametrize(
@@ -536,27 +538,27 @@ def test_a_created_user_signs_in_and_is_listed_without_secrets(api: Api) -> None
 )
 def test_a_bad_user_is_400_naming_the_field(api: Api, fields: dict[str, Any], field: str) -> None:
     body = {"username": "ann", "password": "eight888", **fields}
-    answer = api.post("/users", body, api.token())
-    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, field)
+    response = api.post("/users", body, api.token())
+    assert (response.status_code, error_of(response)[2]["field"]) == (400, field)
 
 
-def test_nobody_makes_a_user_with_more_than_they_have(api: Api) -> None:
+def test_a_user_cannot_create_a_user_with_more_than_they_have(api: Api) -> None:
     api.add_user("clerk", permissions=["users.write", "proxy.read"])
     body = {"username": "ann", "password": "eight888"}
-    answer = api.post("/users", {**body, "role": "administrator"}, api.token("clerk"))
-    assert error_of(answer) == (403, "FORBIDDEN", {"required_permission": "*"})
+    response = api.post("/users", {**body, "role": "administrator"}, api.token("clerk"))
+    assert error_of(response) == (403, "FORBIDDEN", {"required_permission": "*"})
     assert api.post("/users", {**body, "permissions": ["proxy.read"]}, api.token("clerk")).status_code == 201
 
 
-def test_only_an_administrator_calls_somebody_an_administrator_with_few_permissions_too(api: Api) -> None:
+def test_only_an_administrator_gives_that_role_even_with_few_permissions(api: Api) -> None:
     clerk = api.add_user("clerk", permissions=["users.write", "proxy.read"])
     few = {"role": "administrator", "permissions": ["proxy.read"]}
     body = {"username": "ann", "password": "eight888"}
-    for answer in (
+    for response in (
         api.post("/users", {**body, **few}, api.token("clerk")),
         api.patch(f"/users/{clerk.id}", few, api.token("clerk")),
     ):
-        assert error_of(answer) == (403, "FORBIDDEN", {"required_permission": "admin"})
+        assert error_of(response) == (403, "FORBIDDEN", {"required_permission": "admin"})
     made = api.post("/users", {**body, **few}, api.token())
     assert (made.status_code, made.json["data"]["user"]["permissions"]) == (201, ["proxy.read"])
 
@@ -580,8 +582,8 @@ PERMITTED = [operation for operation in OPERATIONS if operation.permission]
 def test_without_credentials_every_guarded_operation_is_401_even_with_a_bad_body(
     api: Api, operation: Operation
 ) -> None:
-    answer = api.request(operation.method, path_of(operation), body=b"{")
-    assert error_of(answer)[:2] == (401, "UNAUTHORIZED")
+    response = api.request(operation.method, path_of(operation), body=b"{")
+    assert error_of(response)[:2] == (401, "UNAUTHORIZED")
 
 
 @pytest.mark.parametrize("operation", PERMITTED, ids=lambda each: each.id)
@@ -640,15 +642,15 @@ def test_an_api_key_does_not_take_over_the_account_of_its_owner(api: Api, body: 
     key = api.key()
     admin = api.get("/auth/test", api.token()).json["data"]["user_id"]
     for given in (body, {**body, "current_password": PASSWORD}):
-        answer = api.patch(f"/users/{admin}", given, key)
-        assert answer.status_code == 403, answer.json
-        assert "owner" in answer.json["error"]["details"]["reason"]
+        response = api.patch(f"/users/{admin}", given, key)
+        assert response.status_code == 403, response.json
+        assert "owner" in response.json["error"]["details"]["reason"]
     assert login(api, "admin", PASSWORD).status_code == 200
     other = api.add_user("ann")
     assert api.patch(f"/users/{other.id}", body, key).status_code == 200, "which is a matter of users.write"
 
 
-def test_users_write_changes_nothing_of_somebody_who_has_more(api: Api) -> None:
+def test_users_write_changes_nothing_of_a_user_who_has_more(api: Api) -> None:
     api.add_user("clerk", permissions=["users.write", "users.delete", "proxy.read", "metrics.read"])
     plain = api.add_user("plain", role="user")
     clerk = api.token("clerk")
@@ -666,14 +668,14 @@ def test_who_may_not_read_the_audit_trail_makes_and_takes_over_no_auditor(api: A
     half = api.add_user("half", role="auditor", permissions=["proxy.read"])
     clerk = api.token("clerk")
     body = {"username": "second", "password": "eight888", "role": "auditor"}
-    for answer in (
+    for response in (
         api.post("/users", body, clerk),
         api.patch(f"/users/{plain.id}", {"role": "auditor"}, clerk),
         api.patch(f"/users/{half.id}", {"permissions": reads}, clerk),
         api.patch(f"/users/{auditor.id}", {"password": "eight888"}, clerk),
         api.request("DELETE", f"/users/{auditor.id}", clerk),
     ):
-        assert error_of(answer)[::2] == (403, {"required_permission": "admin"})
+        assert error_of(response)[::2] == (403, {"required_permission": "admin"})
     assert api.post("/users", {**body, "permissions": ["proxy.read"]}, clerk).status_code == 201
     api.add_user("chief", role="auditor", permissions=[*reads, "users.write"])
     assert api.patch(f"/users/{auditor.id}", {"password": "eight888"}, api.token("chief")).status_code == 200
@@ -697,7 +699,7 @@ def test_a_deleted_user_takes_tokens_and_keys_along(api: Api) -> None:
     assert api.get(f"/users/{ann.id}", api.token()).status_code == 404
 
 
-def test_nobody_is_left_with_a_key_who_is_deleted_while_it_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_remains_of_a_user_who_is_deleted_while_it_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = api.add_user("owner")
     headers, admin = api.token("owner"), api.token()
     made = api_keys.new_key
@@ -711,14 +713,14 @@ def test_nobody_is_left_with_a_key_who_is_deleted_while_it_is_made(api: Api, mon
     assert api.store.find("api_keys") == []
 
 
-def test_of_a_deleted_user_each_key_is_told_as_revoked(api: Api) -> None:
+def test_each_key_of_a_deleted_user_is_published_as_revoked(api: Api) -> None:
     user = api.add_user("owner")
     for _ in range(2):
         api.key("owner")
     assert api.request("DELETE", f"/users/{user.id}", api.token()).status_code == 200
-    said = api.fleet.said("api_key.revoked")
-    assert [each["user_id"] for each in said] == [user.id] * 2
-    assert all(each["request_id"] == said[0]["request_id"] for each in said)
+    published = api.fleet.published("api_key.revoked")
+    assert [each["user_id"] for each in published] == [user.id] * 2
+    assert all(each["request_id"] == published[0]["request_id"] for each in published)
     assert [event.type for event in api.fleet.events[-3:]] == ["api_key.revoked", "api_key.revoked", "user.deleted"]
 
 
@@ -734,10 +736,10 @@ def test_the_last_active_administrator_stays(api: Api) -> None:
 def test_a_refresh_token_raced_from_many_threads_has_one_winner_and_then_the_family_is_dead(api: Api) -> None:
     for _ in range(5):
         pair = login(api).json["data"]
-        answers: list[Any] = []
+        responses: list[Any] = []
         gate = threading.Barrier(20)
 
-        def use(token: str = pair["refresh_token"], to: Any = answers, gate: threading.Barrier = gate) -> None:
+        def use(token: str = pair["refresh_token"], to: Any = responses, gate: threading.Barrier = gate) -> None:
             gate.wait()
             to.append(api.post("/auth/refresh", {"refresh_token": token}))
 
@@ -746,8 +748,8 @@ def test_a_refresh_token_raced_from_many_threads_has_one_winner_and_then_the_fam
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(answer.status_code for answer in answers) == [200] + [401] * 19
-        winner = next(answer.json["data"] for answer in answers if answer.status_code == 200)
+        assert sorted(response.status_code for response in responses) == [200] + [401] * 19
+        winner = next(response.json["data"] for response in responses if response.status_code == 200)
         for token in (pair["access_token"], winner["access_token"]):
             assert api.get("/auth/test", bearer(token)).status_code == 401
         assert api.post("/auth/refresh", {"refresh_token": winner["refresh_token"]}).status_code == 401

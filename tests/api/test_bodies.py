@@ -75,7 +75,7 @@ def chunked(content: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(content), content)
 
 
-def answer(client: socket.socket) -> tuple[int, Any]:
+def response(client: socket.socket) -> tuple[int, Any]:
     reply = http.client.HTTPResponse(client)
     reply.begin()
     content = reply.read()
@@ -85,7 +85,7 @@ def answer(client: socket.socket) -> tuple[int, Any]:
 def status_of(site: Site, sent: bytes) -> int:
     with site.connect() as client:
         client.sendall(sent)
-        return answer(client)[0]
+        return response(client)[0]
 
 
 def test_a_hundred_half_sent_bodies_without_credentials_are_refused_unread(site: Site) -> None:
@@ -94,14 +94,14 @@ def test_a_hundred_half_sent_bodies_without_credentials_are_refused_unread(site:
         clients = [stack.enter_context(site.connect()) for _ in range(100)]
         for client in clients:
             client.sendall(begun)
-        assert {answer(client)[0] for client in clients} == {401}
+        assert {response(client)[0] for client in clients} == {401}
 
 
 def test_a_chunked_body_without_credentials_is_refused_after_64_kib(site: Site) -> None:
     with site.connect() as client:
         client.sendall(head(IMPORT_PATH, {}, Transfer_Encoding="chunked"))
         client.sendall(chunked(bytes(body_limits.SMALL)))
-        assert answer(client)[0] == 401
+        assert response(client)[0] == 401
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_large_import_is_taken_in_whole_as_it_is_and_in_chunks(site: Site) -> 
     assert status_of(site, head(path, token, Transfer_Encoding="chunked") + pieces) == 200
 
 
-def test_a_client_that_waits_for_100_continue_hears_a_refusal_in_its_place(site: Site) -> None:
+def test_a_client_that_waits_for_100_continue_gets_the_rejection_in_its_place(site: Site) -> None:
     body = json.dumps(PROXY).encode() + b" " * (100 * KIB)
     fields = {"Content_Length": len(body), "Expect": "100-continue"}
     assert status_of(site, head(PROXIES, {}, **fields)) == 401
@@ -143,10 +143,10 @@ def test_a_client_that_waits_for_100_continue_hears_a_refusal_in_its_place(site:
         client.sendall(head(PROXIES, site.api.token(), **fields))
         assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(body)
-        assert answer(client)[0] == 201
+        assert response(client)[0] == 201
 
 
-def test_requests_before_and_after_a_large_one_are_answered_in_their_order(site: Site) -> None:
+def test_requests_before_and_after_a_large_one_are_served_in_order(site: Site) -> None:
     token = site.api.token()
     body = json.dumps(PROXY).encode() + b" " * (100 * KIB)
     small = head("/api/v1/auth/validate", token, Content_Length=0)
@@ -203,7 +203,7 @@ def test_without_room_for_small_bodies_a_request_is_503_and_the_next_one_is_serv
         wait_until(lambda: small.reserved == 900, "the room is taken", LONG)
         with site.connect() as second:
             second.sendall(head(LOGIN, {}, Content_Length=200))
-            status, envelope = answer(second)
+            status, envelope = response(second)
         assert (status, envelope["error"]["code"]) == (503, "UNAVAILABLE")
     wait_until(lambda: small.reserved == 0, "it is free again", LONG)
     assert status_of(site, head(LOGIN, {}, Content_Length=2) + b"{}") == 400

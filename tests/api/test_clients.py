@@ -43,7 +43,7 @@ const shExpMatch = (text, shell) => new RegExp("^" + pattern(shell) + "$").test(
     return ended.stdout.strip()
 
 
-def test_a_browser_is_told_every_proxy_in_its_words_and_nothing_for_this_machine() -> None:
+def test_a_pac_file_names_every_proxy_and_excludes_this_machine() -> None:
     proxies = [
         record(),
         record(protocol="https", port=443, host="2001:db8::1"),
@@ -101,7 +101,7 @@ def test_the_file_has_the_active_proxies_with_the_tag(api: Api, office: str) -> 
     assert error_of(pac_of(api, api.token(), "colour=red"))[0] == 400
 
 
-def test_a_key_with_a_scope_hears_of_its_proxies_alone(api: Api, office: str) -> None:
+def test_a_key_with_a_scope_gets_only_its_proxies(api: Api, office: str) -> None:
     key = api.key(permissions=["proxy.read"], scope={"proxies": [office]})
     assert "3129" not in pac_of(api, key).text
 
@@ -119,10 +119,10 @@ def test_the_lines_name_the_user_and_never_a_password(api: Api) -> None:
     auth = {"enabled": True, "username": "a b@c", "password": "a real password"}
     body = {"name": "x", "port": 3128, "protocol": "socks5", "host": "0.0.0.0", "auth": auth}
     made = api.post("/proxies", body, api.token()).json["data"]["proxy"]
-    answer = api.get(f"/proxies/{made['id']}/snippets", api.token(), query_string="host=fleet.example")
-    lines = answer.json["data"]["snippets"]
+    response = api.get(f"/proxies/{made['id']}/snippets", api.token(), query_string="host=fleet.example")
+    lines = response.json["data"]["snippets"]
     assert lines["url"] == "socks5h://a%20b%40c:PASSWORD@fleet.example:3128"
-    assert "a real password" not in answer.text
+    assert "a real password" not in response.text
     refused = api.get(f"/proxies/{made['id']}/snippets", api.token(), query_string="host=a%20b")
     assert error_of(refused)[2]["field"] == "host"
 

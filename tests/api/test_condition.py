@@ -34,10 +34,10 @@ def degraded(api: Api) -> dict[str, Any]:
 def test_the_detail_and_the_list_say_degraded_and_why(api: Api, degraded: dict[str, Any]) -> None:
     (listed,) = api.get("/proxies", api.token()).json["data"]["proxies"]
     detail = api.get(f"/proxies/{degraded['id']}", api.token()).json["data"]["proxy"]
-    for shown in (listed, detail):
-        assert shown["runtime"]["state"] == "degraded"
-        assert shown["runtime"]["error"] == f"{ENDED.detail}; {DOWN.detail}"
-        assert [(each["reason"], each["upstream"]) for each in shown["runtime"]["problems"]] == [
+    for view in (listed, detail):
+        assert view["runtime"]["state"] == "degraded"
+        assert view["runtime"]["error"] == f"{ENDED.detail}; {DOWN.detail}"
+        assert [(each["reason"], each["upstream"]) for each in view["runtime"]["problems"]] == [
             ("certificate", None),
             ("upstream_down", "p1"),
         ]
@@ -104,7 +104,7 @@ def test_a_restart_with_a_certificate_that_is_gone_is_refused_and_the_process_go
     Path(cert).unlink()
     status, code, details = error_of(api.post(f"/proxies/{made['id']}/{action}", None, api.token()))
     assert (status, code, details["field"]) == (400, "INVALID_REQUEST", "tls.cert_file")
-    assert not any(isinstance(message, RestartProxy) for _to, message in api.fleet.heard)
+    assert not any(isinstance(message, RestartProxy) for _to, message in api.fleet.received)
     make_pair(tmp_path)
     assert api.post(f"/proxies/{made['id']}/{action}", None, api.token()).status_code == 200
 
@@ -119,7 +119,7 @@ def test_a_restart_with_a_certificate_that_has_ended_is_refused_while_the_proces
     api.fleet.certificate_ends = time.time() + 3600
     status, _, details = error_of(api.post(f"/proxies/{made['id']}/restart", None, api.token()))
     assert (status, details["field"]) == (400, "tls.cert_file")
-    assert not any(isinstance(message, RestartProxy) for _to, message in api.fleet.heard)
+    assert not any(isinstance(message, RestartProxy) for _to, message in api.fleet.received)
     api.fleet.certificate_ends = time.time() - 3600
     assert api.post(f"/proxies/{made['id']}/restart", None, api.token()).status_code == 200, "none is worse"
 

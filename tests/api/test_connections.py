@@ -35,13 +35,13 @@ def path(api: Api, headers: dict[str, str]) -> str:
 
 
 def process(count: int) -> Callable[[Any], Any]:
-    def answer(message: Any) -> Any:
+    def response(message: Any) -> Any:
         return Connections((ONE,), 1) if isinstance(message, QueryConnections) else Ended(count)
 
-    return answer
+    return response
 
 
-def test_a_page_is_shown(api: Api, headers: dict[str, str], path: str) -> None:
+def test_a_page_is_returned(api: Api, headers: dict[str, str], path: str) -> None:
     assert api.get(path, headers).json["data"] == {
         "connections": [
             {
@@ -61,14 +61,14 @@ def test_a_page_is_shown(api: Api, headers: dict[str, str], path: str) -> None:
         ],
         "total": 1,
     }
-    assert api.fleet.heard[-1][1] == QueryConnections(ConnectionFilter(), "-age", 100, 0)
+    assert api.fleet.received[-1][1] == QueryConnections(ConnectionFilter(), "-age", 100, 0)
 
 
 def test_filters_sort_and_page_are_passed_on(api: Api, headers: dict[str, str], path: str) -> None:
     query = "client=10.0.0.0/8&user=ada&target=a.ex&min_age=5&sort=-rate_out&limit=7&offset=3"
     api.get(f"{path}?{query}", headers)
     only = ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0)
-    assert api.fleet.heard[-1][1] == QueryConnections(only, "-rate_out", 7, 3)
+    assert api.fleet.received[-1][1] == QueryConnections(only, "-rate_out", 7, 3)
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_a_bad_parameter_is_400_naming_it(api: Api, headers: dict[str, str], pat
 
 
 def test_one_is_ended_once(api: Api, headers: dict[str, str], path: str) -> None:
-    answer = api.request("DELETE", f"{path}/5f", headers)
-    assert answer.json["data"] == {"id": "5f", "ended": True}
-    assert api.fleet.heard[-1][1] == CloseConnections("5f", ConnectionFilter())
+    response = api.request("DELETE", f"{path}/5f", headers)
+    assert response.json["data"] == {"id": "5f", "ended": True}
+    assert api.fleet.received[-1][1] == CloseConnections("5f", ConnectionFilter())
     api.fleet.others[forwarding_name(path.split("/")[2])] = process(0)
     assert error_of(api.request("DELETE", f"{path}/5f", headers))[:2] == (404, "NOT_FOUND")
 
 
 def test_those_that_match_are_ended(api: Api, headers: dict[str, str], path: str) -> None:
     assert api.request("DELETE", f"{path}?client=192.0.2.1", headers).json["data"] == {"ended": 1}
-    assert api.fleet.heard[-1][1] == CloseConnections(None, ConnectionFilter(client="192.0.2.1"))
+    assert api.fleet.received[-1][1] == CloseConnections(None, ConnectionFilter(client="192.0.2.1"))
     assert api.request("DELETE", f"{path}?all=true", headers).json["data"] == {"ended": 1}
-    assert api.fleet.heard[-1][1] == CloseConnections(None, ConnectionFilter())
+    assert api.fleet.received[-1][1] == CloseConnections(None, ConnectionFilter())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_ending_needs_a_filter_or_the_word_all(
 ) -> None:
     status, _code, details = error_of(api.request("DELETE", f"{path}{query}", headers))
     assert (status, details["field"]) == (400, field)
-    assert not any(isinstance(message, CloseConnections) for _to, message in api.fleet.heard)
+    assert not any(isinstance(message, CloseConnections) for _to, message in api.fleet.received)
 
 
 def test_an_inactive_proxy_has_none_and_a_silent_one_is_503(api: Api, headers: dict[str, str], path: str) -> None:

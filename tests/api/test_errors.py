@@ -83,7 +83,7 @@ def test_every_error_of_the_domain_has_a_row() -> None:
     assert kinds - {type(error) for error, *_ in CASES} == {DomainError}
 
 
-def test_an_unforeseen_error_has_no_row_and_an_answer_of_http_is_itself() -> None:
+def test_an_unforeseen_error_has_no_row_and_an_error_of_http_is_itself() -> None:
     refused = ApiError(406, "INVALID_REQUEST", "no")
     assert translated(refused, "req_1") is refused
     assert translated(ValueError("bug"), "req_1") is None

@@ -15,14 +15,14 @@ SECRET = "a secret that no receiver may see"
 
 
 def data_of(api: Api, kind: str) -> dict[str, Any]:
-    return api.fleet.said(kind)[-1]
+    return api.fleet.published(kind)[-1]
 
 
 def created(api: Api, **fields: Any) -> str:
     body = {"name": "office", "port": 3128, "protocol": "http", **fields}
-    answer = api.post("/proxies", body, api.token())
-    assert answer.status_code == 201, answer.json
-    return str(answer.json["data"]["proxy"]["id"])
+    response = api.post("/proxies", body, api.token())
+    assert response.status_code == 201, response.json
+    return str(response.json["data"]["proxy"]["id"])
 
 
 def test_a_changed_proxy_names_its_fields_and_the_id_of_who_changed_it(api: Api) -> None:
@@ -65,8 +65,8 @@ def test_creations_starts_and_deletions_name_who_did_it(api: Api) -> None:
 
 def test_events_about_users_name_the_user_who_did_it_as_well(api: Api) -> None:
     ada = api.add_user("ada", role="user")
-    answer = api.patch(f"/users/{ada.id}", {"password": f"{SECRET} 1", "email": "ada@example.com"}, api.token())
-    assert answer.status_code == 200, answer.json
+    response = api.patch(f"/users/{ada.id}", {"password": f"{SECRET} 1", "email": "ada@example.com"}, api.token())
+    assert response.status_code == 200, response.json
     data = data_of(api, "user.updated")
     assert (data["by"]["username"], data["by"]["method"]) == ("admin", "bearer")
     assert {"email", "password"} <= set(data["changed"])

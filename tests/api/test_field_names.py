@@ -1,4 +1,4 @@
-"""How refusals name what is wrong: one spelling of paths in all bodies, whoever found the mistake."""
+"""How refusals name what is wrong: one spelling of paths in all bodies, in errors of every layer."""
 
 from __future__ import annotations
 

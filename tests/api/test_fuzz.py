@@ -1,4 +1,4 @@
-"""Whatever a client sends: an answer of the contract, never a 500."""
+"""Whatever a client sends: a response of the contract, never a 500."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def shared() -> Api:
 
 @FUZZ
 @given(path=st.sampled_from(PATHS), body=JSON | NEARLY)
-def test_any_json_gets_an_answer_of_the_contract(path: str, body: Any) -> None:
+def test_any_json_gets_a_response_of_the_contract(path: str, body: Any) -> None:
     api = shared()
-    answer = api.post(path, body, api.token())
-    assert answer.status_code in (200, 201, 400, 401, 429)
+    response = api.post(path, body, api.token())
+    assert response.status_code in (200, 201, 400, 401, 429)
 
 
 @FUZZ
@@ -47,9 +47,9 @@ def test_a_create_with_altered_fields_is_201_or_400(fields: dict[str, Any]) -> N
 def test_any_bytes_as_a_body_are_400(content: bytes) -> None:
     api = shared()
     headers = {**api.token(), "Content-Type": "application/json"}
-    answer = api.client.simulate_post("/api/v1/proxies", body=content, headers=headers)
-    check_envelope(answer)
-    assert answer.status_code == 400
+    response = api.client.simulate_post("/api/v1/proxies", body=content, headers=headers)
+    check_envelope(response)
+    assert response.status_code == 400
 
 
 @FUZZ
@@ -57,8 +57,8 @@ def test_any_bytes_as_a_body_are_400(content: bytes) -> None:
 def test_any_query_is_200_or_400(query: str) -> None:
     api = shared()
     for path in ("/api/v1/proxies", "/api/v1/users"):
-        answer = api.client.simulate_get(path, query_string=query.lstrip("?"), headers=api.token())
-        assert answer.status_code in (200, 400)
+        response = api.client.simulate_get(path, query_string=query.lstrip("?"), headers=api.token())
+        assert response.status_code in (200, 400)
 
 
 @FUZZ
@@ -66,7 +66,7 @@ def test_any_query_is_200_or_400(query: str) -> None:
     header=st.sampled_from(["Authorization", "X-API-Key", "If-Match", "Accept", "X-Request-Id", "X-Forwarded-For"]),
     text=st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=60),
 )
-def test_any_header_gets_an_answer_of_the_contract(header: str, text: str) -> None:
+def test_any_header_gets_a_response_of_the_contract(header: str, text: str) -> None:
     api = shared()
-    answer = api.client.simulate_patch("/api/v1/proxies/prx_none", json={}, headers={**api.token(), header: text})
-    assert answer.status_code in (401, 404, 406)
+    response = api.client.simulate_patch("/api/v1/proxies/prx_none", json={}, headers={**api.token(), header: text})
+    assert response.status_code in (401, 404, 406)

@@ -72,7 +72,7 @@ def test_x_forwarded_for_counts_from_the_right_and_from_trusted_proxies_alone(
     guarded(api, server=Server(trusted_proxies=("10.0.0.0/24",)))
     wrong = {"username": "admin", "password": "wrong password"}
     api.post("/auth/login", wrong, {"X-Forwarded-For": forwarded}, remote_addr=peer)
-    assert api.fleet.said("auth.login_failed")[0]["client_ip"] == client
+    assert api.fleet.published("auth.login_failed")[0]["client_ip"] == client
 
 
 def test_https_only_refuses_plain_requests_and_believes_trusted_proxies_alone(api: Api) -> None:
@@ -82,10 +82,13 @@ def test_https_only_refuses_plain_requests_and_believes_trusted_proxies_alone(ap
     assert (status, code) == (403, "FORBIDDEN")
     assert "security.https_only" in details["reason"]
     assert api.get("/proxies", token, protocol="https").status_code == 200
-    said = {**token, "X-Forwarded-Proto": "https"}
-    assert api.get("/proxies", said).status_code == 403
-    assert api.get("/proxies", said, remote_addr="10.0.0.1").status_code == 200
-    assert api.get("/proxies", {**said, "X-Forwarded-Proto": "https, http"}, remote_addr="10.0.0.1").status_code == 403
+    forwarded = {**token, "X-Forwarded-Proto": "https"}
+    assert api.get("/proxies", forwarded).status_code == 403
+    assert api.get("/proxies", forwarded, remote_addr="10.0.0.1").status_code == 200
+    assert (
+        api.get("/proxies", {**forwarded, "X-Forwarded-Proto": "https, http"}, remote_addr="10.0.0.1").status_code
+        == 403
+    )
     assert api.get("/health").status_code == 200
 
 
@@ -98,9 +101,9 @@ def counted(api: Api) -> Api:
     return api
 
 
-def test_every_answer_tells_of_the_limits_errors_included(counted: Api) -> None:
+def test_every_response_has_the_limits_errors_included(counted: Api) -> None:
     token = counted.token()
-    answers = {
+    responses = {
         200: counted.get("/proxies", token),
         400: counted.post("/proxies", {"port": 0}, token),
         401: counted.get("/proxies"),
@@ -110,9 +113,9 @@ def test_every_answer_tells_of_the_limits_errors_included(counted: Api) -> None:
         413: counted.request("POST", "/proxies", token, body="x" * (1024 * 1024 + 1)),
         415: counted.request("POST", "/proxies", {**token, "Content-Type": "text/plain"}, body="x"),
     }
-    for status, answer in answers.items():
-        assert answer.status_code == status
-        assert {name.lower() for name in answer.headers} >= RATE_HEADERS, status
+    for status, response in responses.items():
+        assert response.status_code == status
+        assert {name.lower() for name in response.headers} >= RATE_HEADERS, status
 
 
 def test_the_hundred_and_first_of_a_minute_is_429_and_says_when_to_come_again(counted: Api) -> None:
@@ -179,18 +182,18 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("told", "may"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize(("fetch", "may"), OTHERS.values(), ids=OTHERS)
 def test_a_page_of_another_origin_changes_nothing_by_the_basic_credentials_of_a_browser(
-    api: Api, told: dict[str, str], may: bool
+    api: Api, fetch: dict[str, str], may: bool
 ) -> None:
-    basic = {"Authorization": "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode(), **told}
+    basic = {"Authorization": "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode(), **fetch}
     proxy = api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]["id"]
     stopped = api.post(f"/proxies/{proxy}/stop", None, basic)
     assert stopped.status_code == (200 if may else 403)
     assert may or "reason" in error_of(stopped)[2]
-    assert api.get(f"/proxies/{proxy}", basic).status_code == 200  # nobody else can read the answer
+    assert api.get(f"/proxies/{proxy}", basic).status_code == 200  # no other origin can read the response
     assert api.get(f"/proxies/{proxy}", basic).json["data"]["proxy"]["status"] == ("inactive" if may else "active")
-    assert api.post(f"/proxies/{proxy}/start", None, {**api.token(), **told}).status_code == 200
+    assert api.post(f"/proxies/{proxy}/start", None, {**api.token(), **fetch}).status_code == 200
 
 
 # --- the log of requests ------------------------------------------------------------------------------------------

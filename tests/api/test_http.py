@@ -41,24 +41,24 @@ BAD_JSON = {
 
 @pytest.mark.parametrize("content", BAD_JSON.values(), ids=BAD_JSON)
 def test_a_malformed_body_is_400(api: Api, content: bytes) -> None:
-    answer = api.request("POST", "/proxies", {**api.token(), **JSON}, body=content)
-    assert error_of(answer)[:2] == (400, "INVALID_REQUEST")
+    response = api.request("POST", "/proxies", {**api.token(), **JSON}, body=content)
+    assert error_of(response)[:2] == (400, "INVALID_REQUEST")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
 def test_a_body_of_another_type_is_415(api: Api, kind: str) -> None:
     headers = {**api.token(), "Content-Type": kind}
-    answer = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
-    assert error_of(answer)[:2] == (415, "INVALID_REQUEST")
+    response = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
+    assert error_of(response)[:2] == (415, "INVALID_REQUEST")
 
 
 @pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("gzip, identity", 415), ("identity", 201), ("", 201)])
 def test_a_body_in_a_coding_is_415_and_never_read_as_it_is(api: Api, coding: str, status: int) -> None:
     headers = {**api.token(), **JSON, "Content-Encoding": coding}
-    answer = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
-    assert answer.status_code == status
+    response = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
+    assert response.status_code == status
     if status == 415:
-        assert error_of(answer)[2]["field"] == "Content-Encoding"
+        assert error_of(response)[2]["field"] == "Content-Encoding"
 
 
 def test_a_charset_parameter_does_not_matter(api: Api) -> None:
@@ -69,45 +69,45 @@ def test_a_charset_parameter_does_not_matter(api: Api) -> None:
 def test_a_body_over_one_mebibyte_is_413_whatever_the_operation(api: Api) -> None:
     large = b'{"name": "' + b"x" * MAX_BODY + b'"}'
     for path in ("/proxies", "/proxies/prx_none/start"):
-        answer = api.request("POST", path, {**api.token(), **JSON}, body=large)
-        assert error_of(answer)[:2] == (413, "INVALID_REQUEST")
+        response = api.request("POST", path, {**api.token(), **JSON}, body=large)
+        assert error_of(response)[:2] == (413, "INVALID_REQUEST")
 
 
 def test_an_import_may_be_larger_and_is_413_beyond_that(api: Api) -> None:
     for size, status in ((MAX_BODY, 400), (MAX_IMPORT, 413)):
         large = b'{"kind": "' + b"x" * size + b'"}'
-        answer = api.request("POST", "/config/import", {**api.token(), **JSON}, body=large)
-        assert error_of(answer)[:2] == (status, "INVALID_REQUEST")
+        response = api.request("POST", "/config/import", {**api.token(), **JSON}, body=large)
+        assert error_of(response)[:2] == (status, "INVALID_REQUEST")
 
 
 @pytest.mark.filterwarnings("ignore:Unknown REQUEST_METHOD")
 @pytest.mark.parametrize("method", ["PUT", "PROPFIND", "BREW"])
 def test_another_method_is_405_with_allow(api: Api, method: str) -> None:
-    answer = api.request(method, "/proxies")
-    assert error_of(answer)[:2] == (405, "INVALID_REQUEST")
-    assert {"GET", "POST"} <= {each.strip() for each in answer.headers["Allow"].split(",")}
+    response = api.request(method, "/proxies")
+    assert error_of(response)[:2] == (405, "INVALID_REQUEST")
+    assert {"GET", "POST"} <= {each.strip() for each in response.headers["Allow"].split(",")}
 
 
 def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
-    answer = api.get("/proxies", {**api.token(), "Accept": "text/html"})
-    assert error_of(answer)[:2] == (406, "INVALID_REQUEST")
+    response = api.get("/proxies", {**api.token(), "Accept": "text/html"})
+    assert error_of(response)[:2] == (406, "INVALID_REQUEST")
     assert api.get("/proxies", {**api.token(), "Accept": "text/html, */*;q=0.1"}).status_code == 200
 
 
 @pytest.mark.parametrize(("path", "target"), [("/", "/docs"), ("/docs", "/docs"), ("/openapi.json", "/openapi.json")])
 def test_what_people_try_first_leads_to_where_it_is(api: Api, path: str, target: str) -> None:
-    answer = api.client.simulate_get(path)
-    assert (answer.status_code, answer.headers["Location"]) == (302, f"/api/v1{target}")
-    check_envelope(answer)
-    assert api.client.simulate_get(answer.headers["Location"]).status_code == 200
+    response = api.client.simulate_get(path)
+    assert (response.status_code, response.headers["Location"]) == (302, f"/api/v1{target}")
+    check_envelope(response)
+    assert api.client.simulate_get(response.headers["Location"]).status_code == 200
     refused = api.client.simulate_post(path)
     assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/docs/", "/proxies/a/b/c"])
 def test_an_unknown_path_is_404(api: Api, path: str) -> None:
-    answer = api.client.simulate_get(path)
-    assert error_of(answer)[:2] == (404, "NOT_FOUND")
+    response = api.client.simulate_get(path)
+    assert error_of(response)[:2] == (404, "NOT_FOUND")
 
 
 def test_validation_comes_before_existence(api: Api) -> None:
@@ -116,8 +116,8 @@ def test_validation_comes_before_existence(api: Api) -> None:
 
 
 def test_head_is_get_without_a_body(api: Api) -> None:
-    answer = api.request("HEAD", "/proxies", api.token())
-    assert (answer.status_code, answer.content) == (200, b"")
+    response = api.request("HEAD", "/proxies", api.token())
+    assert (response.status_code, response.content) == (200, b"")
 
 
 def test_a_well_formed_request_id_is_kept_and_another_replaced(api: Api) -> None:
@@ -135,9 +135,9 @@ def test_a_bug_is_500_with_the_request_id_and_nothing_of_the_inside(
         raise ZeroDivisionError("the inside")
 
     monkeypatch.setattr(api.services.proxies, "all", bug)
-    answer = api.get("/proxies", {**headers, "X-Request-Id": "find-me"})
-    assert error_of(answer) == (500, "INTERNAL_ERROR", {"request_id": "find-me"})
-    assert "inside" not in answer.text
+    response = api.get("/proxies", {**headers, "X-Request-Id": "find-me"})
+    assert error_of(response) == (500, "INTERNAL_ERROR", {"request_id": "find-me"})
+    assert "inside" not in response.text
     assert any("find-me" in record.getMessage() for record in caplog.records)
 
 
@@ -149,9 +149,9 @@ def test_a_disk_that_refuses_is_500_and_nothing_changes(api: Api, monkeypatch: p
         raise StoreWriteError("No space left on device")
 
     monkeypatch.setattr(api.store, "put", full)
-    answer = api.post("/proxies", PROXY, headers)
-    assert error_of(answer)[:2] == (500, "INTERNAL_ERROR")
-    assert "nothing was changed" in answer.json["error"]["message"]
+    response = api.post("/proxies", PROXY, headers)
+    assert error_of(response)[:2] == (500, "INTERNAL_ERROR")
+    assert "nothing was changed" in response.json["error"]["message"]
     assert (api.store.revision, api.store.find("proxies")) == (before, [])
 
 
@@ -166,10 +166,10 @@ def limited(per_minute: int, session_per_minute: int = 600, **server: Any) -> Ap
 def test_beyond_the_burst_is_429_with_headers_that_tell() -> None:
     api = limited(3)
     headers = api.token()
-    answers = [api.get("/auth/test", headers) for _ in range(4)]
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-    assert [answer.headers["X-RateLimit-Remaining"] for answer in answers] == ["2", "1", "0", "0"]
-    last = answers[-1]
+    responses = [api.get("/auth/test", headers) for _ in range(4)]
+    assert [response.status_code for response in responses] == [200, 200, 200, 429]
+    assert [response.headers["X-RateLimit-Remaining"] for response in responses] == ["2", "1", "0", "0"]
+    last = responses[-1]
     assert last.headers["X-RateLimit-Limit"] == "3"
     assert last.headers["RateLimit-Policy"] == '"burst";q=3;w=60, "hourly";q=1000;w=3600'
     assert last.headers["RateLimit"].startswith('"burst";r=0;t=')
@@ -201,10 +201,10 @@ def test_interactive_sessions_have_windows_of_their_own_and_the_user_keeps_the_p
     api = limited(2, session_per_minute=4)
     plain, session = api.token(), interactive(api)
     assert [api.get("/auth/test", plain).status_code for _ in range(3)] == [200, 200, 429]
-    answers = [api.get("/auth/test", session) for _ in range(5)]
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 429]
-    assert answers[0].headers["X-RateLimit-Limit"] == "4"
-    assert answers[0].headers["RateLimit-Policy"] == '"burst";q=4;w=60, "hourly";q=20000;w=3600'
+    responses = [api.get("/auth/test", session) for _ in range(5)]
+    assert [response.status_code for response in responses] == [200, 200, 200, 200, 429]
+    assert responses[0].headers["X-RateLimit-Limit"] == "4"
+    assert responses[0].headers["RateLimit-Policy"] == '"burst";q=4;w=60, "hourly";q=20000;w=3600'
     api.close()
 
 
@@ -222,8 +222,8 @@ def test_a_session_stays_interactive_when_its_token_is_refreshed_and_when_the_ap
     refresh = api.post("/auth/login", body).json["data"]["refresh_token"]
     api.start()
     token = api.post("/auth/refresh", {"refresh_token": refresh}).json["data"]["access_token"]
-    answer = api.get("/auth/test", {"Authorization": f"Bearer {token}"})
-    assert answer.headers["X-RateLimit-Limit"] == "7"
+    response = api.get("/auth/test", {"Authorization": f"Bearer {token}"})
+    assert response.headers["X-RateLimit-Limit"] == "7"
     api.close()
 
 
@@ -365,9 +365,9 @@ def test_a_bad_log_query_is_400_naming_it(api: Api, query: str) -> None:
 
 
 def test_without_an_indexer_logs_are_unavailable(api: Api) -> None:
-    answer = api.get("/logs", api.token())
-    assert error_of(answer)[:2] == (503, "UNAVAILABLE")
-    assert int(answer.headers["Retry-After"]) > 0
+    response = api.get("/logs", api.token())
+    assert error_of(response)[:2] == (503, "UNAVAILABLE")
+    assert int(response.headers["Retry-After"]) > 0
 
 
 def test_every_single_resource_has_an_etag_and_a_stale_one_is_412(api: Api) -> None:
@@ -403,12 +403,12 @@ READ_ONLY, UNKNOWN, NULL = "is read-only", "is not a known field", "must not be 
 )
 def test_with_a_null_the_rest_is_judged_too(api: Api, body: dict[str, Any], errors: dict[str, str]) -> None:
     status, _code, details = error_of(api.patch("/proxies/prx_any", body, api.token()))
-    told = details.get("errors", [details])
-    assert (status, {each["field"]: each["error"] for each in told}) == (400, errors)
-    assert len(told) == len(errors)
+    reported = details.get("errors", [details])
+    assert (status, {each["field"]: each["error"] for each in reported}) == (400, errors)
+    assert len(reported) == len(errors)
 
 
-def test_of_a_required_field_that_is_null_it_is_not_said_that_it_is_missing_too(api: Api) -> None:
+def test_a_required_field_that_is_null_is_not_reported_as_missing_too(api: Api) -> None:
     status, _code, details = error_of(api.post("/proxies", {**PROXY, "port": None, "name": None}, api.token()))
-    told = {(each["field"], each["error"]) for each in details["errors"]}
-    assert (status, told) == (400, {("name", "must not be null"), ("port", "must not be null")})
+    reported = {(each["field"], each["error"]) for each in details["errors"]}
+    assert (status, reported) == (400, {("name", "must not be null"), ("port", "must not be null")})

@@ -1,4 +1,4 @@
-"""A POST that is sent again: done once, answered alike, and never for somebody else."""
+"""A repeated POST: executed once, with the same response, and never for another caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def create(api: Api, headers: dict[str, str], **fields: Any) -> Result:
     return api.post("/proxies", {**PROXY, **fields}, {**headers, **KEY})
 
 
-def test_the_same_request_is_done_once_and_answered_alike(api: Api) -> None:
+def test_the_same_request_is_executed_once_and_has_the_same_response(api: Api) -> None:
     first, second = create(api, api.token()), create(api, api.token())
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json == second.json
@@ -44,8 +44,8 @@ def test_it_is_remembered_after_a_restart_and_forgotten_after_a_day(api: Api) ->
 
 def test_another_request_with_the_same_key_is_refused(api: Api) -> None:
     create(api, api.token())
-    for answer in (create(api, api.token(), port=3129), api.post("/users", _USER, {**api.token(), **KEY})):
-        status, code, details = error_of(answer)
+    for response in (create(api, api.token(), port=3129), api.post("/users", _USER, {**api.token(), **KEY})):
+        status, code, details = error_of(response)
         assert (status, code, details["field"]) == (400, "INVALID_REQUEST", "Idempotency-Key")
     assert len(api.store.find("proxies")) == 1
 
@@ -62,25 +62,25 @@ def test_a_key_belongs_to_its_caller(api: Api) -> None:
 
 @pytest.mark.parametrize("key", ["", "a b", "ä", "x" * 256])
 def test_a_key_that_is_none_is_refused(api: Api, key: str) -> None:
-    answer = api.post("/proxies", PROXY, {**api.token(), "Idempotency-Key": key})
-    assert error_of(answer)[2]["field"] == "Idempotency-Key"
+    response = api.post("/proxies", PROXY, {**api.token(), "Idempotency-Key": key})
+    assert error_of(response)[2]["field"] == "Idempotency-Key"
 
 
 def test_what_failed_is_tried_again(api: Api) -> None:
-    api.fleet.bound["127.0.0.1", 3128] = "somebody"
+    api.fleet.bound["127.0.0.1", 3128] = "someuser"
     assert create(api, api.token()).status_code == 400
     api.fleet.bound.clear()
     assert create(api, api.token()).status_code == 201
 
 
-def test_who_lost_the_permission_gets_no_answer_of_before(api: Api) -> None:
+def test_a_caller_who_lost_the_permission_gets_no_earlier_response(api: Api) -> None:
     eva = api.add_user("eva", role="operator")
     assert create(api, api.token("eva")).status_code == 201
     api.patch(f"/users/{eva.id}", {"role": "user"}, api.token())
     assert create(api, api.token("eva")).status_code == 403
 
 
-def test_an_answer_with_a_secret_is_repeated_but_stands_nowhere_in_clear(api: Api) -> None:
+def test_a_response_with_a_secret_is_repeated_but_stored_nowhere_in_the_clear(api: Api) -> None:
     body = {"name": "deploy"}
     first = api.post("/api-keys", body, {**api.token(), **KEY})
     again = api.post("/api-keys", body, {**api.token(), **KEY})
@@ -98,10 +98,10 @@ def test_signing_in_makes_new_tokens_whatever_the_key(api: Api) -> None:
     assert first != second
 
 
-def test_of_many_at_once_one_is_done_and_all_get_its_answer(api: Api) -> None:
+def test_of_many_at_once_one_is_executed_and_all_get_its_response(api: Api) -> None:
     kept = Idempotency(api.data, secret_box_of(api.data))
     done: list[int] = []
-    answers: list[Any] = []
+    responses: list[Any] = []
     gate = threading.Barrier(8)
 
     def execute() -> Reply:
@@ -110,7 +110,7 @@ def test_of_many_at_once_one_is_done_and_all_get_its_answer(api: Api) -> None:
 
     def send() -> None:
         gate.wait()
-        answers.append(kept.once("usr_1", "k", ["request"], execute))
+        responses.append(kept.once("usr_1", "k", ["request"], execute))
 
     threads = [threading.Thread(target=send) for _ in range(8)]
     for thread in threads:
@@ -119,12 +119,12 @@ def test_of_many_at_once_one_is_done_and_all_get_its_answer(api: Api) -> None:
         thread.join()
     assert done == [1]
     first = Reply({"number": 1})
-    assert sorted(answers, key=lambda each: isinstance(each, dict)) == [first] + [first.plain()] * 7
+    assert sorted(responses, key=lambda each: isinstance(each, dict)) == [first] + [first.plain()] * 7
     assert kept._turns == {}
     kept.close()
 
 
-def test_an_answer_that_can_not_be_read_any_more_is_made_anew(api: Api) -> None:
+def test_a_request_whose_response_can_not_be_read_any_more_is_executed(api: Api) -> None:
     kept = Idempotency(api.data, secret_box_of(api.data))
     kept.once("usr_1", "k", [], lambda: Reply({"number": 1}))
     (api.data.keys / "secrets.key").write_text("00" * 32)

@@ -1,4 +1,4 @@
-"""Import and export of the configuration: what is told, what is changed, and that it is all of it or nothing."""
+"""Import and export of the configuration: the document, the changes, and that an import is atomic."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.api.importing import (
     HOOK,
     HOOKED,
     PASSPHRASE,
+    PERSON,
     RICH,
     SEALED,
     SECRETS,
-    SOMEBODY,
     UPSTREAM,
     Importing,
 )
@@ -51,18 +51,18 @@ def there() -> Iterator[Importing]:
     made.close()
 
 
-def of(answer: Any, kind: str, name: str) -> dict[str, Any]:
-    return next(each for each in answer["changes"] if (each["kind"], each["name"]) == (kind, name))
+def of(response: Any, kind: str, name: str) -> dict[str, Any]:
+    return next(each for each in response["changes"] if (each["kind"], each["name"]) == (kind, name))
 
 
-def fields(answer: Any, kind: str, name: str) -> dict[str, tuple[Any, Any]]:
-    return {each["field"]: (each["before"], each["after"]) for each in of(answer, kind, name)["fields"]}
+def fields(response: Any, kind: str, name: str) -> dict[str, tuple[Any, Any]]:
+    return {each["field"]: (each["before"], each["after"]) for each in of(response, kind, name)["fields"]}
 
 
 # --- export -------------------------------------------------------------------------------------------------------
 
 
-def test_an_export_tells_everything_but_secrets_whose_places_are_null(filled: Importing) -> None:
+def test_an_export_has_everything_but_secrets_which_are_null(filled: Importing) -> None:
     document = filled.export()
     assert (document["kind"], document["version"]) == ("proxyfleet.config", 1)
     plain, rich = document["proxies"]
@@ -89,11 +89,11 @@ def test_two_exports_without_a_change_between_are_the_same_with_the_same_etag(fi
 
 def test_an_export_with_secrets_wants_a_passphrase_that_is_long_enough(filled: Importing) -> None:
     for headers in ({}, {"X-Passphrase": "short"}, {"X-Passphrase": "\u00ff" * 20}):
-        answer = filled.api.get("/config/export", {**filled.headers, **headers}, query_string="secrets=encrypted")
-        status, _, details = error_of(answer)
+        response = filled.api.get("/config/export", {**filled.headers, **headers}, query_string="secrets=encrypted")
+        status, _, details = error_of(response)
         assert (status, details["field"]) == (400, "X-Passphrase")
-    answer = filled.api.get("/config/export", filled.headers, query_string="secrets=plain")
-    assert error_of(answer)[2]["field"] == "secrets"
+    response = filled.api.get("/config/export", filled.headers, query_string="secrets=plain")
+    assert error_of(response)[2]["field"] == "secrets"
 
 
 def test_who_took_an_export_is_on_record_and_the_passphrase_is_nowhere(filled: Importing) -> None:
@@ -130,34 +130,34 @@ def test_an_export_is_of_one_moment_also_while_several_documents_change_together
 
 def test_with_its_secrets_everything_works_elsewhere_as_it_did_here(filled: Importing, there: Importing) -> None:
     document = filled.export("encrypted", **SEALED)
-    answer = there.post(document, X_Passphrase=PASSPHRASE)
-    assert answer.status_code == 200, answer.text
-    assert answer.json["data"]["summary"] == {"create": 4, "update": 2, "delete": 0, "unchanged": 0}
+    response = there.post(document, X_Passphrase=PASSPHRASE)
+    assert response.status_code == 200, response.text
+    assert response.json["data"]["summary"] == {"create": 4, "update": 2, "delete": 0, "unchanged": 0}
     assert there.export() == filled.export()
-    specs = {spec.name: spec for spec in there.api.fleet.wish.values()}
+    specs = {spec.name: spec for spec in there.api.fleet.desired.values()}
     rich = specs["rich"]
     assert check_password(CLIENT, rich.auth_hash or "")
     assert all(check_password(ACCOUNT, account.password_hash or "") for account in rich.accounts)
     assert rich.upstreams.entries[0].password == UPSTREAM
     assert (rich.active, specs["plain"].active) == (True, False)
-    told = [message for to, message in there.api.fleet.heard if to == WEBHOOKS]
+    received = [message for to, message in there.api.fleet.received if to == WEBHOOKS]
     ours = filled.api.services.webhooks.sender_config().webhooks[0]
-    assert isinstance(told[-1], SetWebhooks)
-    assert told[-1].webhooks[0].headers == {"Authorization": HOOK, "X-Plain": "text"}
-    assert told[-1].webhooks[0].secrets == ours.secrets
-    login = {"username": "somebody", "password": SOMEBODY}
+    assert isinstance(received[-1], SetWebhooks)
+    assert received[-1].webhooks[0].headers == {"Authorization": HOOK, "X-Plain": "text"}
+    assert received[-1].webhooks[0].secrets == ours.secrets
+    login = {"username": "someuser", "password": PERSON}
     assert there.api.post("/auth/login", login).status_code == 200
 
 
 def test_the_same_import_twice_changes_nothing_the_second_time(filled: Importing, there: Importing) -> None:
     document = filled.export("encrypted", **SEALED)
     assert there.post(document, X_Passphrase=PASSPHRASE).status_code == 200
-    before, told = there.content(), len(there.api.fleet.heard)
+    before, seen = there.content(), len(there.api.fleet.received)
     again = there.post(document, X_Passphrase=PASSPHRASE).json["data"]
     assert (again["changed"], again["summary"]["unchanged"]) == (False, 6)
     assert all(each["action"] == "unchanged" and each["fields"] == [] for each in again["changes"])
     assert there.content() == before
-    assert there.api.fleet.heard[told:] == []
+    assert there.api.fleet.received[seen:] == []
     without = {name: value for name, value in document.items() if name != "secrets"}
     assert there.post(without).json["data"]["changed"] is False
 
@@ -175,8 +175,8 @@ def test_secrets_are_not_opened_by_another_passphrase(
     filled: Importing, there: Importing, passphrase: str | None, field: str
 ) -> None:
     document = filled.export("encrypted", **SEALED)
-    answer = there.post(document, **({} if passphrase is None else {"X_Passphrase": passphrase}))
-    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, field)
+    response = there.post(document, **({} if passphrase is None else {"X_Passphrase": passphrase}))
+    assert (response.status_code, error_of(response)[2]["field"]) == (400, field)
 
 
 HASH = "$2b$04$" + "a" * 53
@@ -206,8 +206,8 @@ def sealed(secrets: dict[str, Any]) -> dict[str, Any]:
 )
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 def test_sealed_secrets_are_held_to_the_rules_for_those_in_the_clear(here: Importing, secrets: dict[str, Any]) -> None:
-    answer = here.post(sealed(secrets), X_Passphrase=PASSPHRASE)
-    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, "secrets.data")
+    response = here.post(sealed(secrets), X_Passphrase=PASSPHRASE)
+    assert (response.status_code, error_of(response)[2]["field"]) == (400, "secrets.data")
     good = {
         "users": {"x": HASH},
         "proxies": {"p": {"auth": HASH, "accounts": {"a": HASH}, "upstreams": [UPSTREAM_SECRET]}},
@@ -229,7 +229,7 @@ def test_without_secrets_what_is_new_says_which_it_needs(filled: Importing, ther
     assert there.content() == before
 
 
-def test_an_upstream_whose_password_is_not_told_is_not_made_without_one(here: Importing) -> None:
+def test_an_upstream_without_its_password_is_not_created(here: Importing) -> None:
     upstream = {"protocol": "http", "host": "p.example", "port": 1, "auth": {"username": "u", "password": None}}
     entry = {"name": "a", "port": 1, "protocol": "http", "upstreams": [upstream]}
     details = error_of(here.post({**HEAD, "proxies": [entry]}))[2]
@@ -247,9 +247,9 @@ def test_a_passphrase_is_utf_8_in_whatever_alphabet(filled: Importing, there: Im
 # --- the difference -----------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_tells_every_field_and_changes_nothing(filled: Importing) -> None:
-    before, told = filled.content(), len(filled.api.fleet.heard)
-    answer = filled.apply(
+def test_a_dry_run_returns_every_field_and_changes_nothing(filled: Importing) -> None:
+    before, seen = filled.content(), len(filled.api.fleet.received)
+    response = filled.apply(
         "dry_run=true&prune=true",
         proxies=[
             {
@@ -263,9 +263,9 @@ def test_a_dry_run_tells_every_field_and_changes_nothing(filled: Importing) -> N
         ],
         settings={"logging": {"level": "error"}},
     )
-    assert (answer["dry_run"], answer["changed"]) == (True, True)
-    assert answer["summary"] == {"create": 1, "update": 2, "delete": 1, "unchanged": 0}
-    rich = fields(answer, "proxy", "rich")
+    assert (response["dry_run"], response["changed"]) == (True, True)
+    assert response["summary"] == {"create": 1, "update": 2, "delete": 1, "unchanged": 0}
+    rich = fields(response, "proxy", "rich")
     assert rich["port"] == (3128, 3129)
     assert rich["auth.password"] == ("***", "***")
     assert rich["accounts[bob].enabled"] == (True, False)
@@ -275,21 +275,21 @@ def test_a_dry_run_tells_every_field_and_changes_nothing(filled: Importing) -> N
     assert rich["accounts[bob].expires_at"] == ("2096-01-01T00:00:00.000Z", None)  # an entry of a list is all of it
     accounts = {"accounts[new]", "accounts[alice]", "accounts[bob].enabled", "accounts[bob].expires_at"}
     assert rich.keys() == {"port", "auth.password", "upstreams", *accounts}
-    assert of(answer, "proxy", "new")["id"] is None
-    assert fields(answer, "proxy", "new")["port"] == (None, 1)
-    assert of(answer, "proxy", "plain")["action"] == "delete"
-    assert fields(answer, "settings", "settings") == {"logging.level": ("warning", "error")}
+    assert of(response, "proxy", "new")["id"] is None
+    assert fields(response, "proxy", "new")["port"] == (None, 1)
+    assert of(response, "proxy", "plain")["action"] == "delete"
+    assert fields(response, "settings", "settings") == {"logging.level": ("warning", "error")}
     assert filled.content() == before
-    assert not [each for _, each in filled.api.fleet.heard[told:] if isinstance(each, ReplaceProxies)]
+    assert not [each for _, each in filled.api.fleet.received[seen:] if isinstance(each, ReplaceProxies)]
     assert filled.api.fleet.reserved == {}
     assert filled.api.fleet.events == []
 
 
 def test_what_is_left_out_stays_and_nothing_is_deleted_without_prune(filled: Importing) -> None:
     before = filled.export()
-    answer = filled.apply(proxies=[{"name": "plain", "tags": ["tagged"]}], users=[], webhooks=[])
-    assert [each["name"] for each in answer["changes"]] == ["plain"]
-    assert fields(answer, "proxy", "plain") == {"tags": ([], ["tagged"])}
+    response = filled.apply(proxies=[{"name": "plain", "tags": ["tagged"]}], users=[], webhooks=[])
+    assert [each["name"] for each in response["changes"]] == ["plain"]
+    assert fields(response, "proxy", "plain") == {"tags": ([], ["tagged"])}
     after = filled.export()
     assert after["proxies"][0].pop("tags") == ["tagged"]
     before["proxies"][0].pop("tags")
@@ -297,21 +297,21 @@ def test_what_is_left_out_stays_and_nothing_is_deleted_without_prune(filled: Imp
 
 
 def test_prune_deletes_what_a_section_leaves_out_and_touches_no_section_that_is_not_there(filled: Importing) -> None:
-    answer = filled.apply("prune=true", proxies=[{"name": "rich"}])
-    assert answer["summary"] == {"create": 0, "update": 0, "delete": 1, "unchanged": 1}
+    response = filled.apply("prune=true", proxies=[{"name": "rich"}])
+    assert response["summary"] == {"create": 0, "update": 0, "delete": 1, "unchanged": 1}
     after = filled.export()
     assert [each["name"] for each in after["proxies"]] == ["rich"]
     assert (len(after["users"]), len(after["webhooks"])) == (2, 1)
     filled.apply("prune=true", users=[{"username": "admin"}], webhooks=[])
     after = filled.export()
     assert (len(after["users"]), len(after["webhooks"])) == (1, 0)
-    assert filled.api.post("/auth/login", {"username": "somebody", "password": SOMEBODY}).status_code == 401
+    assert filled.api.post("/auth/login", {"username": "someuser", "password": PERSON}).status_code == 401
 
 
 # --- all or nothing -----------------------------------------------------------------------------------------------
 
 
-def test_everything_that_is_wrong_is_told_with_its_field_and_nothing_is_done(filled: Importing) -> None:
+def test_every_error_is_reported_with_its_field_and_nothing_is_done(filled: Importing) -> None:
     before = filled.content()
     wrong = {
         **HEAD,
@@ -341,7 +341,7 @@ def test_everything_that_is_wrong_is_told_with_its_field_and_nothing_is_done(fil
             {"name": "rich", "status": "inactive"},
             {"name": "c", "port": 7, "protocol": "https"},
         ],
-        "users": [{"username": "Somebody"}, {"username": "nobody"}],
+        "users": [{"username": "Someuser"}, {"username": "unknown"}],
         "webhooks": [{"name": "w", "url": "https://w.example"}, {"name": "w", "url": "https://w.example"}],
         "settings": {"auth": {"enabled": False}},
     }
@@ -384,7 +384,7 @@ def test_an_address_that_can_not_be_had_leaves_everything_as_it_was(filled: Impo
     assert [each["field"] for each in details["errors"]] == ["proxies[1].port", "proxies[2].port"]
     assert filled.content() == before
     assert filled.api.fleet.reserved == {}
-    assert isinstance(filled.api.fleet.heard[-1][1], CancelListeners)
+    assert isinstance(filled.api.fleet.received[-1][1], CancelListeners)
     details = error_of(filled.post({**HEAD, "settings": {"server": {"port": 4000}}, "users": document["users"]}))[2]
     assert details["field"] == "settings.server.port"
     assert filled.content() == before
@@ -429,12 +429,12 @@ def test_a_stale_etag_is_refused_and_a_fresh_one_is_not(filled: Importing) -> No
 def test_a_renamed_proxy_and_two_that_change_places_keep_their_addresses(filled: Importing) -> None:
     filled.apply(proxies=[{"name": "plain", "status": "active"}])
     entry = {name: value for name, value in RICH.items() if name not in ("name", "port")}
-    answer = filled.apply(
+    response = filled.apply(
         "prune=true",
         proxies=[{**entry, "name": "renamed", "port": 1080}, {"name": "plain", "port": 3128}],
     )
-    assert answer["summary"] == {"create": 1, "update": 1, "delete": 1, "unchanged": 0}
-    names = {each.id: each.name for each in filled.api.fleet.wish.values()}
+    assert response["summary"] == {"create": 1, "update": 1, "delete": 1, "unchanged": 0}
+    names = {each.id: each.name for each in filled.api.fleet.desired.values()}
     assert {address[1]: names[holder] for address, holder in filled.api.fleet.bound.items()} == {
         1080: "renamed",
         3128: "plain",
@@ -448,10 +448,10 @@ def test_each_change_has_its_row_and_its_event(filled: Importing) -> None:
         users=[{"username": "admin", "email": "admin@example.com"}, {"username": "x", "password": PASSWORD}],
         settings={"logging": {"level": "error"}},
     )
-    said = sorted(event.type for event in filled.api.fleet.events)
+    published = sorted(event.type for event in filled.api.fleet.events)
     expected = ["proxy.created", "proxy.deleted", "proxy.started", "settings.updated"]
     expected += ["user.created", "user.deleted", "user.updated"]
-    assert said == expected
+    assert published == expected
     rows = filled.api.get("/audit", filled.headers, query_string="limit=7").json["data"]["audit"]
     assert sorted(row["action"] for row in rows) == expected
     assert {row["operation"] for row in rows} == {"importConfig"}
@@ -471,7 +471,7 @@ def test_settings_are_in_force_with_the_import(filled: Importing) -> None:
     assert next(each for each in filled.export()["proxies"] if each["name"] == "n")["settings"]["timeout"] == 99
 
 
-def test_a_new_webhook_without_a_secret_gets_one_that_is_told_once(here: Importing) -> None:
+def test_a_new_webhook_without_a_secret_gets_one_that_is_returned_once(here: Importing) -> None:
     entry = {"name": "w", "url": "https://w.example", "events": ["*"]}
     assert "secret" not in of(here.apply("dry_run=true", webhooks=[entry]), "webhook", "w")
     secret = of(here.apply(webhooks=[entry]), "webhook", "w")["secret"]
@@ -482,21 +482,21 @@ def test_a_new_webhook_without_a_secret_gets_one_that_is_told_once(here: Importi
 def test_another_secret_is_signed_with_beside_the_older_one_for_a_while(filled: Importing) -> None:
     older = filled.api.services.webhooks.sender_config().webhooks[0].secrets
     newer = "whsec_" + "A" * 43 + "="
-    answer = filled.apply(webhooks=[{"name": "hook", "url": HOOKED["url"], "secret": newer}])
-    assert fields(answer, "webhook", "hook") == {"secret": ("***", "***")}
+    response = filled.apply(webhooks=[{"name": "hook", "url": HOOKED["url"], "secret": newer}])
+    assert fields(response, "webhook", "hook") == {"secret": ("***", "***")}
     assert filled.api.services.webhooks.sender_config().webhooks[0].secrets == (newer, *older)
 
 
-def test_webhooks_of_one_name_are_told_apart_by_their_urls(filled: Importing) -> None:
+def test_webhooks_of_one_name_are_distinguished_by_their_urls(filled: Importing) -> None:
     twin = {"name": "hook", "url": "https://twin.example", "events": ["*"]}
     same = {"name": "hook", "url": HOOKED["url"]}
-    answer = filled.apply(webhooks=[twin, same])
-    assert [each["action"] for each in answer["changes"]] == ["create", "unchanged"]
-    answer = filled.apply("prune=true", webhooks=[same])
-    assert [each["action"] for each in answer["changes"]] == ["unchanged", "delete"]
+    response = filled.apply(webhooks=[twin, same])
+    assert [each["action"] for each in response["changes"]] == ["create", "unchanged"]
+    response = filled.apply("prune=true", webhooks=[same])
+    assert [each["action"] for each in response["changes"]] == ["unchanged", "delete"]
     moved = {"name": "hook", "url": "https://moved.example", "headers": {"Authorization": "", "X-New": "y"}}
-    answer = filled.apply(webhooks=[moved])
-    assert fields(answer, "webhook", "hook") == {
+    response = filled.apply(webhooks=[moved])
+    assert fields(response, "webhook", "hook") == {
         "url": (HOOKED["url"], "https://moved.example"),
         "headers.X-Plain": ("***", None),
         "headers.X-New": (None, "***"),
@@ -515,7 +515,7 @@ def test_webhooks_of_one_name_are_told_apart_by_their_urls(filled: Importing) ->
         ({"username": "other", "password": PASSWORD}, "users"),
     ],
 )
-def test_nobody_takes_administration_from_themself(here: Importing, entry: dict[str, Any], field: str) -> None:
+def test_a_caller_cannot_take_administration_from_themself(here: Importing, entry: dict[str, Any], field: str) -> None:
     before = here.content()
     details = error_of(here.post({**HEAD, "users": [entry]}, "prune=true"))[2]
     assert details["field"] == field
@@ -524,25 +524,25 @@ def test_nobody_takes_administration_from_themself(here: Importing, entry: dict[
 
 def test_a_changed_password_and_a_disabled_account_end_all_sign_ins(filled: Importing) -> None:
     filled.api.add_user("other")
-    tokens = {name: filled.api.token(name) for name in ("somebody", "other", "admin")}
+    tokens = {name: filled.api.token(name) for name in ("someuser", "other", "admin")}
     filled.apply(
-        users=[{"username": "somebody", "password": "another one"}, {"username": "other", "status": "disabled"}]
+        users=[{"username": "someuser", "password": "another one"}, {"username": "other", "status": "disabled"}]
     )
-    answers = {name: filled.api.get("/auth/test", headers).status_code for name, headers in tokens.items()}
-    assert answers == {"somebody": 401, "other": 401, "admin": 200}
+    responses = {name: filled.api.get("/auth/test", headers).status_code for name, headers in tokens.items()}
+    assert responses == {"someuser": 401, "other": 401, "admin": 200}
 
 
 def test_keys_of_a_pruned_user_go_with_them(filled: Importing) -> None:
-    filled.api.key("somebody", permissions=["proxy.read"])
+    filled.api.key("someuser", permissions=["proxy.read"])
     filled.apply("prune=true", users=[{"username": "admin"}])
     assert filled.api.store.find("api_keys") == []
-    assert len(filled.api.fleet.said("api_key.revoked")) == 1
+    assert len(filled.api.fleet.published("api_key.revoked")) == 1
 
 
 def test_a_sign_in_that_ends_by_itself_meanwhile_is_no_obstacle(
     filled: Importing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled.api.token("somebody")
+    filled.api.token("someuser")
     commit, committed = filled.api.store.commit, []
 
     def signed_out_first(writes: Any) -> Any:
@@ -553,19 +553,19 @@ def test_a_sign_in_that_ends_by_itself_meanwhile_is_no_obstacle(
         return commit(writes)
 
     monkeypatch.setattr(filled.api.store, "commit", signed_out_first)
-    answer = filled.apply(users=[{"username": "somebody", "status": "disabled"}])
-    assert answer["summary"]["update"] == 1
+    response = filled.apply(users=[{"username": "someuser", "status": "disabled"}])
+    assert response["summary"]["update"] == 1
     assert len(committed) == 2
-    user = users.by_name(filled.api.store, "somebody")
+    user = users.by_name(filled.api.store, "someuser")
     assert user is not None
     assert filled.api.store.find("refresh_families", user_id=user.id) == []
 
 
-def test_no_file_and_no_answer_holds_what_was_imported_in_the_clear(here: Importing) -> None:
-    document = {"proxies": [RICH], "users": [{"username": "x", "password": SOMEBODY}], "webhooks": [HOOKED]}
-    answers = [here.apply("dry_run=true", document), here.apply("", document), here.export()]
-    answers.append(here.api.get("/audit", here.headers).json["data"])
-    text = json.dumps(answers)
+def test_no_file_and_no_response_holds_what_was_imported_in_the_clear(here: Importing) -> None:
+    document = {"proxies": [RICH], "users": [{"username": "x", "password": PERSON}], "webhooks": [HOOKED]}
+    responses = [here.apply("dry_run=true", document), here.apply("", document), here.export()]
+    responses.append(here.api.get("/audit", here.headers).json["data"])
+    text = json.dumps(responses)
     files = [file.read_bytes() for file in here.api.data.path.rglob("*") if file.is_file()]
     for secret in SECRETS:
         assert secret not in text
@@ -601,7 +601,7 @@ def test_an_export_takes_away_what_only_the_other_installation_knows_of_a_user(
     here: Importing, there: Importing, there_it_has: dict[str, Any], field: str, here_it_has: Any
 ) -> None:
     for each, more in ((here, {}), (there, there_it_has)):
-        each.apply(users=[{"username": "x", "password": SOMEBODY, "email": "x@example.com", **more}])
+        each.apply(users=[{"username": "x", "password": PERSON, "email": "x@example.com", **more}])
     assert there.post(here.export("encrypted", **SEALED), X_Passphrase=PASSPHRASE).status_code == 200
     found = users.by_name(there.api.store, "x")
     assert found is not None
@@ -614,7 +614,7 @@ def test_the_first_account_turns_auth_on_also_when_it_is_known_by_a_sealed_passw
     document = filled.export("encrypted", **SEALED)
     del document["proxies"][1]["auth"]
     assert there.post(document, X_Passphrase=PASSPHRASE).status_code == 200
-    assert next(each for each in there.api.fleet.wish.values() if each.name == "rich").auth_required
+    assert next(each for each in there.api.fleet.desired.values() if each.name == "rich").auth_required
 
 
 def test_too_many_clear_passwords_are_refused_before_any_is_hashed(here: Importing) -> None:

@@ -124,8 +124,8 @@ def test_export_and_import_elsewhere_is_the_same_configuration(
     assert first.status_code == 200, first.text
     assert here.post(document, "prune=true").json["data"]["changed"] is False
     sealed = here.export("encrypted", **SEALED)
-    answer = there.post(sealed, "prune=true", X_Passphrase=PASSPHRASE)
-    assert answer.status_code == 200, answer.text
+    response = there.post(sealed, "prune=true", X_Passphrase=PASSPHRASE)
+    assert response.status_code == 200, response.text
     assert there.export() == here.export()
     assert there.post(sealed, "prune=true", X_Passphrase=PASSPHRASE).json["data"]["changed"] is False
     assert there.post(there.export(), "prune=true").json["data"]["changed"] is False

@@ -25,18 +25,18 @@ def records(count: int, **fields: object) -> tuple[dict[str, Any], ...]:
 
 
 class Indexer:
-    """Played here: it remembers what it is asked, and answers with what it is given."""
+    """Played here: it remembers what it is asked, and replies with what it is given."""
 
     def __init__(self, api: Api) -> None:
         self.asked: list[Any] = []
-        self.answers: list[Any] = []
+        self.replies: list[Any] = []
         self.meanwhile: Callable[[], object] = lambda: None
-        api.fleet.others[LOGS] = self._answer
+        api.fleet.others[LOGS] = self._reply
 
-    def _answer(self, message: Any) -> Any:
+    def _reply(self, message: Any) -> Any:
         self.asked.append(message)
         self.meanwhile()
-        return self.answers.pop(0) if self.answers else LogPage((), 0)
+        return self.replies.pop(0) if self.replies else LogPage((), 0)
 
 
 @pytest.fixture
@@ -52,19 +52,19 @@ def headers(api: Api) -> dict[str, str]:
 def test_the_address_that_a_name_led_to_is_for_callers_who_may_change_proxies(api: Api, indexer: Indexer) -> None:
     api.add_user("ada", role="user")
     detail = "db.internal (10.0.0.5) port 5432 refuses connections"
-    for caller, shown in (("admin", detail), ("ada", "db.internal port 5432 refuses connections")):
+    for caller, expected in (("admin", detail), ("ada", "db.internal port 5432 refuses connections")):
         for path in ("/logs", "/logs/tail", "/logs/export"):
             rows = records(1, detail=detail)
-            indexer.answers = [LogTail(rows, 1) if path.endswith("tail") else LogPage(rows, 1)]
+            indexer.replies = [LogTail(rows, 1) if path.endswith("tail") else LogPage(rows, 1)]
             text = api.client.simulate_get(f"/api/v1{path}", headers=api.token(caller)).text
-            assert shown in text
+            assert expected in text
             assert ("10.0.0.5" in text) == (caller == "admin")
 
 
 def test_a_cursor_goes_on_where_the_page_ended_with_the_times_of_the_first(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
-    indexer.answers = [LogPage(records(1), 5, next=(1_000_000, 7), upto=9), LogPage(records(1), 5, upto=9)]
+    indexer.replies = [LogPage(records(1), 5, next=(1_000_000, 7), upto=9), LogPage(records(1), 5, upto=9)]
     first = api.get("/logs?search=host&limit=1", headers).json["data"]
     assert (first["has_more"], first["total_is_lower_bound"]) == (True, False)
     last = api.get(f"/logs?search=host&limit=1&cursor={first['next_cursor']}", headers).json["data"]
@@ -94,15 +94,15 @@ def test_a_cursor_goes_on_where_the_page_ended_with_the_times_of_the_first(
 def test_a_cursor_of_something_else_is_400(
     api: Api, indexer: Indexer, headers: dict[str, str], query: str, field: str
 ) -> None:
-    indexer.answers = [LogPage(records(1), 5, next=(1_000_000, 7), upto=9)]
+    indexer.replies = [LogPage(records(1), 5, next=(1_000_000, 7), upto=9)]
     first = api.get("/logs?search=host", headers).json["data"]
-    answer = api.get(f"/logs?{query.format(page=first['next_cursor'], tail=first['tail_cursor'])}", headers)
-    assert (answer.status_code, answer.json["error"]["details"]["field"]) == (400, field)
+    response = api.get(f"/logs?{query.format(page=first['next_cursor'], tail=first['tail_cursor'])}", headers)
+    assert (response.status_code, response.json["error"]["details"]["field"]) == (400, field)
     assert len(indexer.asked) == 1
 
 
 def test_a_tail_goes_on_from_a_page_and_from_itself(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
-    indexer.answers = [LogPage((), 0, upto=9), LogTail(records(2), 11), LogTail((), 11)]
+    indexer.replies = [LogPage((), 0, upto=9), LogTail(records(2), 11), LogTail((), 11)]
     page = api.get("/logs", headers).json["data"]
     first = api.get(f"/logs/tail?cursor={page['tail_cursor']}&timeout=1&level=info", headers).json["data"]
     assert [each["target_url"] for each in first["logs"]] == ["host:0", "host:1"]
@@ -112,7 +112,7 @@ def test_a_tail_goes_on_from_a_page_and_from_itself(api: Api, indexer: Indexer, 
 
 
 def test_a_tail_without_a_cursor_begins_now(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
-    indexer.answers = [LogTail((), 4)]
+    indexer.replies = [LogTail((), 4)]
     assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert indexer.asked[0].after is None
 
@@ -120,11 +120,11 @@ def test_a_tail_without_a_cursor_begins_now(api: Api, indexer: Indexer, headers:
 def test_a_tail_that_waits_goes_on_in_slices_and_ends_with_the_api(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
-    indexer.answers = [LogTail((), 4), LogTail((), 5), LogTail(records(1), 6)]
+    indexer.replies = [LogTail((), 4), LogTail((), 5), LogTail(records(1), 6)]
     assert len(api.get("/logs/tail?timeout=30", headers).json["data"]["logs"]) == 1
     assert [(each.after, each.wait) for each in indexer.asked] == [(None, 1.0), (4, 1.0), (5, 1.0)]
     api.services.ending.set()
-    indexer.answers = [LogTail((), 7)]
+    indexer.replies = [LogTail((), 7)]
     assert api.get("/logs/tail?timeout=30", headers).json["data"]["logs"] == []
 
 
@@ -139,7 +139,7 @@ def test_a_bad_question_for_a_tail_is_400_naming_it(
 @pytest.mark.parametrize("path", ["/logs", "/logs/tail?timeout=0", "/logs/export"])
 def test_a_key_with_a_scope_reads_the_records_of_its_proxies_alone(api: Api, indexer: Indexer, path: str) -> None:
     key = api.key(scope={"proxies": ["prx_1"]})
-    indexer.answers = [LogTail((), 1)] if "tail" in path else []
+    indexer.replies = [LogTail((), 1)] if "tail" in path else []
     assert api.get(path, key).status_code == 200
     (asked,) = indexer.asked
     question = asked.query if isinstance(asked, TailLogs) else asked
@@ -152,12 +152,12 @@ def test_more_tails_than_one_user_may_have_are_429_and_places_are_given_back(
     refused: list[Any] = []
 
     def another_within() -> None:
-        answer = api.get("/logs/tail?timeout=0", headers)
-        if answer.status_code != 200:
-            refused.append(answer)
+        response = api.get("/logs/tail?timeout=0", headers)
+        if response.status_code != 200:
+            refused.append(response)
 
     indexer.meanwhile = another_within
-    indexer.answers = [LogTail((), 1) for _ in range(2 * TAILS_EACH)]
+    indexer.replies = [LogTail((), 1) for _ in range(2 * TAILS_EACH)]
     for _round in range(2):
         assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert (len(refused), len(indexer.asked)) == (2, 2 * TAILS_EACH)
@@ -170,7 +170,7 @@ def test_records_name_their_proxies_and_those_of_a_deleted_one_keep_its_id(
 ) -> None:
     made = api.post("/proxies", {"name": "office", "protocol": "http", "port": 3128}, headers).json["data"]["proxy"]
     rows = (*records(1, proxy_id=made["id"]), *records(1, proxy_id="prx_gone"))
-    indexer.answers = [LogPage(rows, 2), LogTail(rows, 1), LogPage(rows, 2)]
+    indexer.replies = [LogPage(rows, 2), LogTail(rows, 1), LogPage(rows, 2)]
     page = api.get("/logs", headers).json["data"]["logs"]
     tail = api.get("/logs/tail?timeout=0", headers).json["data"]["logs"]
     lines = api.client.simulate_get("/api/v1/logs/export", headers=headers).text.splitlines()
@@ -179,17 +179,17 @@ def test_records_name_their_proxies_and_those_of_a_deleted_one_keep_its_id(
 
 
 def test_an_export_is_lines_of_all_pages(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
-    indexer.answers = [
+    indexer.replies = [
         LogPage(records(2), 0, next=(5, 7), upto=9),
         LogPage(records(1, target_url="a\u2028b"), 0, next=(4, 6), upto=8),
         LogPage((), 0),
     ]
-    answer = api.client.simulate_get("/api/v1/logs/export?search=h&level=info", headers=headers)
-    assert answer.headers["Content-Type"] == NDJSON
-    lines = answer.text.split("\n")
+    response = api.client.simulate_get("/api/v1/logs/export?search=h&level=info", headers=headers)
+    assert response.headers["Content-Type"] == NDJSON
+    lines = response.text.split("\n")
     assert lines.pop() == ""
     assert [json.loads(line)["target_url"] for line in lines] == ["host:0", "host:1", "a\u2028b"]
-    assert len(answer.text.splitlines()) == 3
+    assert len(response.text.splitlines()) == 3
     assert [(each.before, each.upto, each.count) for each in indexer.asked] == [
         (None, None, False),
         ((5, 7), 9, False),
@@ -201,10 +201,10 @@ def test_an_export_is_lines_of_all_pages(api: Api, indexer: Indexer, headers: di
 def test_an_export_that_fails_at_once_is_an_error_and_one_that_fails_later_breaks_off(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
-    indexer.answers = [Failed("no")]
+    indexer.replies = [Failed("no")]
     assert error_of(api.get("/logs/export", headers))[:2] == (500, "INTERNAL_ERROR")
     for _ in range(EXPORTS_MAX + 1):
-        indexer.answers = [LogPage(records(1), 0, next=(5, 7), upto=9), Unreachable(LOGS, "gone")]
+        indexer.replies = [LogPage(records(1), 0, next=(5, 7), upto=9), Unreachable(LOGS, "gone")]
         with pytest.raises(PeerUnavailable, match="gone"):
             api.client.simulate_get("/api/v1/logs/export", headers=headers)
 
@@ -215,7 +215,7 @@ def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
     operator = api.add_user("op", role="operator")
     held = [api.services.log_search.tails.acquire(operator.id) for _ in range(TAILS_EACH)]
     held += [api.services.log_search.exports.acquire(operator.id) for _ in range(EXPORTS_EACH)]
-    indexer.answers = [LogTail((), 1)]
+    indexer.replies = [LogTail((), 1)]
     assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert api.client.simulate_get("/api/v1/logs/export", headers=headers).status_code == 200
     for credential in (api.token("op"), api.key("op")):
@@ -244,7 +244,7 @@ def test_those_who_share_places_can_not_take_the_threads_of_all_others() -> None
     assert TAILS_MAX + EXPORTS_MAX + AT_ONCE <= THREADS - 8
 
 
-def test_more_exports_than_there_are_places_are_429_and_those_that_nobody_reads_give_theirs_back(
+def test_more_exports_than_slots_are_429_and_unread_ones_release_theirs(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
     for _ in range(EXPORTS_MAX + 1):
@@ -260,13 +260,13 @@ def test_more_exports_than_there_are_places_are_429_and_those_that_nobody_reads_
 def test_a_message_has_no_line_breaks_or_orders_to_a_terminal(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
-    indexer.answers = [LogPage(records(1, target_url="a\nb\x1b[2J\u202e"), 1)]
+    indexer.replies = [LogPage(records(1, target_url="a\nb\x1b[2J\u202e"), 1)]
     (entry,) = api.get("/logs", headers).json["data"]["logs"]
     assert entry["message"] == "a\\nb\\x1b[2J\\u202e 200"
 
 
 def test_a_page_that_lies_too_deep_is_400_at_its_offset(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
-    indexer.answers = [Failed("too deep", "offset")]
+    indexer.replies = [Failed("too deep", "offset")]
     assert error_of(api.get("/logs?offset=5", headers)) == (
         400,
         "INVALID_REQUEST",
@@ -275,7 +275,7 @@ def test_a_page_that_lies_too_deep_is_400_at_its_offset(api: Api, indexer: Index
 
 
 def test_a_total_that_was_not_counted_to_the_end_says_so(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
-    indexer.answers = [LogPage(records(1), 7, at_least=True)]
+    indexer.replies = [LogPage(records(1), 7, at_least=True)]
     data = api.get("/logs", headers).json["data"]
     assert (data["total"], data["total_is_lower_bound"]) == (7, True)
     assert isinstance(indexer.asked[0], QueryLogs)

@@ -38,7 +38,7 @@ def test_uses_of_keys_are_forgotten_when_they_would_be_written_anew(api: Api) ->
     assert list(noted._written) == [keys[-1].id]
 
 
-def test_a_configuration_that_changes_all_the_time_is_told_and_not_read_for_ever(
+def test_a_configuration_that_changes_all_the_time_is_an_error_and_not_read_for_ever(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revisions = iter(range(10_000))
@@ -47,7 +47,7 @@ def test_a_configuration_that_changes_all_the_time_is_told_and_not_read_for_ever
         state.read_state(api.store)
 
 
-def test_a_name_that_is_taken_is_told_as_it_was_written(api: Api) -> None:
+def test_a_name_that_is_taken_is_quoted_as_it_was_written(api: Api) -> None:
     headers: dict[str, Any] = api.token()
     api.post("/proxies", {**PROXY, "name": "it's"}, headers)
     again = api.post("/proxies", {**PROXY, "name": "it's", "port": 3129}, headers)

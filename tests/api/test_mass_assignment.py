@@ -18,7 +18,7 @@ PLANTED = (
     *("password_hash", "key_hash", "secret", "secret_sealed", "key", "prefix", "runtime", "stats", "usage"),
     *("__class__", "__proto__", "model_config"),
 )
-"""Names of fields in the store and in answers, and such as frameworks have stumbled over."""
+"""Names of fields in the store and in responses, and such as frameworks have stumbled over."""
 
 
 def by_id(operation: Operation) -> str:

@@ -24,11 +24,11 @@ def headers(api: Api) -> dict[str, str]:
 
 @pytest.fixture
 def asked(api: Api) -> list[Any]:
-    """What the collector hears; every metric is 1.5, but in every second bucket there is no mean."""
-    heard: list[Any] = []
+    """The messages that the collector receives; every metric is 1.5, but in every second bucket there is no mean."""
+    received: list[Any] = []
 
-    def answer(message: Any) -> Any:
-        heard.append(message)
+    def response(message: Any) -> Any:
+        received.append(message)
         if isinstance(message, QueryRealtime):
             return Realtime(float(NOON), dict.fromkeys(Snapshot.model_fields, 3))
         assert isinstance(message, QueryMetrics)
@@ -37,8 +37,8 @@ def asked(api: Api) -> list[Any]:
             {name: tuple(None if n % 2 else 1.5 for n, _ in enumerate(buckets)) for name in message.names}
         )
 
-    api.fleet.others[METRICS] = answer
-    return heard
+    api.fleet.others[METRICS] = response
+    return received
 
 
 def new_proxy(api: Api, headers: dict[str, str], **fields: Any) -> str:
@@ -51,9 +51,9 @@ def new_proxy(api: Api, headers: dict[str, str], **fields: Any) -> str:
 def test_series_are_of_the_last_hour_in_5_minutes_and_of_all_metrics(
     api: Api, headers: dict[str, str], asked: list[Any]
 ) -> None:
-    answer = api.get("/metrics", headers)
-    assert answer.status_code == 200, answer.text
-    data = answer.json["data"]
+    response = api.get("/metrics", headers)
+    assert response.status_code == 200, response.text
+    data = response.json["data"]
     assert data["time_range"]["interval"] == "5m"
     assert tuple(data["metrics"]) == NAMES
     assert (asked[0].step, asked[0].proxy_ids) == (300, None)

@@ -28,16 +28,16 @@ def user_named(api: Api, username: str) -> User:
 
 
 def test_a_browser_is_redirected_with_state_nonce_and_pkce(make: Make, provider: FakeProvider) -> None:
-    answer = make().get("/auth/oauth2/authorize?provider=custom", {"Accept": "text/html,*/*;q=0.8"})
-    assert answer.status_code == 302
-    assert answer.headers["cache-control"] == "no-store"
-    query = parse_qs(urlsplit(answer.headers["location"]).query)
-    assert answer.headers["location"].startswith(f"{provider.url}/authorize?")
+    response = make().get("/auth/oauth2/authorize?provider=custom", {"Accept": "text/html,*/*;q=0.8"})
+    assert response.status_code == 302
+    assert response.headers["cache-control"] == "no-store"
+    query = parse_qs(urlsplit(response.headers["location"]).query)
+    assert response.headers["location"].startswith(f"{provider.url}/authorize?")
     assert query["code_challenge_method"] == ["S256"]
     assert query["redirect_uri"] == [REDIRECT]
     assert query["scope"] == ["openid email profile"]
     assert len({query[name][0] for name in ("state", "nonce", "code_challenge")}) == 3
-    assert answer.json["data"]["state"] == query["state"][0]
+    assert response.json["data"]["state"] == query["state"][0]
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "text/html", "text/html, application/json"])
@@ -48,10 +48,10 @@ def test_only_who_asks_for_json_by_name_is_not_redirected(make: Make, accept: st
 
 def test_a_sign_in_gives_tokens_that_work(make: Make, provider: FakeProvider) -> None:
     api = make()
-    answer = sign_in(api, provider)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["cache-control"] == "no-store"
-    data = answer.json["data"]
+    response = sign_in(api, provider)
+    assert response.status_code == 200, response.text
+    assert response.headers["cache-control"] == "no-store"
+    data = response.json["data"]
     assert data["token_type"] == "Bearer"
     assert (data["user"]["email"], data["user"]["role"]) == ("jane@example.com", "user")
     assert data["user"]["oauth_provider"] == "custom"
@@ -59,7 +59,7 @@ def test_a_sign_in_gives_tokens_that_work(make: Make, provider: FakeProvider) ->
     bearer = {"Authorization": f"Bearer {data['access_token']}"}
     assert api.get("/auth/test", bearer).json["data"]["user_id"] == data["user"]["id"]
     assert api.post("/auth/refresh", {"refresh_token": data["refresh_token"]}).status_code == 200
-    assert [each["username"] for each in api.fleet.said("user.created")] == ["jane@example.com"]
+    assert [each["username"] for each in api.fleet.published("user.created")] == ["jane@example.com"]
 
 
 def test_the_second_sign_in_is_the_same_account_whatever_its_address_has_become(
@@ -83,8 +83,8 @@ def test_github_gives_its_verified_primary_address(make: Make, provider: FakePro
     url = begin(api)["authorization_url"]
     assert "nonce" not in url
     assert parse_qs(urlsplit(url).query)["scope"] == ["read:user user:email"]
-    answer = finish(api, provider.sign_in(url))
-    assert answer.json["data"]["user"]["email"] == "octo@example.com"
+    response = finish(api, provider.sign_in(url))
+    assert response.json["data"]["user"]["email"] == "octo@example.com"
     link = user_named(api, "octo@example.com").oauth
     assert link is not None
     assert (link.provider, link.issuer, link.subject) == ("github", provider.url, "583231")
@@ -135,11 +135,11 @@ def test_a_verified_address_links_to_the_account_that_has_it(make: Make, provide
     data = sign_in(api, provider).json["data"]["user"]
     assert (data["id"], data["username"], data["role"]) == (known.id, "jane", "operator")
     assert api.post("/auth/login", {"username": "jane", "password": PASSWORD}).status_code == 200
-    assert api.fleet.said("user.created") == []
+    assert api.fleet.published("user.created") == []
 
 
 @pytest.mark.parametrize("verified", [False, None, "false", "yes", 1, 0])
-def test_an_address_that_is_not_verified_gets_nobody_in(make: Make, provider: FakeProvider, verified: Any) -> None:
+def test_an_address_that_is_not_verified_is_rejected(make: Make, provider: FakeProvider, verified: Any) -> None:
     api = make()
     api.add_user("jane", email="jane@example.com", role="administrator")
     provider.claims["email_verified"] = verified
@@ -148,7 +148,7 @@ def test_an_address_that_is_not_verified_gets_nobody_in(make: Make, provider: Fa
     assert error_of(sign_in(api, provider))[:2] == (401, "UNAUTHORIZED")
     assert user_named(api, "jane").oauth is None
     assert len(api.store.find("users")) == 2
-    assert len(api.fleet.said("auth.login_failed")) == 1
+    assert len(api.fleet.published("auth.login_failed")) == 1
 
 
 def test_an_address_that_users_wrote_into_their_own_account_is_no_trap_for_its_owner(
@@ -195,7 +195,7 @@ def test_two_first_sign_ins_at_the_same_time_make_one_account(make: Make, provid
         each.join()
     assert len(found) == 3
     assert len(set(found)) == 1
-    assert len(api.fleet.said("user.created")) == 1
+    assert len(api.fleet.published("user.created")) == 1
 
 
 def test_an_address_that_only_folds_to_the_same_is_another() -> None:
@@ -205,23 +205,21 @@ def test_an_address_that_only_folds_to_the_same_is_another() -> None:
     assert not same_address("", "a@example.com")
 
 
-def test_an_account_linked_to_somebody_is_not_linked_to_who_has_the_address_later(
-    make: Make, provider: FakeProvider
-) -> None:
+def test_a_linked_account_is_not_linked_to_a_later_owner_of_the_address(make: Make, provider: FakeProvider) -> None:
     api = make()
     assert sign_in(api, provider).status_code == 200
     provider.claims["sub"] = "the next one to have this address"
     assert sign_in(api, provider).status_code == 401
 
 
-def test_an_address_that_two_accounts_have_tells_nobody_apart(make: Make, provider: FakeProvider) -> None:
+def test_an_address_of_two_accounts_identifies_neither(make: Make, provider: FakeProvider) -> None:
     api = make()
     for name in ("jane", "janet"):
         api.add_user(name, email="jane@example.com")
     assert sign_in(api, provider).status_code == 401
 
 
-def test_the_same_subject_at_another_issuer_is_somebody_else(make: Make, provider: FakeProvider) -> None:
+def test_the_same_subject_at_another_issuer_is_another_user(make: Make, provider: FakeProvider) -> None:
     api = make()
     first = sign_in(api, provider).json["data"]["user"]["id"]
     other = FakeProvider()
@@ -263,8 +261,8 @@ def test_an_account_made_by_a_sign_in_has_no_password(make: Make, provider: Fake
     api = make()
     assert sign_in(api, provider).status_code == 200
     for guess in ("", "!", "None", "jane@example.com"):
-        answer = api.post("/auth/login", {"username": "jane@example.com", "password": guess or " "})
-        assert answer.status_code == 401
+        response = api.post("/auth/login", {"username": "jane@example.com", "password": guess or " "})
+        assert response.status_code == 401
 
 
 def test_a_user_name_that_is_taken_gets_something_behind_it(make: Make, provider: FakeProvider) -> None:

@@ -1,4 +1,4 @@
-"""The description of the API: it is that of the table, of the routes and of the answers, and it stands by itself."""
+"""The description of the API: it is that of the table, of the routes and of the responses, and it stands by itself."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_the_document_is_valid_openapi_3_1() -> None:
 
 
 def test_the_document_has_exactly_the_operations_of_the_table() -> None:
-    told = {(method.upper(), path) for path, item in document()["paths"].items() for method in item}
-    assert told == {(each.method, each.path) for each in OPERATIONS}
+    described = {(method.upper(), path) for path, item in document()["paths"].items() for method in item}
+    assert described == {(each.method, each.path) for each in OPERATIONS}
 
 
 def test_the_routes_are_exactly_the_operations_of_the_table(api: Api) -> None:
@@ -53,7 +53,7 @@ def test_the_example_of_a_body_is_accepted(operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("operation", ENVELOPED, ids=by_id)
-def test_the_example_of_an_answer_is_one(operation: Operation) -> None:
+def test_the_example_of_a_response_fits_its_model(operation: Operation) -> None:
     assert operation.response is not None
     operation.response.model_validate_json(json.dumps(example_of(operation.response)), strict=True)
 
@@ -75,17 +75,17 @@ def test_an_operation_is_described_in_two_sentences(operation: Operation) -> Non
 @pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
 def test_the_page_fills_in_no_optional_parameter(operation: Operation) -> None:
     """Swagger UI sends what it finds as `example` of a parameter or of its schema; defaults change nothing."""
-    told = document()["paths"][operation.path][operation.method.lower()]
-    for parameter in told["parameters"]:
+    described = document()["paths"][operation.path][operation.method.lower()]
+    for parameter in described["parameters"]:
         assert "example" not in parameter
         assert "example" not in parameter["schema"]
 
 
-def test_a_permission_is_told_where_one_is_needed() -> None:
+def test_a_required_permission_is_described() -> None:
     for each in OPERATIONS:
-        told = document()["paths"][each.path][each.method.lower()]
-        assert told.get("x-permission") == each.permission
-        assert ("403" in told["responses"]) or each.access == "(none)"
+        described = document()["paths"][each.path][each.method.lower()]
+        assert described.get("x-permission") == each.permission
+        assert ("403" in described["responses"]) or each.access == "(none)"
 
 
 def test_a_body_member_that_must_not_be_null_is_not_described_as_nullable() -> None:
@@ -93,11 +93,11 @@ def test_a_body_member_that_must_not_be_null_is_not_described_as_nullable() -> N
 
 
 def test_the_document_is_served_bare_and_to_anybody(api: Api) -> None:
-    answer = api.client.simulate_get("/api/v1/openapi.json")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json["openapi"].startswith("3.1.")
-    assert answer.json["info"]["title"] == "Proxyfleet"
+    response = api.client.simulate_get("/api/v1/openapi.json")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    assert response.json["openapi"].startswith("3.1.")
+    assert response.json["info"]["title"] == "Proxyfleet"
 
 
 def test_the_page_needs_nothing_from_elsewhere(api: Api) -> None:

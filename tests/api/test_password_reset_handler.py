@@ -65,7 +65,7 @@ def test_a_reset_ends_all_sign_ins_in_one_step_lifts_locks_is_announced_and_is_o
     assert len(api.store.find("refresh_families")) == families - 1
     assert api.get("/auth/test", token).status_code == api.get("/auth/test", basic("ada")).status_code == 401
     assert (sign_in(api, PASSWORD), sign_in(api, FRESH)) == (401, 200)
-    assert [each["username"] for each in api.fleet.said("user.updated")] == ["ada"]
+    assert [each["username"] for each in api.fleet.published("user.updated")] == ["ada"]
     (row,) = api.get("/audit", api.token(), params={"action": "user.updated"}).json["data"]["audit"]
     assert (row["actor"]["type"], row["operation"]) == ("command_line", "reset-password")
     assert row["resource"]["name"] == "ada"
@@ -84,7 +84,7 @@ def test_without_a_password_a_random_one_is_made_and_the_first_password_of_the_a
 
 
 @pytest.mark.parametrize(
-    ("username", "password", "field", "said"),
+    ("username", "password", "field", "error"),
     [
         ("adda", FRESH, "username", "users: ada, admin"),
         ("ada", "short", None, "8 to 128 characters"),
@@ -92,12 +92,12 @@ def test_without_a_password_a_random_one_is_made_and_the_first_password_of_the_a
     ],
 )
 def test_an_unknown_user_and_a_weak_password_are_refused_and_nothing_changes(
-    api: Api, ada: User, username: str, password: str, field: str | None, said: str
+    api: Api, ada: User, username: str, password: str, field: str | None, error: str
 ) -> None:
     revision = api.store.revision
     reply = ask(api, ResetPassword(username, password))
     assert isinstance(reply, Failed)
-    assert (reply.field, said in reply.error) == (field, True)
+    assert (reply.field, error in reply.error) == (field, True)
     assert api.store.revision == revision
     assert sign_in(api, PASSWORD) == 200
 
@@ -112,7 +112,7 @@ def test_a_store_that_can_not_write_is_reported_and_the_password_stays(
         patched.setattr(api.store, "commit", full)
         assert ask(api, ResetPassword("ada", FRESH)) == Failed("the disk is full")
     assert sign_in(api, PASSWORD) == 200
-    assert api.fleet.said("user.updated") == []
+    assert api.fleet.published("user.updated") == []
 
 
 def test_who_is_disabled_stays_so_and_the_reply_says_it(api: Api, ada: User) -> None:
@@ -127,6 +127,6 @@ def test_what_is_no_message_of_the_command_line_is_left_to_others(api: Api) -> N
 
 def test_a_reset_is_published_as_the_command_lines(api: Api, ada: User) -> None:
     ask(api, ResetPassword("ada", FRESH))
-    (data,) = api.fleet.said("user.updated")
+    (data,) = api.fleet.published("user.updated")
     assert data["by"] == {"type": "command_line", "user_id": None, "method": None}
     assert data["changed"] == ["password"]

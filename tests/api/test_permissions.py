@@ -1,7 +1,7 @@
 """Every kind of caller against every operation: who gets in, and with which code others are turned away.
 
 What is expected is written down here from the contract, and not taken from the table of operations. Requests name
-resources that don't exist and have no body, so whoever gets in hears 2xx, 400, 404 or the like, and no 401 or 403.
+resources that don't exist and have no body, so a caller with access gets 2xx, 400, 404 or the like, and no 401 or 403.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def always(status: int, code: str) -> Callable[[str, str], Refusal]:
 
 def user(**fields: Any) -> Callable[[Api], dict[str, str]]:
     def make(api: Api) -> dict[str, str]:
-        api.add_user("somebody", **fields)
-        return api.token("somebody")
+        api.add_user("someuser", **fields)
+        return api.token("someuser")
 
     return make
 
@@ -216,8 +216,8 @@ def token_of_nobody(change: str) -> Callable[[Api], dict[str, str]]:
     """Of an administrator who is disabled or deleted since."""
 
     def make(api: Api) -> dict[str, str]:
-        user = api.add_user("somebody", role="administrator")
-        headers, path = api.token("somebody"), f"/users/{user.id}"
+        user = api.add_user("someuser", role="administrator")
+        headers, path = api.token("someuser"), f"/users/{user.id}"
         admin = api.token()
         done = (
             api.patch(path, {"status": "disabled"}, admin)
@@ -262,7 +262,7 @@ KINDS: dict[str, Kind] = {
     "expired key": Kind(expired_key, always(401, "INVALID_API_KEY")),
     "revoked key": Kind(revoked_key, always(401, "INVALID_API_KEY")),
     "key of a disabled owner": Kind(orphaned_key, always(401, "INVALID_API_KEY")),
-    "nobody": Kind(lambda _: {}, always(401, "UNAUTHORIZED")),
+    "unknown": Kind(lambda _: {}, always(401, "UNAUTHORIZED")),
 }
 
 
@@ -290,8 +290,8 @@ def test_every_method_that_a_path_doesn_t_have_is_405_without_asking_who_it_is(c
     for path in {each.path for each in OPERATIONS}:
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             if not any((each.path, each.method) == (path, method) for each in OPERATIONS):
-                answer = callers.client.simulate_request(method, re.sub(r"\{[a-z_]+\}", "nothing", path))
-                assert error_of(answer)[:2] == (405, "INVALID_REQUEST"), (method, path)
+                response = callers.client.simulate_request(method, re.sub(r"\{[a-z_]+\}", "nothing", path))
+                assert error_of(response)[:2] == (405, "INVALID_REQUEST"), (method, path)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -56,7 +56,7 @@ def test_an_actor_that_can_not_be_loaded_is_named(data: DataDir, entry: str) -> 
 
 
 def test_a_directory_that_cannot_be_written_is_named(data: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as root is told of a read-only disk
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as for root on a read-only disk
     with pytest.raises(WouldNotStart, match="can't be written"):
         check_start(load(), data)
 

@@ -55,7 +55,7 @@ class Supervisor:
         self.run: RunDir = open_run_dir(folder / "r")
         self.data: DataDir = open_data_dir(folder / "d")
         self.fleet = FakeFleet()
-        self.wishes: list[ReplaceProxies] = []
+        self.reported: list[ReplaceProxies] = []
         self.hello = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
@@ -64,9 +64,13 @@ class Supervisor:
         self.router = MailboxRouter(self.loop, self.context, self.run.mailbox, self._received)
         self.router.set_current_instance("api", 1)
         self.forwarder = Forwarder(self.loop, self.context, self.run.events_in, self.run.events_out)
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.ears = Subscription(
-            self.loop, self.context, self.run.events_out, ("events.",), lambda topic, _event: self.heard.append(topic)
+            self.loop,
+            self.context,
+            self.run.events_out,
+            ("events.",),
+            lambda topic, _event: self.received.append(topic),
         )
         self._turning = True
         self.thread = threading.Thread(target=self._turn)
@@ -84,7 +88,7 @@ class Supervisor:
             self.router.set_current_instance(sender, message.instance)
             self.hello.set()
         elif isinstance(message, ReplaceProxies):
-            self.wishes.append(message)
+            self.reported.append(message)
             reply(Done())
         else:
             reply(self.fleet.ask("supervisor", message))
@@ -156,9 +160,9 @@ def sign_in(supervisor: Supervisor, password: str) -> requests.Session:
     session = requests.Session()
     session.trust_env = False
     body = {"username": "admin", "password": password}
-    answer = session.post(f"{supervisor.url}/api/v1/auth/login", json=body, timeout=LONG)
-    assert answer.status_code == 200, answer.text
-    session.headers["Authorization"] = f"Bearer {answer.json()['data']['access_token']}"
+    response = session.post(f"{supervisor.url}/api/v1/auth/login", json=body, timeout=LONG)
+    assert response.status_code == 200, response.text
+    session.headers["Authorization"] = f"Bearer {response.json()['data']['access_token']}"
     return session
 
 
@@ -192,9 +196,11 @@ def test_a_given_password_is_written_nowhere_and_a_reset_replaces_it(supervisor:
     sign_in(supervisor, "new by hand")
 
 
-def test_the_api_serves_survives_a_kill_and_tells_the_wish_again(supervisor: Supervisor, password: str) -> None:
+def test_the_api_serves_survives_a_kill_and_reports_the_desired_state_again(
+    supervisor: Supervisor, password: str
+) -> None:
     supervisor.boot()
-    assert supervisor.wishes == [ReplaceProxies(())]
+    assert supervisor.reported == [ReplaceProxies(())]
     session = sign_in(supervisor, password)
     made = session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG)
     assert made.status_code == 201
@@ -204,12 +210,12 @@ def test_the_api_serves_survives_a_kill_and_tells_the_wish_again(supervisor: Sup
     supervisor.hang_up()
     supervisor.boot()
     proxy_id = made.json()["data"]["proxy"]["id"]
-    assert [spec.id for spec in supervisor.wishes[-1].specs] == [proxy_id]
+    assert [spec.id for spec in supervisor.reported[-1].specs] == [proxy_id]
     assert session.get(f"{supervisor.url}/api/v1/proxies/{proxy_id}", timeout=LONG).status_code == 200
     assert session.get(f"{supervisor.url}/health", timeout=LONG).json()["data"]["status"] == "healthy"
 
 
-def test_events_reach_whoever_listens_on_the_bus(supervisor: Supervisor, password: str) -> None:
+def test_events_reach_subscribers_on_the_bus(supervisor: Supervisor, password: str) -> None:
     supervisor.boot()
     session = sign_in(supervisor, password)
     made = session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG).json()["data"]["proxy"]
@@ -217,7 +223,7 @@ def test_events_reach_whoever_listens_on_the_bus(supervisor: Supervisor, passwor
 
     def restarted_and_heard() -> bool:
         assert session.post(restart, timeout=LONG).status_code == 200
-        return "events.proxy.restarted" in supervisor.heard
+        return "events.proxy.restarted" in supervisor.received
 
     wait_until(restarted_and_heard)
 
@@ -228,13 +234,13 @@ def test_with_a_store_that_can_not_be_read_the_process_ends_and_says_why(supervi
     with pytest.raises(StoreError, match=r"proxies\.json"):
         read_desired_proxies(supervisor.data)
     process = supervisor.spawn(stderr=subprocess.PIPE)
-    _, said = process.communicate(timeout=LONG)
+    _, output = process.communicate(timeout=LONG)
     assert process.returncode == 1
-    assert b"the API can't start" in said
-    assert b"Traceback" not in said
+    assert b"the API can't start" in output
+    assert b"Traceback" not in output
 
 
-def test_many_clients_at_once_are_all_answered(supervisor: Supervisor, password: str) -> None:
+def test_many_clients_at_once_all_get_responses(supervisor: Supervisor, password: str) -> None:
     supervisor.boot()
     session = sign_in(supervisor, password)
     token = dict(session.headers)
@@ -298,14 +304,14 @@ def test_without_a_supervisor_the_process_ends(supervisor: Supervisor, password:
 
 
 def raw(supervisor: Supervisor, content: bytes) -> tuple[int, dict[str, Any]]:
-    """Send these bytes; the status and the envelope of the answer."""
+    """Send these bytes; the status and the envelope of the response."""
     address = supervisor.listener.getsockname()
     with socket.create_connection(address, timeout=LONG) as client:
         client.sendall(content)
-        answer = b""
+        response = b""
         while chunk := client.recv(65536):
-            answer += chunk
-    head, _, body = answer.partition(b"\r\n\r\n")
+            response += chunk
+    head, _, body = response.partition(b"\r\n\r\n")
     assert b"X-Request-Id" in head
     return int(head.split(b" ")[1]), json.loads(body)
 
@@ -328,7 +334,7 @@ def test_what_waitress_refuses_is_an_envelope_too(supervisor: Supervisor) -> Non
     assert (status, envelope["error"]["code"]) == (413, "INVALID_REQUEST")
 
 
-def test_half_sent_heads_of_one_client_stop_nobody_and_are_closed(supervisor: Supervisor) -> None:
+def test_half_sent_heads_of_one_client_stop_no_other_and_are_closed(supervisor: Supervisor) -> None:
     supervisor.head_timeout = 2.0
     supervisor.boot({"server": {"max_connections": 200}, "security": {"rate_limiting": {"enabled": False}}})
     address = supervisor.listener.getsockname()

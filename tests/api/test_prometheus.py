@@ -104,7 +104,7 @@ def test_a_proxy_without_traffic_counts_0_and_one_that_was_stopped_is_not_down()
     assert value(text, "proxyfleet_proxy_up", proxy="prx_1") == 0
 
 
-def test_what_is_wrong_is_told_by_reason_upstream_and_webhook() -> None:
+def test_problems_are_counted_by_reason_upstream_and_webhook() -> None:
     text = expose([ONE], {}, RUNS, None, SENDER, PARTS)
     assert value(text, "proxyfleet_proxy_up", proxy="prx_1") == 1
     assert value(text, "proxyfleet_proxy_degraded", proxy="prx_1") == 1
@@ -173,21 +173,21 @@ def test_the_table_of_the_documents_names_every_metric() -> None:
 
 
 def collector(api: Api) -> list[Any]:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def ask(to: str, message: Any, timeout: float = 5.0) -> Any:
         if to == METRICS and isinstance(message, QueryStats) and message.detailed:
-            heard.append(message)
+            received.append(message)
             return Stats(dict.fromkeys(message.proxy_ids, STATS))
         return FIGURES if isinstance(message, QuerySystem) else original(to, message, timeout)
 
     original = api.fleet.ask
     api.fleet.ask = ask  # type: ignore[method-assign]
-    return heard
+    return received
 
 
 def test_a_key_with_a_scope_scrapes_the_proxies_in_it_alone(api: Api) -> None:
-    headers, heard = api.token(), collector(api)
+    headers, received = api.token(), collector(api)
     ids = [
         api.post("/proxies", {**PROXY, "name": name, "port": port}, headers).json["data"]["proxy"]["id"]
         for name, port in (("one", 3128), ("two", 3129))
@@ -199,7 +199,7 @@ def test_a_key_with_a_scope_scrapes_the_proxies_in_it_alone(api: Api) -> None:
     assert ids[1] not in scoped.text
     assert "proxyfleet_cpu_usage_ratio" not in scoped.text
     assert ids[1] in api.client.simulate_get("/metrics", headers=headers).text
-    assert [set(message.proxy_ids) for message in heard] == [{ids[0]}, set(ids)]
+    assert [set(message.proxy_ids) for message in received] == [{ids[0]}, set(ids)]
 
 
 def test_scraping_needs_metrics_read(api: Api) -> None:
@@ -210,7 +210,7 @@ def test_scraping_needs_metrics_read(api: Api) -> None:
     assert api.client.simulate_get("/metrics", headers=nothing).status_code == 401, "no token is not an empty token"
 
 
-def test_without_a_collector_a_scrape_fails_and_tells_no_zeros(api: Api) -> None:
+def test_without_a_collector_a_scrape_fails_and_has_no_zeros(api: Api) -> None:
     headers = api.token()
     api.post("/proxies", PROXY, headers)
     api.fleet.gone.add(METRICS)

@@ -21,13 +21,13 @@ def headers(api: Api) -> dict[str, str]:
     return api.token()
 
 
-def test_create_binds_then_stores_then_tells_the_supervisor(api: Api, headers: dict[str, str]) -> None:
+def test_create_binds_then_stores_then_notifies_the_supervisor(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
-    heard = [type(message) for _, message in api.fleet.heard]
-    assert heard == [ReserveListener, ApplyProxy, AwaitProxy]
+    kinds = [type(message) for _, message in api.fleet.received]
+    assert kinds == [ReserveListener, ApplyProxy, AwaitProxy]
     assert api.store.get("proxies", proxy["id"]) is not None
-    assert api.fleet.wish[proxy["id"]].active
-    assert [each["proxy_id"] for each in api.fleet.said("proxy.created")] == [proxy["id"]]
+    assert api.fleet.desired[proxy["id"]].active
+    assert [each["proxy_id"] for each in api.fleet.published("proxy.created")] == [proxy["id"]]
 
 
 def test_create_fills_in_the_defaults(api: Api, headers: dict[str, str]) -> None:
@@ -43,7 +43,7 @@ def test_a_description_is_kept_changed_and_emptied(api: Api, headers: dict[str, 
     proxy = create(api, headers, description="For the crawler; ask the data team.")
     assert proxy["description"] == "For the crawler; ask the data team."
     path = f"/proxies/{proxy['id']}"
-    for given in ("Nobody's any more", ""):
+    for given in ("Of a former owner", ""):
         assert api.patch(path, {"description": given}, headers).json["data"]["proxy"]["description"] == given
     for wrong in ("x" * 501, "two\nlines", " ", 7):
         refused = api.patch(path, {"description": wrong}, headers)
@@ -63,8 +63,8 @@ def test_detail_shows_runtime_stats_and_etag(api: Api, headers: dict[str, str]) 
         response_seconds=0.5,
         last_request=1_700_000_000.0,
     )
-    shown = api.get(f"/proxies/{proxy['id']}", headers)
-    detail = shown.json["data"]["proxy"]
+    response = api.get(f"/proxies/{proxy['id']}", headers)
+    detail = response.json["data"]["proxy"]
     assert detail["runtime"]["state"] == "running"
     assert detail["runtime"]["pid"] == 4711
     assert detail["stats"]["total_requests"] == 3
@@ -73,10 +73,10 @@ def test_detail_shows_runtime_stats_and_etag(api: Api, headers: dict[str, str]) 
     assert detail["stats"]["last_request"] == "2023-11-14T22:13:20.000Z"
     stored = api.store.get("proxies", proxy["id"])
     assert stored is not None
-    assert shown.headers["ETag"] == f'"{stored.revision}"'
+    assert response.headers["ETag"] == f'"{stored.revision}"'
 
 
-def test_without_collector_or_supervisor_configurations_are_still_shown(api: Api, headers: dict[str, str]) -> None:
+def test_without_collector_or_supervisor_configurations_are_still_returned(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     api.fleet.gone = {"metrics", "supervisor"}
     detail = api.get(f"/proxies/{proxy['id']}", headers).json["data"]["proxy"]
@@ -166,7 +166,7 @@ def test_of_many_creates_at_once_with_one_name_one_succeeds(api: Api, headers: d
     assert len(api.store.find("proxies")) == 1
 
 
-def test_the_log_has_a_sentence_of_a_supervisor_that_does_not_answer(
+def test_a_supervisor_that_does_not_reply_is_logged(
     api: Api, headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     api.fleet.gone.add(SUPERVISOR)
@@ -181,7 +181,7 @@ def test_without_a_supervisor_nothing_is_stored(api: Api, headers: dict[str, str
     api.fleet.gone = {"supervisor"}
     before = api.store.revision
     path = f"/proxies/{proxy['id']}"
-    answers = [
+    responses = [
         api.post("/proxies", {**PROXY, "name": "second", "port": 3129}, headers),
         api.patch(path, {"name": "renamed"}, headers),
         api.post(f"{path}/stop", None, headers),
@@ -189,17 +189,17 @@ def test_without_a_supervisor_nothing_is_stored(api: Api, headers: dict[str, str
         api.post(f"{path}/restart", None, headers),
         api.request("DELETE", path, headers),
     ]
-    assert [answer.status_code for answer in answers] == [500] * 6
-    assert {answer.json["error"]["code"] for answer in answers} == {"INTERNAL_ERROR"}
+    assert [response.status_code for response in responses] == [500] * 6
+    assert {response.json["error"]["code"] for response in responses} == {"INTERNAL_ERROR"}
     assert api.store.revision == before
 
 
-def test_a_create_that_the_supervisor_did_not_answer_can_be_repeated(
+def test_a_create_without_a_reply_of_the_supervisor_can_be_repeated(
     api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor_link, "RETRY_INTERVAL", 0.01)
     keyed = {**headers, "Idempotency-Key": "one"}
-    with api.fleet.silent_after(0):  # it binds the socket, but its answer is never heard
+    with api.fleet.silent_after(0):  # it binds the socket, but its reply is never received
         assert api.post("/proxies", PROXY, keyed).status_code == 500
     assert api.store.find("proxies") == []
     with api.fleet.silent_after(1):
@@ -208,11 +208,11 @@ def test_a_create_that_the_supervisor_did_not_answer_can_be_repeated(
     assert [each.status_code for each in (made, again)] == [201, 201]
     proxy_id = made.json["data"]["proxy"]["id"]
     assert again.json["data"]["proxy"]["id"] == proxy_id
-    wait_until(lambda: proxy_id in api.fleet.wish, "the supervisor knows the proxy")
+    wait_until(lambda: proxy_id in api.fleet.desired, "the supervisor knows the proxy")
 
 
 @pytest.mark.parametrize("operation", ["start", "stop", "restart", "delete"])
-def test_a_change_that_is_stored_succeeds_and_a_silent_supervisor_hears_of_it_later(
+def test_a_change_that_is_stored_succeeds_and_a_silent_supervisor_is_notified_later(
     api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     monkeypatch.setattr(supervisor_link, "RETRY_INTERVAL", 0.01)
@@ -223,7 +223,7 @@ def test_a_change_that_is_stored_succeeds_and_a_silent_supervisor_hears_of_it_la
         call = ("DELETE", path) if operation == "delete" else ("POST", f"{path}/{operation}")
         assert api.request(*call, headers).status_code == 200
     active = operation in ("start", "restart")
-    wait_until(lambda: [spec.active for spec in api.fleet.wish.values()] in ([active], []), "the supervisor knows")
+    wait_until(lambda: [spec.active for spec in api.fleet.desired.values()] in ([active], []), "the supervisor knows")
     assert api.fleet.bound == ({("127.0.0.1", PROXY["port"]): path.rpartition("/")[2]} if active else {})
 
 
@@ -231,34 +231,34 @@ def test_a_change_that_is_stored_succeeds_and_a_silent_supervisor_hears_of_it_la
 def test_update_is_partial_and_keeps_the_rest(api: Api, headers: dict[str, str], method: str) -> None:
     proxy = create(api, headers, tags=["a"], settings={"timeout": 5})
     body = {"name": "renamed", "settings": {"max_connections": 7}}
-    answer = api.request(method, f"/proxies/{proxy['id']}", headers, json=body)
-    detail = answer.json["data"]["proxy"]
+    response = api.request(method, f"/proxies/{proxy['id']}", headers, json=body)
+    detail = response.json["data"]["proxy"]
     assert detail["name"] == "renamed"
     assert detail["settings"] == {"timeout": 5, "keep_alive": True, "max_connections": 7}
     assert detail["tags"] == ["a"]
-    spec = api.fleet.wish[proxy["id"]]
+    spec = api.fleet.desired[proxy["id"]]
     assert (spec.name, spec.max_connections) == ("renamed", 7)
-    assert answer.headers["ETag"] == f'"{spec.revision}"'
-    assert len(api.fleet.said("proxy.updated")) == 1
+    assert response.headers["ETag"] == f'"{spec.revision}"'
+    assert len(api.fleet.published("proxy.updated")) == 1
 
 
 def test_auth_merges_and_a_password_not_given_stays(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers, auth={"enabled": True, "username": "u", "password": "p" * 100})
-    first = api.fleet.wish[proxy["id"]]
+    first = api.fleet.desired[proxy["id"]]
     api.patch(f"/proxies/{proxy['id']}", {"auth": {"username": "v"}}, headers)
-    second = api.fleet.wish[proxy["id"]]
+    second = api.fleet.desired[proxy["id"]]
     assert (second.auth_username, second.auth_hash) == ("v", first.auth_hash)
     api.patch(f"/proxies/{proxy['id']}", {"auth": {"enabled": False}}, headers)
-    assert api.fleet.wish[proxy["id"]].auth_username is None
+    assert api.fleet.desired[proxy["id"]].auth_username is None
     api.patch(f"/proxies/{proxy['id']}", {"auth": {"enabled": True}}, headers)
-    assert api.fleet.wish[proxy["id"]].auth_hash == first.auth_hash
+    assert api.fleet.desired[proxy["id"]].auth_hash == first.auth_hash
 
 
-def test_no_answer_and_no_file_holds_a_proxy_password(api: Api, headers: dict[str, str]) -> None:
+def test_no_response_and_no_file_holds_a_proxy_password(api: Api, headers: dict[str, str]) -> None:
     secret = "pass-phrase-of-a-proxy"
     proxy = create(api, headers, auth={"enabled": True, "username": "u", "password": secret})
-    answers = [api.get("/proxies", headers), api.get(f"/proxies/{proxy['id']}", headers)]
-    assert all(secret not in answer.text and "hash" not in answer.text for answer in answers)
+    responses = [api.get("/proxies", headers), api.get(f"/proxies/{proxy['id']}", headers)]
+    assert all(secret not in response.text and "hash" not in response.text for response in responses)
     assert all(secret.encode() not in file.read_bytes() for file in api.data.store.iterdir())
 
 
@@ -287,15 +287,15 @@ def test_stop_start_and_restart_are_idempotent(api: Api, headers: dict[str, str]
     assert act("restart") == (True, "active")
     kinds = [event.type for event in api.fleet.events]
     assert kinds[1:] == ["proxy.stopped", "proxy.started", "proxy.restarted", "proxy.stopped", "proxy.restarted"]
-    assert sum(isinstance(message, RestartProxy) for _, message in api.fleet.heard) == 1
+    assert sum(isinstance(message, RestartProxy) for _, message in api.fleet.received) == 1
 
 
 def test_start_with_the_port_taken_meanwhile_is_400_and_the_status_stays(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     api.post(f"/proxies/{proxy['id']}/stop", None, headers)
     create(api, headers, name="thief")
-    answer = error_of(api.post(f"/proxies/{proxy['id']}/start", None, headers))
-    assert (answer[0], answer[2]["field"]) == (400, "port")
+    response = error_of(api.post(f"/proxies/{proxy['id']}/start", None, headers))
+    assert (response[0], response[2]["field"]) == (400, "port")
     assert api.get(f"/proxies/{proxy['id']}", headers).json["data"]["proxy"]["status"] == "inactive"
 
 
@@ -303,7 +303,7 @@ def test_delete_removes_record_and_process(api: Api, headers: dict[str, str]) ->
     proxy = create(api, headers)
     path = f"/proxies/{proxy['id']}"
     assert api.request("DELETE", path, headers).json["data"] == {"id": proxy["id"], "deleted": True}
-    assert any(isinstance(message, RemoveProxy) for _, message in api.fleet.heard)
+    assert any(isinstance(message, RemoveProxy) for _, message in api.fleet.received)
     assert api.get(path, headers).status_code == 404
     assert api.request("DELETE", path, headers).status_code == 404
 
@@ -345,11 +345,11 @@ def test_list_is_paged_and_filtered(api: Api, headers: dict[str, str]) -> None:
     ],
 )
 def test_a_bad_filter_is_400_naming_it(api: Api, headers: dict[str, str], query: str) -> None:
-    answer = error_of(api.get(f"/proxies?{query}", headers))
-    assert (answer[0], answer[2]["field"]) == (400, query.partition("=")[0])
+    response = error_of(api.get(f"/proxies?{query}", headers))
+    assert (response[0], response[2]["field"]) == (400, query.partition("=")[0])
 
 
 @pytest.mark.parametrize("action", ["", "/start", "/stop", "/restart", "/test"])
 def test_an_unknown_proxy_is_404(api: Api, headers: dict[str, str], action: str) -> None:
-    answer = api.request("POST" if action else "GET", f"/proxies/prx_none{action}", headers)
-    assert error_of(answer)[:2] == (404, "NOT_FOUND")
+    response = api.request("POST" if action else "GET", f"/proxies/prx_none{action}", headers)
+    assert error_of(response)[:2] == (404, "NOT_FOUND")

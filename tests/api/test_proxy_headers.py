@@ -20,11 +20,11 @@ def headers(api: Api) -> dict[str, str]:
 @pytest.mark.parametrize("given", [{}, {"headers": {}}])
 def test_a_proxy_has_its_pseudonym_in_via_unless_said(api: Api, headers: dict[str, str], given: dict[str, Any]) -> None:
     proxy = api.post("/proxies", {**PROXY, **given}, headers).json["data"]["proxy"]
-    assert (proxy["headers"], api.fleet.wish[proxy["id"]].via) == ({"via": "pseudonym"}, "pseudonym")
+    assert (proxy["headers"], api.fleet.desired[proxy["id"]].via) == ({"via": "pseudonym"}, "pseudonym")
 
 
 @pytest.mark.parametrize("via", ["pseudonym", "on", "off"])
-def test_via_is_kept_told_to_the_process_and_stays_through_other_changes(
+def test_via_is_stored_sent_to_the_process_and_survives_other_changes(
     api: Api, headers: dict[str, str], via: str
 ) -> None:
     proxy = api.post("/proxies", {**PROXY, "headers": {"via": via}}, headers).json["data"]["proxy"]
@@ -32,9 +32,9 @@ def test_via_is_kept_told_to_the_process_and_stays_through_other_changes(
     assert proxy["headers"] == {"via": via}
     for body in ({"tags": ["x"]}, {"headers": {}}):
         assert api.patch(path, body, headers).json["data"]["proxy"]["headers"] == {"via": via}
-    assert api.fleet.wish[proxy["id"]].via == via
+    assert api.fleet.desired[proxy["id"]].via == via
     assert api.patch(path, {"headers": {"via": "on"}}, headers).json["data"]["proxy"]["headers"] == {"via": "on"}
-    assert api.fleet.wish[proxy["id"]].via == "on"
+    assert api.fleet.desired[proxy["id"]].via == "on"
     assert api.get(path, headers).json["data"]["proxy"]["headers"] == {"via": "on"}
 
 
@@ -59,9 +59,9 @@ def test_other_words_and_other_keys_are_refused_by_name(
     assert api.store.find("proxies") == []
 
 
-def test_a_wrong_word_is_answered_with_those_that_there_are(api: Api, headers: dict[str, str]) -> None:
-    answer = api.post("/proxies", {**PROXY, "headers": {"via": "maybe"}}, headers)
-    assert "must be one of pseudonym, on, off" in answer.text
+def test_a_wrong_word_is_400_with_the_allowed_ones(api: Api, headers: dict[str, str]) -> None:
+    response = api.post("/proxies", {**PROXY, "headers": {"via": "maybe"}}, headers)
+    assert "must be one of pseudonym, on, off" in response.text
 
 
 def test_the_audit_trail_shows_what_via_was_and_is(api: Api, headers: dict[str, str]) -> None:
@@ -81,8 +81,8 @@ def test_an_import_says_what_of_via_differs_and_an_entry_without_it_keeps_it(api
     assert one.apply(proxies=[PROXY])["summary"]["unchanged"] == 1
 
 
-@pytest.mark.parametrize(("via", "told"), [("pseudonym", None), ("on", {"via": "on"}), ("off", {"via": "off"})])
-def test_a_minimal_export_has_via_only_where_it_is_not_as_by_default(api: Api, via: str, told: Any) -> None:
+@pytest.mark.parametrize(("via", "exported"), [("pseudonym", None), ("on", {"via": "on"}), ("off", {"via": "off"})])
+def test_a_minimal_export_has_via_only_where_it_is_not_as_by_default(api: Api, via: str, exported: Any) -> None:
     one = Importing(api)
     one.apply(proxies=[{**PROXY, "headers": {"via": via}}])
-    assert minimal(one.export())["proxies"][0].get("headers") == told
+    assert minimal(one.export())["proxies"][0].get("headers") == exported

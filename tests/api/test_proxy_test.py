@@ -24,7 +24,7 @@ BOMB = gzip.compress(gzip.compress(b'{"ip": "203.0.113.9"}' + bytes(64 * 1024 * 
 
 
 class SmallProxy(ThreadingHTTPServer):
-    """Answers every absolute-form GET itself, to testers who were admitted."""
+    """Responds to every absolute-form GET itself, for testers who were admitted."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         pairs = [f"{admitted.user}:{admitted.token}" for admitted in self.server.admitted]
         wanted = {f"Basic {base64.b64encode(pair.encode()).decode()}" for pair in pairs}
         if self.headers["Proxy-Authorization"] not in wanted:
-            self._answer(407, b"", {"Proxy-Status": "proxyfleet"})
+            self._respond(407, b"", {"Proxy-Status": "proxyfleet"})
         elif self.path.endswith("/hang"):
             self.server.go_on.wait(30)
         elif self.path.endswith("/drip"):
@@ -54,19 +54,19 @@ class Handler(BaseHTTPRequestHandler):
             while not self.server.go_on.wait(0.05):
                 self.wfile.write(b"x")
         elif self.path.endswith("/dns"):
-            self._answer(502, b"", {"Proxy-Status": "proxyfleet; error=dns_error"})
+            self._respond(502, b"", {"Proxy-Status": "proxyfleet; error=dns_error"})
         elif self.path.endswith("/missing"):
-            self._answer(404, b"")
+            self._respond(404, b"")
         elif self.path.endswith("/bomb"):
             self.server.codings.append(self.headers["Accept-Encoding"])
-            self._answer(200, BOMB, {"Content-Encoding": "gzip, gzip"})
+            self._respond(200, BOMB, {"Content-Encoding": "gzip, gzip"})
         else:
-            self._answer(200, b'{"ip": "203.0.113.9"}' if self.path.endswith("/ip") else b"hello")
+            self._respond(200, b'{"ip": "203.0.113.9"}' if self.path.endswith("/ip") else b"hello")
 
     def do_CONNECT(self) -> None:
-        self._answer(403, b"", {"Proxy-Status": "proxyfleet; error=destination_ip_prohibited"})
+        self._respond(403, b"", {"Proxy-Status": "proxyfleet; error=destination_ip_prohibited"})
 
-    def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+    def _respond(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
@@ -97,9 +97,9 @@ def path(api: Api, small: SmallProxy) -> str:
 
 
 def run(api: Api, path: str, **body: Any) -> dict[str, Any]:
-    answer = api.post(f"{path}/test", body, api.token())
-    assert answer.status_code == 200, answer.text
-    result: dict[str, Any] = answer.json["data"]["test_result"]
+    response = api.post(f"{path}/test", body, api.token())
+    assert response.status_code == 200, response.text
+    result: dict[str, Any] = response.json["data"]["test_result"]
     assert set(result) == {"status", "response_time", "status_code", "external_ip", "parent", "timestamp", "error"}
     return result
 
@@ -141,7 +141,7 @@ def test_the_environment_names_no_proxy_here(
         ("https://origin.invalid/", "failed", 403, "403"),
     ],
 )
-def test_what_goes_wrong_is_told(api: Api, path: str, url: str, status: str, code: int, error: str) -> None:
+def test_a_failure_is_reported(api: Api, path: str, url: str, status: str, code: int, error: str) -> None:
     result = run(api, path, url=url)
     assert (result["status"], result["status_code"]) == (status, code)
     assert error in result["error"]
@@ -187,8 +187,8 @@ def test_an_inactive_proxy_or_a_dead_process_fails_without_an_http_error(api: Ap
 
 
 def test_without_a_body_the_configured_url_is_tested(api: Api, path: str, small: SmallProxy) -> None:
-    answer = api.post(f"{path}/test", None, api.token())
-    assert answer.status_code == 200
+    response = api.post(f"{path}/test", None, api.token())
+    assert response.status_code == 200
     assert len(small.admitted) == 1
 
 

@@ -1,4 +1,4 @@
-"""What is really so: one answer serves many requests, and none that came before a change."""
+"""What is really so: one response serves many requests, and none that came before a change."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def stats(requests: int) -> ProxyStats:
 
 
 class Both:
-    """A supervisor and a collector; `heard` is what they were asked."""
+    """A supervisor and a collector; `received` are their messages."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Any]] = []
+        self.received: list[tuple[str, Any]] = []
         self.proxies = {"a": RUNNING}
         self.changed = {"a": stats(1)}
         self.as_of = 1.0
@@ -32,24 +32,24 @@ class Both:
         self.meanwhile: Any = lambda: None
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
-        self.heard.append((to, message))
+        self.received.append((to, message))
         if self.gone:
             return Unreachable(to, "it is not on the bus")
         if to == METRICS:
             self.as_of += 1.0
             return Stats(dict(self.changed), self.as_of)
-        answer = RuntimeReport(dict(self.proxies), {}, 1.0)
+        reply = RuntimeReport(dict(self.proxies), {}, 1.0)
         self.meanwhile()
-        return answer
+        return reply
 
     def publish(self, topic: str, message: Any) -> None:
-        raise AssertionError("nobody says anything here")
+        raise AssertionError("nothing is published here")
 
     def asked(self, whom: str) -> int:
-        return sum(to == whom for to, _ in self.heard)
+        return sum(to == whom for to, _ in self.received)
 
 
-def test_many_requests_share_an_answer() -> None:
+def test_many_requests_share_a_reply() -> None:
     both = Both()
     fleet = RuntimeView(both, remembered=60.0)
     for _ in range(5):
@@ -67,7 +67,7 @@ def test_after_a_change_the_supervisor_is_asked_anew() -> None:
     assert fleet.runtimes() == {}
 
 
-def test_an_answer_from_before_a_change_that_came_meanwhile_is_not_remembered() -> None:
+def test_a_reply_from_before_a_concurrent_change_is_not_cached() -> None:
     both = Both()
     fleet = RuntimeView(both, remembered=60.0)
     both.meanwhile = fleet.changed
@@ -83,7 +83,7 @@ def test_only_totals_that_have_changed_are_asked_for_and_the_others_stay() -> No
     fleet.stats()
     both.changed = {"b": stats(2)}
     assert fleet.stats() == {"a": stats(1), "b": stats(2)}
-    assert [message.since for _, message in both.heard] == [0.0, 2.0]
+    assert [message.since for _, message in both.received] == [0.0, 2.0]
 
 
 def test_now_and_then_all_totals_are_read_and_those_of_deleted_proxies_go(monkeypatch: pytest.MonkeyPatch) -> None:

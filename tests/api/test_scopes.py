@@ -1,4 +1,4 @@
-"""What a scope keeps a key from, and what an answer never ignores."""
+"""What a scope keeps a key from, and what a response never ignores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_key_with_a_scope_makes_and_changes_no_user(
     assert api.get("/users", scoped).status_code == 200
 
 
-def test_a_key_of_one_proxy_hears_of_no_other_in_the_health_report(api: Api, headers: dict[str, str]) -> None:
+def test_a_key_of_one_proxy_gets_no_other_in_the_health_report(api: Api, headers: dict[str, str]) -> None:
     bodies = [{"name": f"p{number}", "port": 3128 + number, "protocol": "http"} for number in range(3)]
     made = [api.post("/proxies", body, headers).json["data"]["proxy"]["id"] for body in bodies]
     api.fleet.failed = set(made[:2])
@@ -44,13 +44,13 @@ def test_a_key_of_one_proxy_hears_of_no_other_in_the_health_report(api: Api, hea
         api.services.runtime.changed()  # what was asked a moment ago is remembered
         return api.get("/api/v1/health", caller).json["data"]["checks"]["proxy_service"]
 
-    told = service(headers)
-    assert (set(told["failed_proxies"]), told["active_proxies"], told["status"]) == (set(made[:2]), 1, "degraded")
-    told = service(api.key(scope={"proxies": made[1:2]}))
-    assert (told["failed_proxies"], told["active_proxies"], told["status"]) == (made[1:2], 0, "degraded")
+    check = service(headers)
+    assert (set(check["failed_proxies"]), check["active_proxies"], check["status"]) == (set(made[:2]), 1, "degraded")
+    check = service(api.key(scope={"proxies": made[1:2]}))
+    assert (check["failed_proxies"], check["active_proxies"], check["status"]) == (made[1:2], 0, "degraded")
     key = api.key(scope={"proxies": made[2:]})
-    told = service(key)
-    assert (told["failed_proxies"], told["active_proxies"], told["status"]) == ([], 1, "healthy")
+    check = service(key)
+    assert (check["failed_proxies"], check["active_proxies"], check["status"]) == ([], 1, "healthy")
     assert error_of(api.get("/status", key))[:2] == (403, "FORBIDDEN")
 
 
@@ -75,11 +75,11 @@ def test_a_query_that_would_be_ignored_is_refused(api: Api, headers: dict[str, s
 def test_filters_of_records_reach_the_indexer(api: Api, headers: dict[str, str]) -> None:
     asked: list[Any] = []
 
-    def answer(message: Any) -> LogPage:
+    def response(message: Any) -> LogPage:
         asked.append(message)
         return LogPage((), 0)
 
-    api.fleet.others[LOGS] = answer
+    api.fleet.others[LOGS] = response
     assert api.get("/logs?status_code=407&client_ip=10.0.0.1&min_level=warning", headers).status_code == 200
     (question,) = asked
     assert isinstance(question, QueryLogs)

@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 
 
 class Application:
-    """Answers with the port that it was reached at; `after` is called when an answer was written."""
+    """Responds with the port that it was reached at; `after` is called when a response was written."""
 
     after: Callable[[], None] | None = None
 
@@ -94,11 +94,11 @@ def test_connections_above_the_limit_wait_until_there_is_room(serving: Serving) 
     second.close()
 
 
-def test_it_moves_when_the_answer_was_written_and_ends_older_connections_between_requests(serving: Serving) -> None:
+def test_it_moves_when_the_response_was_written_and_ends_older_connections_between_requests(serving: Serving) -> None:
     other = listening()
     older, newer = client(serving.port), client(port_of(other))
     serving.application.after = lambda: serving.server.move(other)
-    assert get(older) == str(serving.port)  # the answer comes by the old address
+    assert get(older) == str(serving.port)  # the response comes by the old address
     serving.application.after = None
     assert get(newer) == str(port_of(other))
     wait_until(lambda: older.sock is None or older.sock.recv(1) == b"", "the older connection ends", LONG)
@@ -109,7 +109,7 @@ def test_it_moves_when_the_answer_was_written_and_ends_older_connections_between
     newer.close()
 
 
-def test_who_waits_at_the_old_address_when_it_moves_is_still_answered(serving: Serving) -> None:
+def test_a_connection_that_waits_at_the_old_address_is_still_served(serving: Serving) -> None:
     serving.server.limit(1)
     first, waiting = client(serving.port), client(serving.port)
     assert get(first) == str(serving.port)
@@ -122,7 +122,7 @@ def test_who_waits_at_the_old_address_when_it_moves_is_still_answered(serving: S
     waiting.close()
 
 
-def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_that_it_is_the_last(
+def test_a_kept_connection_to_the_old_address_has_one_more_response_which_closes_it(
     serving: Serving,
 ) -> None:
     kept = client(serving.port)
@@ -131,8 +131,8 @@ def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_tha
     wait_until(lambda: serving.server._server.draining_listeners, "it has moved")
     serving.server._server.maintenance(0.0)
     kept.request("GET", "/")
-    answer = kept.getresponse()
-    assert (answer.status, answer.getheader("Connection")) == (200, "close")
+    response = kept.getresponse()
+    assert (response.status, response.getheader("Connection")) == (200, "close")
     kept.close()
 
 
@@ -148,19 +148,19 @@ def drain(serving: Serving) -> None:
     wait_until(serving.server.idle, "no connection is left", LONG)
 
 
-def test_at_its_end_a_connection_that_has_just_come_is_still_served(serving: Serving) -> None:
+def test_while_draining_a_new_connection_is_still_served(serving: Serving) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as just_come:
         wait_until(lambda: serving.server._server.active_channels, "it is accepted")
         serving.server.stop_accepting()
         just_come.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
-        answer = just_come.makefile("rb").read()
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert b"\r\nConnection: close\r\n" in answer
+        response = just_come.makefile("rb").read()
+    assert response.startswith(b"HTTP/1.1 200")
+    assert b"\r\nConnection: close\r\n" in response
     drain(serving)
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_at_its_end_a_kept_connection_is_told_so_with_its_next_answer(serving: Serving, version: str) -> None:
+def test_while_draining_the_next_response_of_a_kept_connection_closes_it(serving: Serving, version: str) -> None:
     request = f"GET / HTTP/{version}\r\nHost: here\r\nConnection: keep-alive\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as kept:
         reader = kept.makefile("rb")
@@ -171,13 +171,13 @@ def test_at_its_end_a_kept_connection_is_told_so_with_its_next_answer(serving: S
         assert response.getheader("Connection") != "close"
         serving.server.stop_accepting()
         kept.sendall(request)
-        answer = reader.read()  # up to the end
-    assert answer.startswith(f"HTTP/{version} 200".encode())
-    assert b"\r\nConnection: close\r\n" in answer
+        last = reader.read()  # up to the end
+    assert last.startswith(f"HTTP/{version} 200".encode())
+    assert b"\r\nConnection: close\r\n" in last
     drain(serving)
 
 
-def test_at_its_end_a_request_that_is_half_sent_is_waited_for(serving: Serving) -> None:
+def test_draining_waits_for_a_request_that_is_half_sent(serving: Serving) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n")
         wait_until(lambda: ChannelPhase.READING in phases(serving), "it has begun")
@@ -188,7 +188,7 @@ def test_at_its_end_a_request_that_is_half_sent_is_waited_for(serving: Serving) 
     drain(serving)
 
 
-def test_at_its_end_silent_connections_are_closed(serving: Serving) -> None:
+def test_draining_closes_idle_connections(serving: Serving) -> None:
     kept = client(serving.port)
     assert get(kept) == str(serving.port)
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
@@ -200,11 +200,11 @@ def test_at_its_end_silent_connections_are_closed(serving: Serving) -> None:
 
 
 def statuses_of(port: int, sent: bytes) -> list[bytes]:
-    """Of all answers on one connection, which the server or a last request ends."""
+    """Of all responses on one connection, which the server or a last request ends."""
     with socket.create_connection(("127.0.0.1", port), LONG) as connection:
         connection.sendall(sent)
-        with connection.makefile("rb") as answers:
-            return re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answers.read())
+        with connection.makefile("rb") as responses:
+            return re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", responses.read())
 
 
 @pytest.mark.parametrize(
@@ -217,17 +217,15 @@ def statuses_of(port: int, sent: bytes) -> list[bytes]:
     ],
     ids=["absurd length", "forged header", "large head", "of 1.0"],
 )
-def test_what_is_refused_unread_is_answered_in_the_version_of_the_request(
-    serving: Serving, sent: bytes, version: bytes
-) -> None:
+def test_a_rejected_request_has_a_response_in_its_own_version(serving: Serving, sent: bytes, version: bytes) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
         connection.sendall(sent)
-        with connection.makefile("rb") as answers:
-            assert answers.read().startswith(version)
+        with connection.makefile("rb") as responses:
+            assert responses.read().startswith(version)
 
 
 @pytest.mark.parametrize("takes", [False, True], ids=["nothing", "little"])
-def test_a_client_that_takes_nothing_or_little_of_a_long_answer_holds_no_thread(
+def test_a_client_that_takes_nothing_or_little_of_a_long_response_holds_no_thread(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, takes: bool
 ) -> None:
     monkeypatch.setattr("api.server.channel.MIN_SEND_RATE", 1024 * MIB)
@@ -250,7 +248,7 @@ def test_a_client_that_takes_nothing_or_little_of_a_long_answer_holds_no_thread(
         assert ended.wait(LONG)
 
 
-def test_it_is_said_once_that_requests_do_not_come_to_their_end(
+def test_incomplete_requests_are_logged_once(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("api.server.channel.HEAD_TIMEOUT", 0.1)
@@ -263,7 +261,7 @@ def test_it_is_said_once_that_requests_do_not_come_to_their_end(
     assert caplog.text.count("connections are ended: their requests did not come in time") == 1
 
 
-def test_it_is_said_once_that_a_client_has_more_connections_than_its_share(
+def test_a_client_with_more_connections_than_its_share_is_logged_once(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     serving.server._server.per_address = 2
@@ -308,7 +306,7 @@ def test_a_request_that_a_balancer_could_read_in_another_way_is_400_and_the_last
         b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
     ],
 )
-def test_a_request_that_all_read_alike_is_answered_and_so_is_the_next_one(serving: Serving, request_: bytes) -> None:
+def test_an_unambiguous_request_is_served_and_so_is_the_next_one(serving: Serving, request_: bytes) -> None:
     assert statuses_of(serving.port, request_ + LAST) == [b"200", b"200"]
 
 

@@ -1,4 +1,4 @@
-"""The settings: what is shown, what may be changed, and that a change is whole or never was."""
+"""The settings: their view, the changes that are allowed, and that a change is atomic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAMPLE = {
 }
 
 
-def shown(api: Api) -> Any:
+def settings_of(api: Api) -> Any:
     return api.get("/settings", api.token()).json["data"]
 
 
@@ -34,32 +34,32 @@ def change(api: Api, body: Any, **headers: str) -> Any:
 
 
 def test_the_settings_begin_with_the_values_of_the_sample(api: Api) -> None:
-    assert shown(api) == SAMPLE
+    assert settings_of(api) == SAMPLE
 
 
-def test_what_is_configured_is_shown() -> None:
+def test_configured_settings_are_returned() -> None:
     configured = ApiSettings(
         server=Server(port=1234), logging=Logging(format="json"), auth=Auth(jwt=Jwt(access_token_ttl=9)), security=QUIET
     )
     api = Api(configured)
-    assert shown(api)["server"]["port"] == 1234
-    assert shown(api)["logging"]["format"] == "json"
-    assert shown(api)["auth"]["session_timeout"] == 9
+    assert settings_of(api)["server"]["port"] == 1234
+    assert settings_of(api)["logging"]["format"] == "json"
+    assert settings_of(api)["auth"]["session_timeout"] == 9
     api.close()
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
 def test_a_change_is_merged_deeply_and_survives_a_restart(api: Api, method: str) -> None:
     body = {"proxy": {"default_timeout": 7}, "auth": {"session_timeout": 60}}
-    answer = api.request(method, "/settings", api.token(), json=body)
-    assert answer.status_code == 200
+    response = api.request(method, "/settings", api.token(), json=body)
+    assert response.status_code == 200
     expected = merge(SAMPLE, body)
-    assert answer.json["data"] == expected
-    assert shown(api) == expected
+    assert response.json["data"] == expected
+    assert settings_of(api) == expected
     assert api.store.get("settings", "settings").body == {"id": "settings", **body}  # type: ignore[union-attr]
-    (event,) = api.fleet.said("settings.updated")
+    (event,) = api.fleet.published("settings.updated")
     assert event["changed"] == ["auth.session_timeout", "proxy.default_timeout"]
-    assert event["request_id"] == answer.headers["X-Request-Id"]
+    assert event["request_id"] == response.headers["X-Request-Id"]
 
 
 def test_new_proxies_get_the_new_default_and_old_ones_keep_theirs(api: Api) -> None:
@@ -105,21 +105,21 @@ def test_one_bad_field_is_named_and_changes_nothing(api: Api, body: dict[str, An
         body = {"auth": {"max_login_attempts": 3}, **body} if "auth" not in body else body
     status, code, details = error_of(change(api, body))
     assert (status, code, details["field"]) == (400, "INVALID_REQUEST", field)
-    assert shown(api) == SAMPLE
+    assert settings_of(api) == SAMPLE
     assert api.store.get("settings", "settings") is None
 
 
 def test_what_was_read_can_be_sent_back_and_sets_nothing(api: Api) -> None:
-    assert api.put("/settings", shown(api), api.token()).json["data"] == SAMPLE
+    assert api.put("/settings", settings_of(api), api.token()).json["data"] == SAMPLE
     assert api.store.get("settings", "settings") is None
-    assert api.fleet.said("settings.updated") == []
+    assert api.fleet.published("settings.updated") == []
 
 
 def test_an_address_that_the_supervisor_can_not_bind_changes_nothing(api: Api) -> None:
     api.fleet.taken.add(81)
     status, code, details = error_of(change(api, {"server": {"port": 81}, "logging": {"level": "debug"}}))
     assert (status, code, details["field"]) == (400, "INVALID_REQUEST", "server.port")
-    assert shown(api) == SAMPLE
+    assert settings_of(api) == SAMPLE
 
 
 def test_without_the_supervisor_nothing_is_stored(api: Api) -> None:
@@ -172,16 +172,16 @@ def test_a_file_that_was_read_again_is_on_record_if_it_says_something_else(api: 
     row = api.get("/audit", api.token()).json["data"]["audit"][0]
     assert (row["action"], row["actor"]["type"]) == ("settings.reread", "system")
     assert (row["before"], row["after"]) == ({"logging": {"level": "info"}}, {"logging": {"level": "debug"}})
-    assert api.fleet.said("settings.updated") == [{"changed": ["logging.level"], "source": "file", "by": SYSTEM}]
+    assert api.fleet.published("settings.updated") == [{"changed": ["logging.level"], "source": "file", "by": SYSTEM}]
 
 
 @pytest.mark.parametrize(
-    ("key", "values", "shown"),
+    ("key", "values", "recorded"),
     [("alerts.window", (300, 60), (300, 60)), ("auth.oauth2.client_secret", ("one", "other"), ("***", "***"))],
     ids=["what another actor uses", "a secret"],
 )
 def test_a_file_that_was_read_again_is_on_record_whatever_it_changes(
-    api: Api, key: str, values: tuple[Any, Any], shown: tuple[Any, Any]
+    api: Api, key: str, values: tuple[Any, Any], recorded: tuple[Any, Any]
 ) -> None:
     for value in values:
         plain = {**api.settings.plain(), "alerts": {}}
@@ -193,8 +193,8 @@ def test_a_file_that_was_read_again_is_on_record_whatever_it_changes(
         api.services.reread(ApiSettings.from_plain(plain))
     row = api.get("/audit", api.token()).json["data"]["audit"][0]
     assert (row["action"], field_names(row["before"]), field_names(row["after"])) == ("settings.reread", [key], [key])
-    assert tuple(at(row[side], key) for side in ("before", "after")) == shown
-    assert api.fleet.said("settings.updated")[-1] == {"changed": [key], "source": "file", "by": SYSTEM}
+    assert tuple(at(row[side], key) for side in ("before", "after")) == recorded
+    assert api.fleet.published("settings.updated")[-1] == {"changed": [key], "source": "file", "by": SYSTEM}
 
 
 def at(part: Any, key: str) -> Any:
@@ -215,9 +215,9 @@ def test_the_output_of_the_log_can_be_changed(api: Api, output: str) -> None:
     assert change(api, {"logging": {"output": output}}).json["data"]["logging"]["output"] == output
 
 
-def test_a_path_for_records_is_shown_and_can_be_sent_back_but_not_set() -> None:
+def test_a_path_for_records_is_returned_and_can_be_sent_back_but_not_set() -> None:
     api = Api(ApiSettings(logging=Logging(output="jsonl:/var/log/access"), security=QUIET))
-    assert change(api, shown(api)).status_code == 200
+    assert change(api, settings_of(api)).status_code == 200
     status, _code, details = error_of(change(api, {"logging": {"output": "jsonl:/etc/cron.d/x"}}))
     assert (status, details["field"]) == (400, "logging.output")
     assert change(api, {"logging": {"output": "jsonl"}}).json["data"]["logging"]["output"] == "jsonl"
@@ -227,11 +227,11 @@ def test_a_path_for_records_is_shown_and_can_be_sent_back_but_not_set() -> None:
 def test_a_setting_that_is_unset_is_what_the_configuration_says_again(api: Api) -> None:
     api.fleet.events.clear()
     change(api, {"logging": {"level": "debug", "access": "off"}})
-    answer = api.request("DELETE", "/settings/logging.level", api.token())
-    assert answer.json["data"]["logging"] == {**SAMPLE["logging"], "access": "off"}  # type: ignore[dict-item]
+    response = api.request("DELETE", "/settings/logging.level", api.token())
+    assert response.json["data"]["logging"] == {**SAMPLE["logging"], "access": "off"}  # type: ignore[dict-item]
     assert api.fleet.stored == {"logging": {"access": "off"}}
-    assert api.fleet.said("settings.updated")[-1]["changed"] == ["logging.level"]
-    assert api.get("/settings", api.token()).headers["ETag"] == answer.headers["ETag"]
+    assert api.fleet.published("settings.updated")[-1]["changed"] == ["logging.level"]
+    assert api.get("/settings", api.token()).headers["ETag"] == response.headers["ETag"]
     row = api.get("/audit", api.token()).json["data"]["audit"][0]
     assert (row["action"], row["before"], row["after"]) == (
         "settings.updated",
@@ -239,7 +239,7 @@ def test_a_setting_that_is_unset_is_what_the_configuration_says_again(api: Api) 
         {"logging": {"level": None}},
     )
     api.request("DELETE", "/settings/logging.access", api.token())
-    assert shown(api) == SAMPLE
+    assert settings_of(api) == SAMPLE
 
 
 def test_unsetting_what_was_not_set_changes_nothing_and_what_is_no_setting_is_404(api: Api) -> None:

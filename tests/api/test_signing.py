@@ -1,4 +1,4 @@
-"""The key of access tokens: rotation signs nobody out, and an old key is worth nothing when its tokens have ended."""
+"""The key of access tokens: rotation signs no user out, and an old key is worth nothing when its tokens have ended."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def header(token: dict[str, str]) -> dict[str, Any]:
 
 def test_tokens_of_the_older_key_stay_good_and_new_ones_name_the_new_key(api: Api) -> None:
     older = api.token()
-    answer = api.post("/auth/signing-key/rotate", None, older).json["data"]
+    response = api.post("/auth/signing-key/rotate", None, older).json["data"]
     newer = api.token()
-    assert header(older)["kid"] != header(newer)["kid"] == answer["key_id"]
+    assert header(older)["kid"] != header(newer)["kid"] == response["key_id"]
     api.start()  # and so after a restart
     for token in (older, newer):
         assert api.get("/auth/test", token).status_code == 200
@@ -36,8 +36,8 @@ def test_with_revoke_previous_all_older_tokens_end_at_once_and_refresh_tokens_ge
     api.services.tokens.rotate_key()
     pair = api.post("/auth/login", {"username": "admin", "password": PASSWORD}).json["data"]
     older = {"Authorization": f"Bearer {pair['access_token']}"}
-    answer = api.post("/auth/signing-key/rotate", {"revoke_previous": True}, older)
-    assert answer.status_code == 200
+    response = api.post("/auth/signing-key/rotate", {"revoke_previous": True}, older)
+    assert response.status_code == 200
     for _ in range(2):
         assert [api.get("/auth/test", each).status_code for each in (oldest, older)] == [401, 401]
         api.start()
@@ -77,7 +77,7 @@ def test_a_token_that_names_no_key_is_tried_with_all(api: Api) -> None:
 
 @pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
 @pytest.mark.parametrize("algorithm", ["none", "HS512"])
-def test_another_algorithm_is_refused_whoever_signed(api: Api, algorithm: str) -> None:
+def test_another_algorithm_is_rejected_for_every_signer(api: Api, algorithm: str) -> None:
     good = api.token()["Authorization"].removeprefix("Bearer ")
     claims = jwt.decode(good, options={"verify_signature": False})
     key = api.services.tokens._keys.current

@@ -24,18 +24,18 @@ HOOK = {"name": "hook", "url": "https://hook.test/", "events": ["proxy.*"], "hea
 
 
 def unchanged(api: Api, path: str, body: dict[str, Any], method: str = "PATCH") -> None:
-    """It is answered like a change, and is none."""
+    """The response is that of a change."""
     headers = api.token()
     before = api.get(path, headers)
     rows, events = api.get("/audit", headers).json["data"]["total"], len(api.fleet.events)
-    answer = api.request(method, path, {**headers, "If-Match": before.headers["ETag"]}, json=body)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["ETag"] == before.headers["ETag"]
+    response = api.request(method, path, {**headers, "If-Match": before.headers["ETag"]}, json=body)
+    assert response.status_code == 200, response.text
+    assert response.headers["ETag"] == before.headers["ETag"]
     assert api.get(path, headers).headers["ETag"] == before.headers["ETag"]
     assert api.get("/audit", headers).json["data"]["total"] == rows
     assert len(api.fleet.events) == events
     (kind,) = {"proxy", "user", "webhook"} & before.json["data"].keys()
-    assert answer.json["data"][kind]["updated_at"] == before.json["data"][kind]["updated_at"]
+    assert response.json["data"][kind]["updated_at"] == before.json["data"][kind]["updated_at"]
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
@@ -45,11 +45,11 @@ def test_a_proxy_that_is_given_what_it_has(api: Api, body: dict[str, Any], metho
     unchanged(api, f"/proxies/{proxy['id']}", body, method)
 
 
-def test_the_supervisor_is_told_once_more_since_it_may_have_missed_the_change_itself(api: Api) -> None:
+def test_the_supervisor_is_notified_again_since_it_may_have_missed_the_change(api: Api) -> None:
     proxy = create(api, api.token())
-    told = api.fleet.wish.pop(proxy["id"])
+    spec = api.fleet.desired.pop(proxy["id"])
     unchanged(api, f"/proxies/{proxy['id']}", {})
-    assert api.fleet.wish[proxy["id"]] == told
+    assert api.fleet.desired[proxy["id"]] == spec
 
 
 def test_a_user(api: Api) -> None:
@@ -63,8 +63,8 @@ def test_a_users_password_is_a_change_even_if_it_is_the_same_since_it_ends_their
     user = api.add_user("ada")
     token = api.token("ada")
     before = api.get(f"/users/{user.id}", api.token()).headers["ETag"]
-    answer = api.patch(f"/users/{user.id}", {"password": PASSWORD}, api.token())
-    assert answer.headers["ETag"] != before
+    response = api.patch(f"/users/{user.id}", {"password": PASSWORD}, api.token())
+    assert response.headers["ETag"] != before
     assert error_of(api.get("/auth/test", token))[0] == 401
 
 
@@ -87,6 +87,6 @@ def test_what_does_change_something_is_a_change_whatever_else_stays(api: Api) ->
     headers = api.token()
     proxy = create(api, headers, **CREATED)
     before = api.get(f"/proxies/{proxy['id']}", headers)
-    answer = api.patch(f"/proxies/{proxy['id']}", {**CREATED, "tags": ["b"]}, headers)
-    assert answer.headers["ETag"] != before.headers["ETag"]
-    assert len(api.fleet.said("proxy.updated")) == 1
+    response = api.patch(f"/proxies/{proxy['id']}", {**CREATED, "tags": ["b"]}, headers)
+    assert response.headers["ETag"] != before.headers["ETag"]
+    assert len(api.fleet.published("proxy.updated")) == 1

@@ -51,10 +51,10 @@ def serve() -> Iterator[Serve]:
 def refused(port: int, request: bytes) -> http.client.HTTPResponse:
     with socket.create_connection(("127.0.0.1", port), LONG) as client:
         client.sendall(request)
-        answer = http.client.HTTPResponse(client)
-        answer.begin()
-        answer.read()
-    return answer
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        response.read()
+    return response
 
 
 @pytest.mark.parametrize(("request_", "status", "method", "path"), UNREAD.values(), ids=UNREAD)
@@ -74,10 +74,10 @@ def test_what_is_refused_unread_is_logged_with_its_id_and_counted_for_its_addres
     assert "secret" not in caplog.text
 
 
-def test_who_has_used_up_their_rate_is_still_told_what_is_wrong(serve: Serve) -> None:
+def test_a_client_beyond_its_rate_still_gets_the_error_of_its_request(serve: Serve) -> None:
     port = serve(ApiSettings(security=Security(rate_limiting=RateLimiting(requests_per_minute=1))))
-    answers = [refused(port, b"nonsense\r\n\r\n") for _ in range(2)]
-    assert [(each.status, each.headers["X-RateLimit-Remaining"]) for each in answers] == [(400, "0"), (400, "0")]
+    responses = [refused(port, b"nonsense\r\n\r\n") for _ in range(2)]
+    assert [(each.status, each.headers["X-RateLimit-Remaining"]) for each in responses] == [(400, "0"), (400, "0")]
 
 
 def test_behind_a_trusted_balancer_the_client_is_named_and_its_own_request_id_is_kept(
@@ -86,9 +86,9 @@ def test_behind_a_trusted_balancer_the_client_is_named_and_its_own_request_id_is
     port = serve(ApiSettings(server=Server(trusted_proxies=["127.0.0.1"])))
     fields = b"Host: a\r\nTransfer-Encoding: br\r\nX-Forwarded-For: 203.0.113.9\r\nX-Request-Id: mine-1\r\n\r\n"
     with caplog.at_level(logging.INFO, "api.requests"):
-        answer = refused(port, b"POST / HTTP/1.1\r\n" + fields)
-    assert (answer.status, answer.headers["X-Request-Id"]) == (501, "mine-1")
-    assert "nobody at 203.0.113.9, mine-1" in caplog.text
+        response = refused(port, b"POST / HTTP/1.1\r\n" + fields)
+    assert (response.status, response.headers["X-Request-Id"]) == (501, "mine-1")
+    assert "anonymous at 203.0.113.9, mine-1" in caplog.text
 
 
 def test_without_request_logging_and_rates_there_is_neither_line_nor_header(
@@ -96,7 +96,7 @@ def test_without_request_logging_and_rates_there_is_neither_line_nor_header(
 ) -> None:
     quiet = Security(request_logging=False, rate_limiting=RateLimiting(enabled=False))
     with caplog.at_level(logging.INFO, "api.requests"):
-        answer = refused(serve(ApiSettings(security=quiet)), b"nonsense\r\n\r\n")
-    assert answer.status == 400
-    assert "X-RateLimit-Limit" not in answer.headers
+        response = refused(serve(ApiSettings(security=quiet)), b"nonsense\r\n\r\n")
+    assert response.status == 400
+    assert "X-RateLimit-Limit" not in response.headers
     assert [each for each in caplog.records if each.name == "api.requests"] == []

@@ -29,25 +29,25 @@ def made(api: Api, headers: dict[str, str]) -> dict[str, Any]:
     return create(api, headers, upstreams=[UPSTREAM], upstream_policy="sticky", upstream_check={"interval": 60})
 
 
-def told(api: Api, proxy_id: str) -> tuple[UpstreamSpec, ...]:
-    """What the supervisor was told last."""
-    return api.fleet.wish[proxy_id].upstreams.entries
+def sent_upstreams(api: Api, proxy_id: str) -> tuple[UpstreamSpec, ...]:
+    """The upstreams of the last spec that the supervisor received."""
+    return api.fleet.desired[proxy_id].upstreams.entries
 
 
-def test_upstreams_are_shown_without_passwords_and_told_with_them(api: Api, made: dict[str, Any]) -> None:
+def test_upstreams_are_returned_without_passwords_and_sent_with_them(api: Api, made: dict[str, Any]) -> None:
     name = "http://10.0.0.9:3128"
-    shown = {"name": name, "protocol": "http", "host": "10.0.0.9", "port": 3128, "weight": 1, "auth": {"username": "u"}}
-    assert made["upstreams"] == [shown]
+    view = {"name": name, "protocol": "http", "host": "10.0.0.9", "port": 3128, "weight": 1, "auth": {"username": "u"}}
+    assert made["upstreams"] == [view]
     assert made["upstream_policy"] == "sticky"
     assert made["upstream_check"] == {"enabled": True, "interval": 60, "timeout": 5}
-    spec = told(api, made["id"])[0]
+    spec = sent_upstreams(api, made["id"])[0]
     assert (spec.username, spec.password) == ("u", SECRET)
-    assert SECRET not in repr(api.fleet.wish[made["id"]])
+    assert SECRET not in repr(api.fleet.desired[made["id"]])
 
 
-def test_no_answer_and_no_file_holds_the_password(api: Api, headers: dict[str, str], made: dict[str, Any]) -> None:
-    answers = [api.get("/proxies", headers), api.get(f"/proxies/{made['id']}", headers)]
-    assert all(SECRET not in answer.text and "sealed" not in answer.text for answer in answers)
+def test_no_response_and_no_file_holds_the_password(api: Api, headers: dict[str, str], made: dict[str, Any]) -> None:
+    responses = [api.get("/proxies", headers), api.get(f"/proxies/{made['id']}", headers)]
+    assert all(SECRET not in response.text and "sealed" not in response.text for response in responses)
     files = [file for file in api.data.path.rglob("*") if file.is_file()]
     assert len(files) > 2
     assert all(SECRET.encode() not in file.read_bytes() for file in files)
@@ -58,12 +58,12 @@ def test_an_update_replaces_the_list_and_keeps_the_password(
 ) -> None:
     path = f"/proxies/{made['id']}"
     other = {"protocol": "socks5", "host": "other.example", "port": 1080}
-    answer = api.patch(path, {"upstreams": [other, *made["upstreams"]]}, headers)
-    assert [each["port"] for each in answer.json["data"]["proxy"]["upstreams"]] == [1080, 3128]
-    assert [spec.password for spec in told(api, made["id"])] == [None, SECRET]
+    response = api.patch(path, {"upstreams": [other, *made["upstreams"]]}, headers)
+    assert [each["port"] for each in response.json["data"]["proxy"]["upstreams"]] == [1080, 3128]
+    assert [spec.password for spec in sent_upstreams(api, made["id"])] == [None, SECRET]
     assert api.patch(path, {"tags": ["x"]}, headers).json["data"]["proxy"]["upstream_policy"] == "sticky"
     assert api.patch(path, {"upstreams": []}, headers).json["data"]["proxy"]["upstreams"] == []
-    assert told(api, made["id"]) == ()
+    assert sent_upstreams(api, made["id"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_detail_form_shows_how_the_upstreams_are(api: Api, headers: dict[str
     ]
 
 
-def test_the_wish_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_that_names_the_file(
+def test_the_desired_state_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_naming_the_file(
     api: Api, made: dict[str, Any]
 ) -> None:
     api.store.close()
@@ -128,8 +128,8 @@ def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict
     first = create(api, headers, name="first", port=4001)
     create(api, headers, name="second", port=4002, **through(4001))
     create(api, headers, name="third", port=4003, host="0.0.0.0", **through(4002))
-    answer = api.patch(f"/proxies/{first['id']}", through(4003), headers)
-    status, _code, details = error_of(answer)
+    response = api.patch(f"/proxies/{first['id']}", through(4003), headers)
+    status, _code, details = error_of(response)
     assert (status, details["field"]) == (400, "upstreams[1]")
     assert "'second'" in details["error"] or "'third'" in details["error"]
     status, _code, details = error_of(api.patch(f"/proxies/{first['id']}", through(4001), headers))
@@ -155,17 +155,17 @@ def test_the_key_file_is_made_at_the_first_start(api: Api) -> None:
         f"host,port,protocol,username,password\n10.0.0.9,3128,,u,{SECRET}\nother.example,1080,socks5,,\n",
     ],
 )
-def test_a_list_in_any_form_is_shown_as_objects_without_passwords(
+def test_a_list_in_any_form_is_returned_as_objects_without_passwords(
     api: Api, headers: dict[str, str], upstreams: Any
 ) -> None:
     made = create(api, headers, upstreams=upstreams)
     first = {"name": "http://10.0.0.9:3128", "protocol": "http", "host": "10.0.0.9", "port": 3128, "weight": 1}
     assert made["upstreams"][0] == {**first, "auth": {"username": "u"}}
     assert made["upstreams"][1]["protocol"] == "socks5"
-    assert [spec.password for spec in told(api, made["id"])] == [SECRET, None]
+    assert [spec.password for spec in sent_upstreams(api, made["id"])] == [SECRET, None]
     again = api.patch(f"/proxies/{made['id']}", {"upstreams": made["upstreams"]}, headers).json["data"]["proxy"]
     assert again["upstreams"] == made["upstreams"]
-    assert [spec.password for spec in told(api, made["id"])] == [SECRET, None]
+    assert [spec.password for spec in sent_upstreams(api, made["id"])] == [SECRET, None]
 
 
 def test_lines_without_a_scheme_are_of_the_protocol_beside_them(api: Api, headers: dict[str, str]) -> None:
@@ -173,25 +173,25 @@ def test_lines_without_a_scheme_are_of_the_protocol_beside_them(api: Api, header
     assert [each["protocol"] for each in made["upstreams"]] == ["socks5", "http"]
 
 
-def test_a_bad_line_is_told_by_its_number_and_changes_nothing(
+def test_a_bad_line_is_reported_by_its_number_and_changes_nothing(
     api: Api, headers: dict[str, str], made: dict[str, Any]
 ) -> None:
-    answer = api.patch(f"/proxies/{made['id']}", {"upstreams": f"a.example:1\nb.example:1:u:{SECRET}:\n?"}, headers)
-    status, _, details = error_of(answer)
+    response = api.patch(f"/proxies/{made['id']}", {"upstreams": f"a.example:1\nb.example:1:u:{SECRET}:\n?"}, headers)
+    status, _, details = error_of(response)
     assert (status, details["field"]) == (400, "upstreams")
     assert details["error"].startswith("line 3: must be host:port")
-    answer = api.patch(f"/proxies/{made['id']}", {"upstreams": ["a.example:1", f"{SECRET}@b.example"]}, headers)
-    assert error_of(answer)[2]["field"] == "upstreams[1]"
-    assert SECRET not in answer.text
-    shown = api.get(f"/proxies/{made['id']}", headers).json["data"]["proxy"]
-    assert shown["upstreams"] == made["upstreams"]
+    response = api.patch(f"/proxies/{made['id']}", {"upstreams": ["a.example:1", f"{SECRET}@b.example"]}, headers)
+    assert error_of(response)[2]["field"] == "upstreams[1]"
+    assert SECRET not in response.text
+    view = api.get(f"/proxies/{made['id']}", headers).json["data"]["proxy"]
+    assert view["upstreams"] == made["upstreams"]
 
 
 def test_five_thousand_lines_are_taken_exported_and_imported_again(api: Api, headers: dict[str, str]) -> None:
     text = "\n".join(f"10.{n // 250}.{n % 250}.1:8080:user{n}:{SECRET}{n}" for n in range(5_000))
     made = create(api, headers, upstreams=text)
     assert len(made["upstreams"]) == 5_000
-    assert told(api, made["id"])[4_999].password == f"{SECRET}4999"
+    assert sent_upstreams(api, made["id"])[4_999].password == f"{SECRET}4999"
     exported = api.get("/config/export", headers).json["data"]
     assert len(exported["proxies"][0]["upstreams"]) == 5_000
     entry = {"kind": "proxyfleet.config", "version": 1, "proxies": [{"name": made["name"], "upstreams": text}]}
@@ -249,12 +249,12 @@ def test_a_key_of_one_proxy_names_no_other_as_its_upstream(api: Api, headers: di
     mine, also_mine, other = (create(api, headers, name=f"p{port}", port=port) for port in (3128, 3129, 3130))
     key = api.key(scope={"proxies": [mine["id"], also_mine["id"]]})
 
-    def answer(port: int, caller: dict[str, str]) -> Any:
+    def response(port: int, caller: dict[str, str]) -> Any:
         body = {"upstreams": [{"protocol": "http", "host": "127.0.0.1", "port": port}]}
         return api.patch(f"/proxies/{mine['id']}", body, caller)
 
-    assert answer(also_mine["port"], key).status_code == 200
-    status, _code, details = error_of(answer(other["port"], key))
+    assert response(also_mine["port"], key).status_code == 200
+    status, _code, details = error_of(response(other["port"], key))
     assert (status, details["field"]) == (400, "upstreams[0].host")
     assert "scope" in details["error"]
-    assert answer(other["port"], headers).status_code == 200
+    assert response(other["port"], headers).status_code == 200

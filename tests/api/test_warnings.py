@@ -1,4 +1,4 @@
-"""Proxies that anybody could use are told of, with the proxy and in the log."""
+"""Proxies that any client could use cause a warning, in the response and in the log."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_the_log_warns_when_it_comes_to_be_and_not_again(api: Api, caplog: pytes
         opened = api.patch(f"/proxies/{made['id']}", {"auth": {"enabled": False}}, api.token())
         assert [each["field"] for each in opened.json["data"]["warnings"]] == OPEN
         assert api.patch(f"/proxies/{made['id']}", {"tags": ["x"]}, api.token()).status_code == 200
-    (said,) = caplog.messages
-    assert made["id"] in said
-    assert "asks for no credentials" in said
+    (warning,) = caplog.messages
+    assert made["id"] in warning
+    assert "asks for no credentials" in warning

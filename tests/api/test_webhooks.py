@@ -1,4 +1,4 @@
-"""Webhooks by the API: what is accepted, what is stored and shown, and what the sender is told."""
+"""Webhooks by the API: what is accepted, stored and returned, and what the sender receives."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ HOOK: dict[str, Any] = {"name": "alerts", "url": "https://hooks.example.com/x?y=
 
 
 class FakeSender:
-    """Answers as the sender would."""
+    """Replies as the sender would."""
 
     def __init__(self) -> None:
-        self.told: list[SetWebhooks] = []
+        self.received: list[SetWebhooks] = []
         self.asked: list[Any] = []
         self.deliveries: tuple[Delivery, ...] = ()
         self.statuses: dict[str, WebhookStatus] = {}
@@ -42,7 +42,7 @@ class FakeSender:
     def __call__(self, message: Any) -> Any:
         self.asked.append(message)
         if isinstance(message, SetWebhooks):
-            self.told.append(message)
+            self.received.append(message)
             return Done()
         if isinstance(message, SendTestEvent):
             return WebhookTried(True, 204, 12, None)
@@ -51,8 +51,8 @@ class FakeSender:
         return Deliveries(self.deliveries, len(self.deliveries))
 
     def spec(self) -> WebhookSpec:
-        """The only webhook that it was told of last."""
-        (spec,) = self.told[-1].webhooks
+        """The only webhook that it received last."""
+        (spec,) = self.received[-1].webhooks
         return spec
 
 
@@ -65,11 +65,11 @@ def sender(api: Api) -> FakeSender:
 def create(api: Api, **fields: Any) -> dict[str, Any]:
     made = api.post("/webhooks", {**HOOK, **fields}, api.token())
     assert made.status_code == 201, made.text
-    shown: dict[str, Any] = made.json["data"]["webhook"]
-    return shown
+    view: dict[str, Any] = made.json["data"]["webhook"]
+    return view
 
 
-def test_a_webhook_is_created_shown_changed_and_deleted_and_the_sender_hears_of_all(
+def test_a_webhook_is_created_read_changed_and_deleted_and_the_sender_is_notified_of_all(
     api: Api, sender: FakeSender
 ) -> None:
     token = api.token()
@@ -92,9 +92,9 @@ def test_a_webhook_is_created_shown_changed_and_deleted_and_the_sender_hears_of_
     listed = api.get("/webhooks", token).json["data"]
     assert (listed["total"], listed["webhooks"][0]["id"]) == (1, made["id"])
     assert api.request("DELETE", path, token).json["data"] == {"id": made["id"], "deleted": True}
-    assert sender.told[-1].webhooks == ()
+    assert sender.received[-1].webhooks == ()
     assert api.get(path, token).status_code == 404
-    revisions = [message.revision for message in sender.told]
+    revisions = [message.revision for message in sender.received]
     assert revisions == sorted(set(revisions))
 
 
@@ -134,7 +134,7 @@ def test_a_bad_webhook_is_refused_by_its_field_at_create_and_at_update(
     for refused in (api.post("/webhooks", {**HOOK, **fields}, api.token()), api.patch(path, fields, api.token())):
         status, code, details = error_of(refused)
         assert (status, code, details["field"].partition(".")[0]) == (400, "INVALID_REQUEST", at_fault)
-    assert len(sender.told) == 1
+    assert len(sender.received) == 1
 
 
 @pytest.mark.parametrize("missing", ["name", "url", "events"])
@@ -172,14 +172,16 @@ def test_secrets_and_header_values_are_sealed_on_the_disk_and_absent_from_the_au
     assert sender.spec().headers == {"Authorization": "Bearer sesame"}
 
 
-def test_header_values_are_shown_to_those_alone_who_may_change_them(api: Api, sender: FakeSender) -> None:
+def test_header_values_are_returned_only_to_callers_who_may_change_them(api: Api, sender: FakeSender) -> None:
     path = f"/webhooks/{create(api, headers={'X-Key': 'sesame'})['id']}"
     api.add_user("ann", role="operator")
     assert api.get(path, api.token()).json["data"]["webhook"]["headers"] == {"X-Key": "sesame"}
     assert api.get(path, api.token("ann")).json["data"]["webhook"]["headers"] == {"X-Key": "***"}
 
 
-def test_paths_and_queries_of_urls_are_shown_to_those_alone_who_may_change_them(api: Api, sender: FakeSender) -> None:
+def test_paths_and_queries_of_urls_are_returned_only_to_callers_who_may_change_them(
+    api: Api, sender: FakeSender
+) -> None:
     url = "https://hooks.example.com/services/T0/sesame?key=sesame"
     path = f"/webhooks/{create(api, url=url)['id']}"
     event = Event("evt_1", "proxy.down", 1.0, {})
@@ -188,9 +190,9 @@ def test_paths_and_queries_of_urls_are_shown_to_those_alone_who_may_change_them(
     api.add_user("ann", role="operator")
     for where in (path, "/webhooks", f"{path}/deliveries"):
         assert url in api.get(where, api.token()).text
-        shown = api.get(where, api.token("ann")).text
-        assert "https://hooks.example.com/***" in shown
-        assert "sesame" not in shown
+        view = api.get(where, api.token("ann")).text
+        assert "https://hooks.example.com/***" in view
+        assert "sesame" not in view
     assert api.patch(path, {"url": url + "2"}, api.token()).status_code == 200
     assert "sesame" not in api.get("/audit", api.token()).text
 
@@ -253,15 +255,17 @@ def test_a_rotated_secret_leaves_the_older_one_for_a_day(api: Api, sender: FakeS
     assert len(sender.spec().previous_until) == 3
 
 
-def test_what_the_sender_gives_up_is_disabled_told_of_and_enabled_again_by_hand(api: Api, sender: FakeSender) -> None:
+def test_a_webhook_that_the_sender_gives_up_is_disabled_published_and_enabled_again_by_hand(
+    api: Api, sender: FakeSender
+) -> None:
     made = create(api)
     path = f"/webhooks/{made['id']}"
     api.services.webhooks.disable(made["id"], "the target answered 410", time.time())
-    shown = api.get(path, api.token()).json["data"]["webhook"]
-    assert (shown["enabled"], shown["disabled_reason"]) == (False, "the target answered 410")
+    view = api.get(path, api.token()).json["data"]["webhook"]
+    assert (view["enabled"], view["disabled_reason"]) == (False, "the target answered 410")
     assert not sender.spec().enabled
-    (said,) = api.fleet.said("webhook.disabled")
-    assert (said["webhook_id"], said["reason"]) == (made["id"], "the target answered 410")
+    (published,) = api.fleet.published("webhook.disabled")
+    assert (published["webhook_id"], published["reason"]) == (made["id"], "the target answered 410")
     (row,) = api.get("/audit?action=webhook.updated", api.token()).json["data"]["audit"]
     assert row["actor"]["type"] == "system"
     again = api.patch(path, {"enabled": True}, api.token()).json["data"]["webhook"]
@@ -274,7 +278,7 @@ def test_what_was_changed_meanwhile_is_not_disabled_for_an_older_reason(api: Api
     api.services.webhooks.disable(made["id"], "the target answered 410", seen)
     api.services.webhooks.disable("wh_unknown", "the target answered 410", seen)
     assert api.get(f"/webhooks/{made['id']}", api.token()).json["data"]["webhook"]["enabled"]
-    assert api.fleet.said("webhook.disabled") == []
+    assert api.fleet.published("webhook.disabled") == []
 
 
 def test_a_test_says_how_it_went(api: Api, sender: FakeSender) -> None:
@@ -285,20 +289,20 @@ def test_a_test_says_how_it_went(api: Api, sender: FakeSender) -> None:
     assert api.post("/webhooks/wh_x/test", None, api.token()).status_code == 404
 
 
-def test_deliveries_are_shown_with_their_attempts_and_sent_again(api: Api, sender: FakeSender) -> None:
+def test_deliveries_are_returned_with_their_attempts_and_sent_again(api: Api, sender: FakeSender) -> None:
     made = create(api)
     path = f"/webhooks/{made['id']}/deliveries"
     attempt = DeliveryAttempt(1, 5.0, HOOK["url"], {"webhook-id": "evt_1"}, 500, 31, "sorry", "status 500")
     event = Event("evt_1", "proxy.down", 4.0, {"proxy_id": "prx_1"})
     sender.deliveries = (Delivery("dlv_1", made["id"], event, "waiting", 4.5, 10.0, (attempt,)),)
     page = api.get(f"{path}?limit=1&status=waiting", api.token()).json["data"]
-    (shown,) = page["deliveries"]
+    (view,) = page["deliveries"]
     assert (page["total"], page["has_more"]) == (1, False)
-    assert (shown["id"], shown["event"], shown["payload"]["id"]) == ("dlv_1", "proxy.down", "evt_1")
-    assert shown["attempts"][0]["status_code"] == 500
+    assert (view["id"], view["event"], view["payload"]["id"]) == ("dlv_1", "proxy.down", "evt_1")
+    assert view["attempts"][0]["status_code"] == 500
     assert sender.asked[-1] == QueryDeliveries(made["id"], "waiting", 1, 0)
     again = api.post(f"{path}/dlv_1/redeliver", None, api.token())
-    assert again.json["data"]["delivery"] == shown
+    assert again.json["data"]["delivery"] == view
     assert sender.asked[-1] == Redeliver(made["id"], "dlv_1")
     sender.deliveries = ()
     assert api.post(f"{path}/dlv_2/redeliver", None, api.token()).status_code == 404
@@ -309,19 +313,23 @@ def test_deliveries_tell_of_people_to_those_alone_who_may_read_users(api: Api, s
     made = create(api)
     api.add_user("operator", permissions=["settings.read", "settings.write"])
     api.add_user("auditor", role="auditor")
-    told = {"user.created": {"username": "eve"}, "auth.locked": {"client_ip": "192.0.2.1"}, "proxy.down": {"name": "p"}}
+    events = {
+        "user.created": {"username": "eve"},
+        "auth.locked": {"client_ip": "192.0.2.1"},
+        "proxy.down": {"name": "p"},
+    }
     sender.deliveries = tuple(
         Delivery(f"dlv_{kind}", made["id"], Event(f"evt_{kind}", kind, 4.0, data), "waiting", 4.5, 10.0, ())
-        for kind, data in told.items()
+        for kind, data in events.items()
     )
     path = f"/webhooks/{made['id']}/deliveries"
 
-    def shown_to(name: str) -> dict[str, Any]:
+    def data_for(name: str) -> dict[str, Any]:
         found = api.get(path, api.token(name)).json["data"]["deliveries"]
         return {each["event"]: each["payload"]["data"] for each in found}
 
-    assert shown_to("auditor") == told
-    assert shown_to("operator") == {"user.created": {}, "auth.locked": {}, "proxy.down": {"name": "p"}}
+    assert data_for("auditor") == events
+    assert data_for("operator") == {"user.created": {}, "auth.locked": {}, "proxy.down": {"name": "p"}}
     again = api.post(f"{path}/dlv_user.created/redeliver", None, api.token("operator"))
     assert again.json["data"]["delivery"]["payload"]["data"] == {}
 
@@ -329,12 +337,12 @@ def test_deliveries_tell_of_people_to_those_alone_who_may_read_users(api: Api, s
 def test_the_list_says_how_deliveries_go(api: Api, sender: FakeSender) -> None:
     made = create(api)
     sender.statuses[made["id"]] = WebhookStatus(3, 10.0, None, None)
-    (shown,) = api.get("/webhooks", api.token()).json["data"]["webhooks"]
-    assert shown["delivery_status"]["waiting"] == 3
-    assert shown["delivery_status"]["last_success_at"].startswith("1970-01-01T00:00:10")
+    (view,) = api.get("/webhooks", api.token()).json["data"]["webhooks"]
+    assert view["delivery_status"]["waiting"] == 3
+    assert view["delivery_status"]["last_success_at"].startswith("1970-01-01T00:00:10")
 
 
-def test_without_the_sender_webhooks_are_changed_and_shown_but_not_tested(api: Api) -> None:
+def test_without_the_sender_webhooks_are_changed_and_returned_but_not_tested(api: Api) -> None:
     made = create(api)
     assert api.get(f"/webhooks/{made['id']}", api.token()).json["data"]["webhook"]["delivery_status"] is None
     assert api.post(f"/webhooks/{made['id']}/test", None, api.token()).status_code == 503

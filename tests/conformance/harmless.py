@@ -36,8 +36,8 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"upstreams\[\d+\]\.tls", r"is for https upstreams", "depends on another field"),
     (r"port|host", r"in use|must not be changed|while|address|permission", "the socket, or the proxy is active"),
     (r"protocol", r"must not be changed|while|inactive", "the proxy is active"),
-    (r"status", r"inactive|last active administrator", "the proxy is inactive; somebody has to administer"),
-    (r"role|None", r"last active administrator", "somebody has to administer"),
+    (r"status", r"inactive|last active administrator", "the proxy is inactive; an administrator has to remain"),
+    (r"role|None", r"last active administrator", "an administrator has to remain"),
     (r"bind_address", r"of this machine", "addresses are the machine's"),
     (r".*(tls|cert_file|key_file|ca_file)", r"", "files are the machine's"),
     (r"(auth|accounts\[\d+\]|upstreams\[\d+\]\.auth)?\.?(username|password)", r"is required|socks4|bytes", "protocol"),
@@ -51,7 +51,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"state", r"begin the sign-in again", "a state is one that the product made"),
     (r"Idempotency-Key", r"was used for another request", "a key is for one request"),
     (r".*", r"the lower one first", "no pattern compares two ports"),
-    (r"cursor", r"must be a cursor|other filters", "cursors come from answers"),
+    (r"cursor", r"must be a cursor|other filters", "cursors come from responses"),
     (r"start_time|end_time|offset", r"first page|cursor is given", "depends on another parameter"),
     (r"logging\.output", r"configuration alone", "paths are not written by way of the API"),
     (r"search", r"words", "no schema counts words"),
@@ -70,17 +70,17 @@ STATE: tuple[tuple[str, str, str], ...] = (
         "no pattern knows scripts",
     ),
     (r"(users\[\d+\]\.)?password", r"tried first|user name", "no pattern knows what is guessed first"),
-    (r"users|status|role|permissions", r"your own account", "nobody takes it from themself"),
+    (r"users|status|role|permissions", r"your own account", "callers keep their own"),
     (r"port|protocol|password|events", r"is required for a new", "whether it is there already"),
     (r"headers\..*", r"has no value", "whether it is there already"),
     (r"upstreams\[\d+\]\.auth\.password", r"is null", "whether it is there already"),
-    (r"secrets.*", r"", "nobody guesses a key"),
+    (r"secrets.*", r"", "keys are random"),
     (r"X-Passphrase", r"", "depends on the query or the body"),
 )
 """Refusals of what is valid by its schema, as (field, error, reason): the schema can't know what they are about."""
 
-NOBODY = 9
-"""A port (discard) at which nobody listens."""
+DISCARD = 9
+"""The port of the discard service, which does not listen."""
 REACH_OUT = ("testProxy", "createWebhook", "updateWebhook", "replaceWebhook")
 """What has a `url` that is asked for, now or later."""
 
@@ -136,15 +136,15 @@ def make_harmless(operation: str, body: dict[str, Any]) -> None:
 def _harmless_proxy(body: dict[str, Any], reserved: bool = True) -> None:
     _loopback(body)
     if _is_port(body.get("port")):
-        body["port"] = free_port() if reserved else NOBODY
+        body["port"] = free_port() if reserved else DISCARD
     upstreams = body.get("upstreams")
     for index, upstream in enumerate(upstreams if isinstance(upstreams, list) else ()):
         if isinstance(upstream, dict):
             _loopback(upstream, json_patterns.UPSTREAM_HOST)
         elif _is_list(upstream):
-            upstreams[index] = f"127.1.{index >> 8 & 255}.{index & 255}:{NOBODY}"
+            upstreams[index] = f"127.1.{index >> 8 & 255}.{index & 255}:{DISCARD}"
     if _is_list(upstreams):
-        body["upstreams"] = f"127.1.0.1:{NOBODY}"
+        body["upstreams"] = f"127.1.0.1:{DISCARD}"
 
 
 def _is_list(value: Any) -> bool:
@@ -204,8 +204,8 @@ def _operation(case: Any) -> str:
 def fresh_token() -> str:
     """A token for one sign-out."""
     body = {"username": "conformance", "password": PASSWORD}
-    answer = requests.post(f"{BASE}/api/v1/auth/login", json=body, timeout=30)
-    return str(answer.json()["data"]["access_token"])
+    response = requests.post(f"{BASE}/api/v1/auth/login", json=body, timeout=30)
+    return str(response.json()["data"]["access_token"])
 
 
 @schemathesis.hook

@@ -73,10 +73,10 @@ def run(product: Product, options: list[str]) -> Outcome:
 
 
 def populate(product: Product) -> dict[str, str]:
-    """Somebody who runs it, and resources to run it on; the environment of the hooks by name."""
+    """A user for the run, and resources; the environment of the hooks by name."""
     person = {"username": "conformance", "password": PASSWORD, "role": "administrator"}
     user = product.data("POST", "/users", person)["user"]
-    other = product.data("POST", "/users", {"username": "somebody", "password": PASSWORD})["user"]
+    other = product.data("POST", "/users", {"username": "someuser", "password": PASSWORD})["user"]
     proxy, with_accounts = product.proxy()["id"], product.proxy()["id"]
     product.data("POST", f"/proxies/{with_accounts}/accounts", {"username": "alice", "password": PASSWORD})
     webhook, delivery = _webhook(product)
@@ -93,7 +93,7 @@ def populate(product: Product) -> dict[str, str]:
 
 
 def _webhook(product: Product) -> tuple[str, str]:
-    """A webhook to where nobody is, and something that was sent to it."""
+    """A webhook without a receiver, and a delivery to it."""
     body = {"name": "conformance", "url": "http://127.0.0.1:1/", "events": ["webhook.disabled"]}
     webhook = product.data("POST", "/webhooks", body)["webhook"]["id"]
     product.data("POST", f"/webhooks/{webhook}/test")
@@ -102,8 +102,8 @@ def _webhook(product: Product) -> tuple[str, str]:
 
 def _token(product: Product) -> str:
     body = {"username": "conformance", "password": PASSWORD}
-    answer: Any = requests.post(f"{product.base_url}/api/v1/auth/login", json=body, timeout=30).json()
-    return str(answer["data"]["access_token"])
+    response: Any = requests.post(f"{product.base_url}/api/v1/auth/login", json=body, timeout=30).json()
+    return str(response["data"]["access_token"])
 
 
 def main() -> int:

@@ -51,8 +51,8 @@ def test_the_user_and_their_sign_ins_are_changed_by_one_step_of_the_store(
     monkeypatch.setattr(api.store, "commit", noted)
     before = families(api.store, ada)
     assert len(before) == 3
-    answer = change(api, ada)
-    assert answer.status_code == 200, answer.text
+    response = change(api, ada)
+    assert response.status_code == 200, response.text
     assert families(api.store, ada) == []
     assert sorted(made[0]) == sorted([("users", ada.id), *(("refresh_families", each) for each in before)])
 
@@ -74,7 +74,12 @@ def test_a_disk_that_refuses_leaves_the_user_and_their_sign_ins_as_they_were(
     assert api.store.get("users", ada.id) == stored
     assert set(before) <= set(families(api.store, ada))
     assert [api.get("/auth/test", each).status_code for each in (key, token)] == [200, 200]
-    assert api.fleet.said("user.updated") == api.fleet.said("user.deleted") == api.fleet.said("api_key.revoked") == []
+    assert (
+        api.fleet.published("user.updated")
+        == api.fleet.published("user.deleted")
+        == api.fleet.published("api_key.revoked")
+        == []
+    )
 
 
 @pytest.mark.parametrize("meanwhile", ["signs out", "revokes a key"])

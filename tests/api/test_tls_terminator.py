@@ -1,4 +1,4 @@
-"""The TLS front by itself, between real clients and an API that is played here."""
+"""The TLS terminator by itself, between real clients and an API that is played here."""
 
 from __future__ import annotations
 
@@ -148,13 +148,13 @@ def test_a_client_that_ends_its_side_early_gets_all_of_the_response(front: Front
         written.wait(LONG)
         return received(client)
 
-    def answers() -> None:
+    def responds() -> None:
         with front.accepted() as connection:
             assert connection.recv(1000) == REQUEST
             connection.sendall(response)
 
-    answering, asking = front.meanwhile(answers), front.meanwhile(asks)
-    front.result(answering)
+    responding, asking = front.meanwhile(responds), front.meanwhile(asks)
+    front.result(responding)
     front.wait(lambda: all(each._response.half is Half.ENDED for each in front.front._connections))
     written.set()
     assert front.result(asking) == len(response)
@@ -175,7 +175,7 @@ def say_goodbye(client: ssl.SSLSocket) -> None:
 def received(client: ssl.SSLSocket) -> int:
     """Bytes up to the close_notify of the other side."""
     count = 0
-    with contextlib.suppress(ssl.SSLZeroReturnError):  # which is how it is told to who has sent one
+    with contextlib.suppress(ssl.SSLZeroReturnError):  # raised to a client that has sent its own
         while data := client.recv(65536):
             count += len(data)
     return count

@@ -1,4 +1,4 @@
-"""Passwords are checked rightly, whoever does it; and only so many wait for that."""
+"""Passwords are checked rightly by each worker, and only so many requests wait for that."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def hashing() -> Iterator[PasswordChecker]:
 
 @pytest.fixture
 def crowded(hashing: PasswordChecker) -> Iterator[PasswordChecker]:
-    """Somebody else's password is being checked all the time."""
-    with hashing._places.acquire("somebody else"):
+    """The password of another client is being checked all the time."""
+    with hashing._places.acquire("another client"):
         yield hashing
 
 
@@ -54,12 +54,12 @@ def test_several_at_once_are_checked_by_a_process_that_gives_way(crowded: Passwo
     assert process.cpu_affinity() == sorted(module.allowed)
 
 
-def test_what_no_hash_looks_like_is_never_right(crowded: PasswordChecker) -> None:
+def test_what_is_not_a_hash_is_never_right(crowded: PasswordChecker) -> None:
     assert not crowded.check_password("correct horse", "no hash", "127.0.0.1")
     assert not crowded.check_password("correct horse", "", "127.0.0.1")
 
 
-def test_a_killed_process_costs_nobody_the_right_answer(crowded: PasswordChecker) -> None:
+def test_a_killed_process_costs_no_client_the_right_result(crowded: PasswordChecker) -> None:
     both(crowded)
     before = crowded.pid
     assert before is not None
@@ -68,7 +68,7 @@ def test_a_killed_process_costs_nobody_the_right_answer(crowded: PasswordChecker
     assert crowded.pid not in (None, before)
 
 
-def test_a_process_that_is_stopped_is_replaced_and_holds_nobody(
+def test_a_stopped_process_is_replaced_and_holds_up_no_client(
     crowded: PasswordChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 2.0)
@@ -88,7 +88,7 @@ def test_without_a_process_passwords_are_checked_all_the_same(
     assert both(crowded) == [True, False]
 
 
-def test_beyond_as_many_as_may_wait_one_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_as_many_as_may_wait_a_client_is_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     hashing, release, entered = PasswordChecker(at_once=2), threading.Event(), threading.Semaphore(0)
 
     def slow(_prehash: bytes, _hashed: bytes) -> bool:

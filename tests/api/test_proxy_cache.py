@@ -34,7 +34,7 @@ def test_proxies_come_oldest_first_and_a_changed_one_keeps_its_place(api: Api) -
     assert catalogue.all()[0].record.tags == ["changed"]
 
 
-def test_a_change_is_seen_by_whoever_asks_after_it(api: Api) -> None:
+def test_a_change_is_seen_by_every_later_read(api: Api) -> None:
     catalogue = ProxyCache(api.store)
     assert names(catalogue) == []
     one = store_one(api, "one", 1.0)
@@ -53,7 +53,7 @@ def test_a_name_that_moved_to_another_proxy_is_that_ones(api: Api) -> None:
     assert (catalogue.named("first"), catalogue.named("third"), catalogue.named("second")) == (second, first, None)
 
 
-def test_what_a_proxy_looks_like_is_made_once_for_each_revision(api: Api) -> None:
+def test_the_view_of_a_proxy_is_made_once_for_each_revision(api: Api) -> None:
     catalogue = ProxyCache(api.store)
     one = store_one(api, "one", 1.0)
     made: list[int] = []
@@ -62,14 +62,14 @@ def test_what_a_proxy_looks_like_is_made_once_for_each_revision(api: Api) -> Non
         made.append(proxy.revision)
         return {"revision": proxy.revision}
 
-    def shown() -> dict[str, int]:
+    def view() -> dict[str, int]:
         proxy = catalogue.get(one)
         assert proxy is not None
         return proxy.once(form)
 
-    assert shown() is shown()
+    assert view() is view()
     store_one(api, "one", 1.0, tags=["changed"])
-    assert shown() == {"revision": api.store.revision_of("proxies", one)}
+    assert view() == {"revision": api.store.revision_of("proxies", one)}
     assert len(made) == 2
 
 
