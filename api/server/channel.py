@@ -105,14 +105,18 @@ class Channel(HTTPChannel):
         return False
 
     def _read_body(self, request: Parser) -> None:
-        """Resume reading where the parser has stopped."""
+        """Resume reading where the parser has stopped.
+
+        The request leaves the queue last: with an empty queue the server's thread flushes without a lock, and it and
+        `send_continue` would send the same bytes.
+        """
         with self.requests_lock:
-            self.requests.pop(0)
             self.request = request
             self._enter(ChannelPhase.READING)
             request.resume()
             if request.waits_for_continue:
                 self.send_continue()
+            self.requests.pop(0)
         if not self.connected:  # closed in the meantime, when the channel had no request
             request.reservation.release()
         self.server.pull_trigger()
