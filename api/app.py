@@ -20,7 +20,7 @@ from api.middleware import RequestMiddleware
 from api.openapi.routes import describe
 from api.operations import TABLE
 from api.operations.responder import Responder, write_json
-from api.resources.redirects import POINTERS, Pointer
+from api.resources.redirects import REDIRECTS, Redirect
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ def create_app(services: Services) -> falcon.App[Any, Any]:
             responders[each.path]["on_head"] = responders[each.path]["on_get"]
     for path, by_method in responders.items():
         app.add_route(path, type("Resource", (), {name: staticmethod(each) for name, each in by_method.items()})())
-    for path, target in POINTERS.items():
-        app.add_route(path, Pointer(target))
+    for path, target in REDIRECTS.items():
+        app.add_route(path, Redirect(target))
     app.add_sink(_unknown_path, "/")
     for kind in (Exception, falcon.HTTPError):  # Falcon has handlers of its own for both
         app.add_error_handler(kind, _on_error)

@@ -67,16 +67,12 @@ class ApiSettings:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
         """From what `config.settings.settings.plain` gives."""
-        return cls(
-            server=Server.model_validate(plain.get("server", {})),
-            logging=Logging.model_validate(plain.get("logging", {})),
-            auth=Auth.model_validate(plain.get("auth", {})),
-            proxy=Proxy.model_validate(plain.get("proxy", {})),
-            security=Security.model_validate(plain.get("security", {})),
-            prometheus_token_hash=plain.get("prometheus_token_hash"),
-            webhooks=WebhookSettings.model_validate(plain.get("webhooks", {})),
-            whole=plain,
-        )
+        kinds: dict[str, type[BaseModel]] = {
+            "server": Server, "logging": Logging, "auth": Auth, "proxy": Proxy, "security": Security,
+            "webhooks": WebhookSettings,
+        }  # fmt: skip
+        groups: dict[str, Any] = {name: kind.model_validate(plain.get(name, {})) for name, kind in kinds.items()}
+        return cls(prometheus_token_hash=plain.get("prometheus_token_hash"), whole=plain, **groups)
 
     def plain(self) -> dict[str, Any]:
         """The inverse of `from_plain`."""

@@ -152,6 +152,6 @@ def _log(req: falcon.Request, resp: falcon.Response, level: int) -> None:
         "user": caller.user.username if caller else None,
         "credential": caller.method if caller else None,
     }
-    who = f"{fields['user']} ({fields['credential']})" if caller else "nobody"
-    message = "%(method)s %(path)s %(status)s in %(duration_ms)s ms for " + who.replace("%", "%%")
+    who = f"for {fields['user']} ({fields['credential']})" if caller else "anonymous"
+    message = "%(method)s %(path)s %(status)s in %(duration_ms)s ms " + who.replace("%", "%%")
     requests_log.log(level, message + " at %(client_ip)s, %(request_id)s", fields, extra={"fields": fields})

@@ -75,7 +75,7 @@ class ApiActor(Actor):
         )
         self._handover: ListenerReceiver | None = None
         if not behind_tls:
-            handover = self._handover = ListenerReceiver(self.loop, self.run_dir.api_door, self._move)
+            handover = self._handover = ListenerReceiver(self.loop, self.run_dir.api_handover, self._move)
             self._services.on_moved = lambda: self._bridge.call(handover.activate)
         self._services.on_max_connections = self._server.limit
         _warn_if_all_rejected(settings)

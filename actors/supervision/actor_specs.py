@@ -29,7 +29,7 @@ def api_spec(classes: ActorClasses, config: SupervisionConfig, params: dict[str,
 
 
 def tls_spec(classes: ActorClasses, sockets: Sockets) -> ActorSpec:
-    """The TLS front of the API."""
+    """The TLS terminator of the API."""
     return ActorSpec(TLS, classes.tls, ("logging", "server"), {}, sockets)
 
 

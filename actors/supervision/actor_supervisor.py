@@ -1,8 +1,8 @@
 """All actors together: their desired and actual state, and the messages that change either.
 
 It carries out what `actors.supervision.reconcile` decides. Fixed actors always run: the API, the metrics collector, the
-log indexer, the webhook sender, and the TLS front and the push of telemetry where they are configured. Beside them runs
-one forwarding actor for every proxy that is active. The API's commands are handled in
+log indexer, the webhook sender, and the TLS terminator and the push of telemetry where they are configured. Beside them
+runs one forwarding actor for every proxy that is active. The API's commands are handled in
 `actors.supervision.proxy_commands`, the actual state is reported by `actors.supervision.runtime_report`.
 """
 
@@ -69,7 +69,7 @@ class ActorSupervisor:
         listeners: ListenerRegistry,
         predecessors: Iterable[Predecessor],
     ) -> None:
-        """`api` are the API and its TLS front, if there is one; `predecessors` are of an older program."""
+        """`api` are the API and its TLS terminator, if there is one; `predecessors` are of an older program."""
         self._context = context
         self._events = events
         self._config = config
@@ -190,7 +190,7 @@ class ActorSupervisor:
         self._listeners.close()
 
     def _shut_down(self, first: list[ManagedActor], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
-        """The TLS front ends before the API behind it, so that connections that it has accepted are served."""
+        """The TLS terminator ends before the API behind it, so that connections that it has accepted are served."""
         api, *front = self._api
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:

@@ -166,7 +166,8 @@ class SupervisorProcess:
     # --- parts ---
 
     def _api_specs(self, classes: ActorClasses, config: SupervisionConfig) -> list[ActorSpec]:
-        """The API, at its own address or behind the TLS front that has it. Which of the two holds until the end."""
+        """The API, at its own address or behind the TLS terminator that has it. Which of the two holds until the
+        end."""
         inner = self._inner
         params = {"supervisor_pid": os.getpid(), "behind_tls": inner is not None}
         if inner is None:

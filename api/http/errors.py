@@ -103,13 +103,13 @@ def _too_busy(error: TooBusy, _request_id: str) -> ApiError:
 def _peer_unavailable(error: PeerUnavailable, request_id: str) -> ApiError:
     """A change that needs the supervisor can't be made: 500. The others start again within moments: 503."""
     if error.peer == SUPERVISOR:
-        return internal(request_id, "The supervisor does not answer; try again in a moment")
+        return internal(request_id, "The supervisor does not respond; try again in a moment")
     if error.peer == IDENTITY_PROVIDER:
-        message = "The identity provider does not answer as it should; begin the sign-in again in a moment"
+        message = "The identity provider does not respond as expected; begin the sign-in again in a moment"
         return ApiError(502, "EXTERNAL_SERVICE_ERROR", message, {"service": IDENTITY_PROVIDER})
     if error.peer in _PEERS:
-        return _unavailable(f"{_PEERS[error.peer]} does not answer; try again in a moment")
-    return _unavailable("The proxy's process does not answer; its runtime says more")
+        return _unavailable(f"{_PEERS[error.peer]} does not respond; try again in a moment")
+    return _unavailable("The proxy's process does not respond; its runtime says more")
 
 
 _PEERS = {METRICS: "The metrics collector", WEBHOOKS: "The webhook sender", LOGS: "The log indexer"}

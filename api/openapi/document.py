@@ -31,19 +31,19 @@ _CREDENTIALS: dict[str, list[dict[str, list[str]]]] = {
 _IF_MATCH = {
     "name": "If-Match",
     "in": "header",
-    "description": "Only if the resource still has this ETag; else 412",
+    "description": "Execute the request only if the resource has this ETag; else the response is 412",
     "schema": {"type": "string"},
 }
 _IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "Sent again within 24 hours, the same request is done once and answered alike",
+    "description": "A request repeated with the same key within 24 hours is executed once and has the same response",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 _PASSPHRASE = {
     "name": "X-Passphrase",
     "in": "header",
-    "description": "What the secrets of the document are sealed under; UTF-8",
+    "description": "The passphrase that the secrets of the document are sealed with; UTF-8",
     "schema": {"type": "string", "minLength": 12, "maxLength": 1024},
 }
 _REQUEST_ID = {"X-Request-Id": {"description": "The request's id, as in the log", "schema": {"type": "string"}}}
@@ -52,13 +52,13 @@ _ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type"
 
 def build(operations: Iterable[Operation]) -> dict[str, Any]:
     """The whole document. Raises `KeyError` for an operation whose body has no example."""
-    told = tuple(operations)
+    table = tuple(operations)
     schemas = Schemas(
-        (each.body for each in told if each.body is not None),
-        (*(each.response for each in told if each.response is not None), *EVENT_DATA.values()),
+        (each.body for each in table if each.body is not None),
+        (*(each.response for each in table if each.response is not None), *EVENT_DATA.values()),
     )
     paths: dict[str, dict[str, Any]] = {}
-    for operation in told:
+    for operation in table:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
     return {
         "openapi": "3.1.0",
@@ -69,7 +69,7 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(_tag(each) for each in told)],
+        "tags": [{"name": tag} for tag in dict.fromkeys(_tag(each) for each in table)],
         "paths": paths,
         "webhooks": {kind: {"post": _event(kind, schemas)} for kind in EVENT_DATA},
         "components": {
@@ -82,7 +82,7 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _event(kind: str, schemas: Schemas) -> dict[str, Any]:
-    """The request to the webhooks that have subscribed to this event."""
+    """The request to webhooks that are subscribed to this event."""
     payload = {
         "type": "object",
         "required": ["id", "type", "timestamp", "data"],
@@ -125,7 +125,7 @@ def _in_headers(operation: Operation) -> list[dict[str, Any]]:
         (_IDEMPOTENCY_KEY, operation.idempotency_key),
         (_PASSPHRASE, operation.passphrase),
     )
-    return [header for header, heeded in wanted if heeded]
+    return [header for header, honoured in wanted if honoured]
 
 
 def _tag(operation: Operation) -> str:
@@ -156,14 +156,14 @@ def _query_parameter(name: str, parameter: Parameter) -> dict[str, Any]:
 
 
 def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:
-    told = {str(operation.status): _success(operation, schemas)}
+    responses = {str(operation.status): _success(operation, schemas)}
     if operation.answers_503:
-        told["503"] = {**_success(operation, schemas), "description": "It can't do its work"}
+        responses["503"] = {**_success(operation, schemas), "description": "The service is unhealthy"}
     if operation.redirects:
-        location = {"Location": {"description": "Where to go", "schema": {"type": "string"}}}
-        success = told[str(operation.status)]
-        told["302"] = {**success, "headers": {**success["headers"], **location}, "description": "Go there"}
-    return told
+        location = {"Location": {"description": "The target of the redirect", "schema": {"type": "string"}}}
+        success = responses[str(operation.status)]
+        responses["302"] = {**success, "headers": {**success["headers"], **location}, "description": "A redirect"}
+    return responses
 
 
 def _success(operation: Operation, schemas: Schemas) -> dict[str, Any]:

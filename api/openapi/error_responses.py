@@ -11,17 +11,20 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     401: ("Credentials are missing or not valid", ("UNAUTHORIZED", "INVALID_API_KEY", "TOKEN_EXPIRED")),
     403: ("The caller may not do this", ("FORBIDDEN", "INSUFFICIENT_PERMISSIONS")),
     404: ("There is no such resource", ("NOT_FOUND",)),
-    406: ("The answer can't be given in an accepted media type", ("INVALID_REQUEST",)),
+    406: ("The response is not available in an accepted media type", ("INVALID_REQUEST",)),
     412: ("The resource has changed since the ETag in If-Match", ("INVALID_REQUEST",)),
-    413: ("The body is larger than 1 MiB (8 MiB of an import)", ("INVALID_REQUEST",)),
+    413: ("The body is larger than 1 MiB (8 MiB for an import)", ("INVALID_REQUEST",)),
     415: ("The body is not application/json", ("INVALID_REQUEST",)),
-    429: ("Too many requests; Retry-After says when to come back", ("RATE_LIMITED",)),
+    429: ("Too many requests; `Retry-After` is the number of seconds to wait", ("RATE_LIMITED",)),
     431: ("The head of the request is too large", ("INVALID_REQUEST",)),
-    502: ("A service elsewhere does not answer as it should; try again", ("EXTERNAL_SERVICE_ERROR",)),
-    503: ("The process that was asked starts; Retry-After says when to come back", ("UNAVAILABLE",)),
-    500: ("It could not be done; the log has more under the request's id", ("INTERNAL_ERROR",)),
+    502: ("An external service does not respond as expected; try again", ("EXTERNAL_SERVICE_ERROR",)),
+    503: (
+        "The process behind this operation is starting; `Retry-After` is the number of seconds to wait",
+        ("UNAVAILABLE",),
+    ),
+    500: ("The request failed; the log has the cause under the id of the request", ("INTERNAL_ERROR",)),
 }
-"""Status → what it means, and the codes that go with it."""
+"""Status → its meaning and its codes."""
 
 _DETAILS: dict[int, dict[str, Any]] = {
     403: {"required_permission": "proxy.write"},
@@ -50,7 +53,7 @@ def name_of(status: int) -> str:
 
 
 def of(operation: Operation) -> dict[str, Any]:
-    """The failures that an operation may answer with."""
+    """The failures that an operation may respond with."""
     return {str(status): {"$ref": f"#/components/responses/{name_of(status)}"} for status in _statuses(operation)}
 
 
@@ -59,9 +62,9 @@ def _statuses(operation: Operation) -> list[int]:
     if not operation.answers_503:
         statuses.add(503)
     if not operation.unlimited:
-        statuses |= {403, 429}  # any client may be refused by its address
+        statuses |= {403, 429}  # any client may be rejected by its address
     if operation.access != "(none)" or operation.body is not None:
-        statuses.add(401)  # signing in is refused with 401 too
+        statuses.add(401)  # a failed sign-in is 401, too
     if "{" in operation.path:
         statuses.add(404)
     if operation.if_match:
@@ -86,10 +89,10 @@ def _response(status: int) -> dict[str, Any]:
     }
     details = _DETAILS.get(status, {"field": "port", "error": "must be an integer from 1 to 65535"})
     example = {"success": False, "error": {"code": codes[0], "message": description, "details": details}}
-    told: dict[str, Any] = {
+    response: dict[str, Any] = {
         "description": description,
         "content": {"application/json": {"schema": schema, "example": example}},
     }
     if status in _HEADERS:
-        told["headers"] = _HEADERS[status]
-    return told
+        response["headers"] = _HEADERS[status]
+    return response

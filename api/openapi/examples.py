@@ -69,7 +69,7 @@ VALUES: dict[str, Any] = {
     "username": "bob",
     "version": "1.0.0",
 }
-"""What a field of that name may hold, wherever its type lets it."""
+"""A value for fields of that name whose type accepts it."""
 
 _PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None): None, Any: "anything"}
 

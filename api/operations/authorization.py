@@ -1,4 +1,4 @@
-"""Who may do an operation: credentials, permission and scope, in this order (401 before 403)."""
+"""Authorization of an operation: credentials, permission and scope, in this order (401 before 403)."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def _check_permission(operation: Operation, caller: Caller, params: Mapping[str,
 
 
 def _check_scope(operation: Operation, caller: Caller, named: list[str | None]) -> None:
-    """`named` are the ids of the proxies that path and query name."""
+    """`named` are the ids of the proxies in path and query."""
     if caller.key is not None and caller.key.scope is not None and operation.beyond_scope:
-        raise Denied("a key with a scope can't do this: it would reach more than it has")
+        raise Denied("a key with a scope can't do this: it would reach more than its scope")
     if caller.scope is None:
         return
     if not operation.within_scope:

@@ -1,4 +1,4 @@
-"""For clients of the proxies: the PAC file, and configuration to copy."""
+"""Configuration for clients of the proxies: the PAC file, and snippets to copy."""
 
 from __future__ import annotations
 

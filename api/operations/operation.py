@@ -1,7 +1,7 @@
 """What an operation of the API is, and the constructors of its row in the table.
 
-`access` says who may try: anybody (`NONE`), any caller with credentials (`ANY`), a bearer token (`BEARER`), a person
-with a bearer token or HTTP Basic but no key (`PERSON`); or it is the permission that is needed.
+`access` is the required credential: none (`NONE`), any (`ANY`), a bearer token (`BEARER`), a bearer token or HTTP Basic
+but no API key (`PERSON`); or it is the required permission.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Operation:
     access: str = ""
     body: type[BaseModel] | None = None
     read_only: frozenset[str] = frozenset()
-    """Fields of the response that a body must not have."""
+    """Fields of the response that a body must not contain."""
     optional_body: bool = False
     largest_body: int = MAX_BODY
     """Bytes."""
@@ -65,22 +65,22 @@ class Operation:
     unlimited: bool = False
     """For monitoring: no rate limit, no address rule, no request log."""
     allows_self: bool = False
-    """It needs no permission for the caller's own account; the handler decides what of it may be changed."""
+    """It needs no permission for the caller's own account; the handler decides which fields may be changed."""
     role: str | None = None
-    """A role that may do it without having the permission."""
+    """A role that may do it without the permission."""
     prometheus_token: bool = False
-    """`metrics.prometheus_token` opens it, too."""
+    """It also accepts `metrics.prometheus_token`."""
     public_if: str | None = None
-    """The key of `security` that opens it to everybody."""
+    """The key of `security` that makes it public."""
     scoped: bool = False
-    """Its handler leaves out the proxies that are not in the scope of the caller's key."""
+    """Its handler omits proxies that are not in the scope of the caller's key."""
     audit: str | Literal[False] | None = None
-    """What the audit trail calls a POST or DELETE that changed no document; None: the operation's id, False: such a
-    request is not recorded."""
+    """The action in the audit trail of a POST or DELETE that changed no document; None: the operation's id, False: such
+    a request is not recorded."""
 
     @property
     def summary(self) -> str:
-        """Its title."""
+        """Its title: the first line of the docstring."""
         return self._documentation.partition("\n")[0].removesuffix(".")
 
     @property
@@ -95,7 +95,7 @@ class Operation:
 
     @property
     def within_scope(self) -> bool:
-        """Whether a key with a scope of proxies may do it, as far as it is about these proxies."""
+        """Whether a key with a scope of proxies may do it for these proxies."""
         return self.scoped or "{proxy_id}" in self.path or self.access == NONE
 
     @property
@@ -105,17 +105,17 @@ class Operation:
 
     @property
     def permission(self) -> str | None:
-        """The permission that is needed, if `access` is one."""
+        """The required permission, if `access` is one."""
         return None if self.access.startswith("(") else self.access
 
     @property
     def max_body(self) -> int:
-        """Bytes that a body has at most; without credentials, as many as are read before authentication."""
+        """Bytes of a body at most; without credentials, only as many as are read before authentication."""
         return min(SMALL, self.largest_body) if self.access == NONE else self.largest_body
 
     @property
     def idempotency_key(self) -> bool:
-        """Whether it honours `Idempotency-Key`: every POST of a known caller, except those that make or end tokens."""
+        """Whether it honours `Idempotency-Key`: every POST with a caller, except those that issue or revoke tokens."""
         return self.method == "POST" and self.access not in (NONE, BEARER)
 
 
@@ -138,7 +138,7 @@ def resource(path: str, *, read: str = "", write: str = "", delete: str = "") ->
     def complete(row: Operation) -> Operation:
         access = row.access or needed.get(row.method, write)
         if not access:
-            raise ValueError(f"{row.id} does not say who may do it")
+            raise ValueError(f"{row.id} has no access")
         return replace(row, path=path + row.path, access=access)
 
     return lambda *rows: tuple(map(complete, rows))

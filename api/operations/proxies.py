@@ -1,4 +1,4 @@
-"""Proxies: their configuration, actions on them, and what they would do with a request."""
+"""Proxies: their configuration, actions on them, and explanations of their decisions."""
 
 from __future__ import annotations
 

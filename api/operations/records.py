@@ -1,4 +1,4 @@
-"""What was done: access records and the audit trail."""
+"""Access records and the audit trail."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Responder:
             self._note_refusal(error, req, params)
             raise
         if req.method in SAFE and reply.revision is not None and call.if_match not in (None, reply.revision):
-            raise StaleRevision(reply.revision)  # operations that change something compare before they do
+            raise StaleRevision(reply.revision)  # operations that change something have compared it before
         if reply.after_response is not None:
             req.env[AFTER_RESPONSE] = reply.after_response
         _respond(resp, reply)
@@ -54,7 +54,7 @@ class Responder:
         caller = authorize(self._services, operation, req, params)
         media_type = "*/*" if operation.redirects else operation.produces
         if "*" not in media_type and not req.client_accepts(media_type):
-            raise invalid("Accept", f"the answer is {media_type}", 406)
+            raise invalid("Accept", f"the response is {media_type}", 406)
         return Call(
             services=self._services,
             params=params,
@@ -71,11 +71,11 @@ class Responder:
         operation = self._operation
         if operation.body is not None:
             return read_model(req, operation.body, operation.read_only, operation.optional_body, operation.max_body)
-        read_body(req, operation.max_body)  # unused, but the next request of the connection is behind it
+        read_body(req, operation.max_body)  # unused, but the next request of the connection follows it
         return None
 
     def _reply(self, call: Call, req: falcon.Request) -> Reply:
-        """What the handler replies, or replied to the first request with the same `Idempotency-Key`."""
+        """The reply of the handler, or the one to the first request with the same `Idempotency-Key`."""
         key = req.get_header(HEADER)
         if key is None or not self._operation.idempotency_key:
             return self._handle(call)
@@ -123,6 +123,6 @@ def _respond(resp: falcon.Response, reply: Reply) -> None:
 
 
 def write_json(resp: falcon.Response, envelope: dict[str, Any]) -> None:
-    """Make it the body of the response."""
+    """Set the body of the response."""
     resp.content_type = falcon.MEDIA_JSON
     resp.data = to_json(envelope)

@@ -1,4 +1,4 @@
-"""What would happen to a request through a proxy: asked of the process that decides."""
+"""The explanation of a decision about a request, as the forwarding actor of the proxy gives it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _target(text: str) -> str:
 
 
 class ExplainBody(Body):
-    """Who wants to go where."""
+    """A client and a target."""
 
     model_config = example({"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"})
 
@@ -52,23 +52,22 @@ def explain_access(call: Call) -> Reply:
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
-        raise Invalid("status", "the proxy is inactive, so nobody decides; start it first")
-    question = Explain(call.body.client_ip, call.body.user, call.body.target)
-    to = forwarding_name(proxy.record.id)
-    answer: Any = request(call.services.bridge, to, question, Explanation, Failed)
-    if isinstance(answer, Failed):
-        raise Invalid(answer.field, answer.error)
+        raise Invalid("status", "the proxy is inactive, so it decides nothing; start it first")
+    query = Explain(call.body.client_ip, call.body.user, call.body.target)
+    reply: Any = request(call.services.bridge, forwarding_name(proxy.record.id), query, Explanation, Failed)
+    if isinstance(reply, Failed):
+        raise Invalid(reply.field, reply.error)
     hidden = not read_target(call.body.target).literal and not call.caller.may("proxy.write")
-    return Reply(_shown(_without_addresses(answer) if hidden else answer))
+    return Reply(_view(_without_addresses(reply) if hidden else reply))
 
 
 def _without_addresses(explanation: Explanation) -> Explanation:
-    """What a name resolves to inside is not for everybody who may read."""
+    """Without the addresses that a name resolves to inside: not every caller who may read may see them."""
     rule = without_address(explanation.host) if explanation.stage == "egress_guard" else explanation.rule
     return replace(explanation, rule=rule, addresses=())
 
 
-def _shown(explanation: Explanation) -> dict[str, Any]:
-    shown = asdict(explanation)
-    target = {"host": shown.pop("host"), "port": shown.pop("port")}
-    return {**shown, "target": target}
+def _view(explanation: Explanation) -> dict[str, Any]:
+    view = asdict(explanation)
+    target = {"host": view.pop("host"), "port": view.pop("port")}
+    return {**view, "target": target}

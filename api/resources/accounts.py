@@ -21,8 +21,8 @@ def list_accounts(call: Call) -> Reply:
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     states = call.services.accounts.usage(proxy)
-    shown = [_shown(account, states[account.id]) for account in proxy.record.accounts]
-    return Reply({"accounts": shown, "total": len(shown)})
+    views = [_view(account, states[account.id]) for account in proxy.record.accounts]
+    return Reply({"accounts": views, "total": len(views)})
 
 
 def create_account(call: Call) -> Reply:
@@ -78,11 +78,11 @@ def reset_usage(call: Call) -> Reply:
 
 def _one(call: Call, proxy: StoredProxy, username: str, status: int = 200) -> Reply:
     account = find(proxy.record, username)
-    shown = _shown(account, call.services.accounts.usage(proxy)[account.id])
-    return Reply({"account": shown}, status, proxy.revision)
+    view = _view(account, call.services.accounts.usage(proxy)[account.id])
+    return Reply({"account": view}, status, proxy.revision)
 
 
-def _shown(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
+def _view(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
     usage, quota = state.usage, account.quota.bytes
     used = usage.bytes_in + usage.bytes_out
     until = period_at(usage.period, usage.since)[1]

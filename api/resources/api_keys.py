@@ -1,4 +1,4 @@
-"""API keys: made, listed and revoked by people, never by keys."""
+"""The operations on API keys. Callers with an API key may not use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from config.text.formatting import timestamp_text
 def list_keys(call: Call) -> Reply:
     """List API keys.
 
-    Returns the API keys of the caller, and those of all users for an administrator. Only the prefix of a key is shown.
+    Returns the API keys of the caller, and those of all users for an administrator. Of a key, only the prefix is
+    returned.
     """
     found = call.services.store.find(api_keys.COLLECTION)
     keys = [api_keys.load(document) for document in found]
@@ -29,7 +30,7 @@ def create_key(call: Call) -> Reply:
     """Create an API key.
 
     Creates a key with some of the permissions of its owner, optionally limited to proxies and client networks. The key
-    is in this response only; it cannot be shown again.
+    is in this response only; it cannot be retrieved again.
     """
     caller = call.caller
     missing = first_not_held(caller.permissions(), call.body.permissions or ())
@@ -40,8 +41,8 @@ def create_key(call: Call) -> Reply:
     with users.one_change:
         owner = users.by_id(store, caller.user.id)
         if owner is None or owner.status != "active":
-            raise Unauthenticated  # since the request came; nobody is to have a key who is gone
-        _refuse_too_many(call, owner.id)
+            raise Unauthenticated  # deleted or disabled since the request was authenticated
+        _check_key_limit(call, owner.id)
         store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
     call.services.publish("api_key.created", api_keys.about(record))
     return Reply({"api_key": record.view(), "key": text}, 201, headers={"Cache-Control": "no-store"})
@@ -81,7 +82,7 @@ def _replaced(call: Call, key: api_keys.ApiKey, revision: int, grace: int) -> tu
     record, text = api_keys.rotated(key, now)
     ends = None if grace == 0 else min(now + grace, key.expires_at or now + grace)
     if ends is not None:
-        _refuse_too_many(call, key.user_id)
+        _check_key_limit(call, key.user_id)
     rest = None if ends is None else key.model_copy(update={"expires_at": ends}).model_dump(mode="json")
     collection = api_keys.COLLECTION
     new = Write(collection, record.id, record.model_dump(mode="json"), expect=0)
@@ -106,8 +107,8 @@ def revoke_key(call: Call) -> Reply:
     return Reply({"id": key_id, "revoked": True})
 
 
-def _refuse_too_many(call: Call, user_id: str) -> None:
-    """Raises `Invalid` when the user has as many keys as there may be, expired ones included."""
+def _check_key_limit(call: Call, user_id: str) -> None:
+    """Raises `Invalid` when the user has the maximum number of keys, expired ones included."""
     most = call.services.settings.auth.max_api_keys
     if len(call.services.store.find(api_keys.COLLECTION, user_id=user_id)) >= most:
         raise Invalid(None, f"a user has at most {most} API keys (auth.max_api_keys): revoke one first")

@@ -1,4 +1,4 @@
-"""The audit trail, searched."""
+"""Searches of the audit trail."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _CURSOR = "^[0-9]{1,18}$"
 
 def _read_cursor(value: str) -> int:
     if not re.search(_CURSOR, value, re.ASCII):
-        raise ValueError("must be a next_cursor of an earlier answer")
+        raise ValueError("must be a next_cursor of an earlier response")
     return int(value)
 
 
 class QueryAudit(Query):
-    """The filters of a search, and which of its pages."""
+    """Filters of entries, and the page."""
 
     start_time: float | None = moment("Not before")
     end_time: float | None = moment("Not after")
-    action: str | None = text("Exactly this action, or all below `proxy.*`", "proxy.updated", 64)
-    outcome: str | None = choice("Only what was done, or what failed", ("done", "failed"))
+    action: str | None = text("Only this action; `proxy.*` stands for all actions of a group", "proxy.updated", 64)
+    outcome: str | None = choice("Only changes that were made, or that failed", ("done", "failed"))
     user_id: str | None = text("Only by this user", "usr_0123456789abcdef", 128)
     username: str | None = text("Only by the user of this name", "alice", 64)
     credential_id: str | None = text("Only by this API key or sign-in", "key_0123456789abcdef", 128)
     address: str | None = address("Only from this address")
     request_id: str | None = text("Only by this request", "req_0123456789abcdef", 128)
-    resource_type: str | None = text("Only to resources of this type", "proxy", 64)
-    resource_id: str | None = text("Only to this resource", "prx_0123456789abcdef", 128)
-    resource_name: str | None = text("Only to resources of this name", "office", 128)
-    limit: int = integer("At most so many", 1, 1000, 100)
-    offset: int = integer("After so many", 0, 1_000_000_000, 0)
-    cursor: int | None = cursor("The `next_cursor` of the page before", "100", _CURSOR, _read_cursor)
+    resource_type: str | None = text("Only of resources of this type", "proxy", 64)
+    resource_id: str | None = text("Only of this resource", "prx_0123456789abcdef", 128)
+    resource_name: str | None = text("Only of resources of this name", "office", 128)
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    offset: int = integer("How many entries to skip", 0, 1_000_000_000, 0)
+    cursor: int | None = cursor("The `next_cursor` of the previous page", "100", _CURSOR, _read_cursor)
 
 
 def query_audit(call: Call) -> Reply:
@@ -58,13 +58,13 @@ def query_audit(call: Call) -> Reply:
     """
     query: QueryAudit = call.query
     entries, total = call.services.audit.find(_selection(query), query.limit + 1, query.offset)
-    shown, more = entries[: query.limit], len(entries) > query.limit
+    page, more = entries[: query.limit], len(entries) > query.limit
     head = call.services.audit.head
     data = {
-        "audit": [_shown(entry) for entry in shown],
+        "audit": [_view(entry) for entry in page],
         "total": total,
         "has_more": more,
-        "next_cursor": str(shown[-1].seq) if more else None,
+        "next_cursor": str(page[-1].seq) if more else None,
         "head": {"seq": head.seq, "hash": head.hash},
     }
     return Reply(data)
@@ -79,5 +79,5 @@ def _timestamp(moment: float | None) -> str | None:
     return None if moment is None else timestamp_text(moment)
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _view(entry: Entry) -> dict[str, Any]:
     return {**entry.content, "hash": entry.hash}

@@ -1,4 +1,4 @@
-"""Signing in and out, and asking who one is."""
+"""Sign-in, sign-out, and the identity of the caller."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Refresh(Input):
 
 
 class RotateKey(Input):
-    """The optional body of a rotation. `revoke_previous`: all access tokens that are out there end at once."""
+    """The optional body of a rotation. `revoke_previous` revokes all access tokens of the previous key at once."""
 
     model_config = example({"revoke_previous": False})
 
@@ -92,7 +92,7 @@ def validate(call: Call) -> Reply:
     """Validate an access token.
 
     Checks the signature and the expiry of the access token in `Authorization` and returns its owner and permissions.
-    An expired token is answered with 401 `TOKEN_EXPIRED`.
+    The response to an expired token is 401 `TOKEN_EXPIRED`.
     """
     claims = _claims(call.caller)
     return Reply({"valid": True, **_who(call.caller), "expires_at": timestamp_text(claims.expires_at)})
@@ -138,7 +138,7 @@ NOT_CACHED = {"Cache-Control": "no-store"}
 
 
 def signed_in(pair: TokenPair, user: User) -> dict[str, Any]:
-    """The answer to every kind of sign-in."""
+    """The data of the response to every kind of sign-in."""
     return {**_pair(pair), "user": user.view()}
 
 
@@ -175,7 +175,7 @@ def _who(caller: Caller) -> dict[str, Any]:
 
 
 def note_login(store: Store, user: User) -> User:
-    """`user` with the time of this sign-in, as it is stored now if that could be stored."""
+    """`user` with the time of this sign-in, or unchanged when the time could not be stored."""
     document = store.get(users.COLLECTION, user.id)
     if document is None:
         return user
@@ -183,4 +183,4 @@ def note_login(store: Store, user: User) -> User:
     try:
         return users.load(store.put(users.COLLECTION, noted, document.revision))
     except (RevisionConflict, StoreWriteError):
-        return user  # somebody changed the user at this moment, or the disk is full; the sign-in stands
+        return user  # another request changed the user at this moment, or the disk is full; the sign-in is valid

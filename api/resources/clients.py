@@ -1,4 +1,4 @@
-"""What clients of the proxies need to know: the PAC file, and lines to copy."""
+"""Configuration for clients of the proxies: the PAC file, and snippets to copy."""
 
 from __future__ import annotations
 
@@ -13,21 +13,26 @@ from api.services import pac as pac_file
 from api.services.certificate_trust import is_private
 from config.model.proxies import ProxyRecord
 
-_HOST: Any = text("How clients call this machine; as the request does by default", "proxy.example.com", 253, 1)
+_HOST: Any = text(
+    "The host name or address by which clients reach this machine; that of this request by default",
+    "proxy.example.com",
+    253,
+    1,
+)
 
 
 class GetSnippets(Query):
-    """How clients reach the proxies."""
+    """The host of the proxies in the snippets."""
 
     host: str | None = _HOST
 
 
 class GetPac(Query):
-    """Which proxies, and how clients reach them."""
+    """The proxies of the PAC file, and their host."""
 
     tag: str | None = text("Only proxies with this tag", "office", 64, 1)
     host: str | None = _HOST
-    direct: str = choice("At last without a proxy, when none of them answers", ("true", "false"), "false")
+    direct: str = choice("Whether clients connect directly when no proxy responds", ("true", "false"), "false")
 
 
 def pac(call: Call) -> Reply:
@@ -73,7 +78,7 @@ _HEADERS = {"Cache-Control": "no-cache"}
 
 
 def _own_host(call: Call) -> str:
-    """How clients call this machine: as `host` says, else as the caller did."""
+    """The host by which clients reach this machine: the query's `host`, else that of this request."""
     given = call.query.host
     if given is not None:
         host = pac_file.host_of(f"[{given}]" if ":" in given else given)

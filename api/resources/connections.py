@@ -1,4 +1,4 @@
-"""Live connections of a proxy: asked of its process, and ended there."""
+"""The operations on live connections of a proxy, which its forwarding actor lists and closes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERYTHING = ConnectionFilter()
 
 
 class ConnectionFilters(Query):
-    """Which connections."""
+    """Filters of connections."""
 
     client: str | None = network("Only of this client or network")
     user: str | None = text("Only of this user", "alice", lowest=1)
@@ -34,22 +34,24 @@ class ConnectionFilters(Query):
     min_age: int = integer("Only older than so many seconds", 0, 1_000_000_000, 0)
 
     def filter(self) -> ConnectionFilter:
-        """As the proxy's process takes it."""
+        """As the message to the forwarding actor has it."""
         return ConnectionFilter(self.client, self.user, self.target, float(self.min_age))
 
 
 class ListConnections(ConnectionFilters):
-    """Which connections, and which page of them."""
+    """Filters of connections, their order and the page."""
 
-    sort: str = choice("By what; - turns it round", (*SORTS, *(f"-{name}" for name in SORTS)), "-age")
-    limit: int = integer("At most so many", 1, 1000, 100)
-    offset: int = integer("After so many", 0, 1_000_000, 0)
+    sort: str = choice(
+        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "-age"
+    )
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    offset: int = integer("How many to skip", 0, 1_000_000, 0)
 
 
 class EndConnections(ConnectionFilters):
-    """Which connections, or all of them."""
+    """Filters of connections, or all of them."""
 
-    all: str | None = choice("All, when there is no filter", ("true", "false"))
+    all: str | None = choice("End all connections; required without a filter", ("true", "false"))
 
 
 def list_connections(call: Call) -> Reply:
@@ -59,9 +61,9 @@ def list_connections(call: Call) -> Reply:
     given in the query.
     """
     query: ListConnections = call.query
-    question = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
-    page = _ask(call, question, Connections((), 0))
-    return Reply({"connections": [_shown(each) for each in page.connections], "total": page.total})
+    message = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
+    page = _ask(call, message, Connections((), 0))
+    return Reply({"connections": [_view(each) for each in page.connections], "total": page.total})
 
 
 def end_connection(call: Call) -> Reply:
@@ -93,14 +95,14 @@ def end_connections(call: Call) -> Reply:
 
 
 def _ask(call: Call, message: Any, nothing: Any) -> Any:
-    """The answer of the proxy's process: of the type of `nothing`, which stands for an inactive proxy's."""
+    """The reply of the forwarding actor, of the type of `nothing`; that is the reply of an inactive proxy."""
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
         return nothing
     return request(call.services.bridge, forwarding_name(proxy.record.id), message, type(nothing))
 
 
-def _shown(connection: Connection) -> dict[str, Any]:
+def _view(connection: Connection) -> dict[str, Any]:
     return {
         **asdict(connection),
         "user": connection.user or None,

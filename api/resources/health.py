@@ -13,7 +13,7 @@ from config import VERSION
 def check(call: Call) -> Reply:
     """Health check.
 
-    Answers 200 while the service is healthy or degraded, 503 while it is unhealthy. It needs no credentials and has no
+    Responds 200 while the service is healthy or degraded, 503 while it is unhealthy. It needs no credentials and has no
     rate limit, so a load balancer can poll it.
     """
     status = call.services.health.status()
@@ -23,7 +23,7 @@ def check(call: Call) -> Reply:
 def ready(call: Call) -> Reply:
     """Readiness check.
 
-    Answers 200 when the service can do its work, 503 otherwise. Use it to decide whether to send traffic to the
+    Responds 200 when the service can do its work, 503 otherwise. Use it to decide whether to send traffic to the
     service.
     """
     return check(call)
@@ -32,7 +32,7 @@ def ready(call: Call) -> Reply:
 def live(_call: Call) -> Reply:
     """Liveness check.
 
-    Answers 200 as long as the API process can answer at all. Use it to decide whether to restart the service.
+    Responds 200 as long as the API process can respond at all. Use it to decide whether to restart the service.
     """
     return Reply({"status": "alive"})
 

@@ -30,7 +30,7 @@ def _read_words(value: str) -> str | None:
 
 
 class LogTimes(Query):
-    """From when to when; an hour by default."""
+    """The time range; the last hour by default."""
 
     start_time: float | None = moment("Not before; an hour ago by default")
     end_time: float | None = moment("Not after; now by default")
@@ -43,50 +43,38 @@ class LogTimes(Query):
 
 
 class LogFilters(Query):
-    """Which records."""
+    """Filters of records."""
 
-    level: str | None = choice("Exactly this level", LOG_LEVELS)
-    min_level: str | None = choice("At least this level", LOG_LEVELS)
+    level: str | None = choice("Only of this level", LOG_LEVELS)
+    min_level: str | None = choice("Only of this level or above", LOG_LEVELS)
     client_ip: str | None = address("Only of this client")
     status_code: int | None = integer("Only with this status", 100, 599)
-    status_class: str | None = choice("Only with a status of this hundred", STATUS_CLASSES)
-    user: str | None = text("Only of this user of the proxy", "alice", 255, 1)
+    status_class: str | None = choice("Only with a status of this class", STATUS_CLASSES)
+    user: str | None = text("Only of this client user", "alice", 255, 1)
     method: str | None = text("Only with this method; `CONNECT` of tunnels", "GET", 64, 1)
-    target: str | None = text("Only with this in the target, whatever the case of A to Z", "example.com", SEARCH_MAX, 1)
+    target: str | None = text(
+        "Only with this text in the target; case-insensitive for A to Z", "example.com", SEARCH_MAX, 1
+    )
     reason: str | None = text("Only with this reason", "dns_error", 128, 1)
     search: str | None = text(
-        "Words that must all occur, each as a part of a text", "example.com", SEARCH_MAX, read=_read_words
+        "Words that must all occur, each as a part of a field", "example.com", SEARCH_MAX, read=_read_words
     )
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
 
     def filtered(self, proxy_ids: ProxyIds, start: float = 0.0, end: float = 0.0, limit: int = 0) -> QueryLogs:
         """The search with these filters."""
-        return QueryLogs(
-            start=start,
-            end=end,
-            limit=limit,
-            offset=0,
-            level=self.level,
-            min_level=self.min_level,
-            client_ip=self.client_ip,
-            status_code=self.status_code,
-            status_class=None if self.status_class is None else int(self.status_class[0]),
-            user=self.user,
-            method=self.method,
-            reason=self.reason,
-            target=self.target,
-            search=self.search,
-            proxy_ids=proxy_ids,
-        )
+        filters = {name: getattr(self, name) for name in LogFilters.parameters.keys() - {"proxy_id", "status_class"}}
+        hundreds = None if self.status_class is None else int(self.status_class[0])
+        return QueryLogs(start, end, limit, offset=0, proxy_ids=proxy_ids, status_class=hundreds, **filters)
 
 
 class SearchLogs(LogTimes, LogFilters):
-    """Which records, and which page of them."""
+    """Filters of records, and the page."""
 
-    limit: int = integer("At most so many", 1, 1000, 100)
-    offset: int = integer("After so many", 0, OFFSET_MAX, 0)
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    offset: int = integer("How many records to skip", 0, OFFSET_MAX, 0)
     cursor: PageCursor | None = cursor(
-        "The `next_cursor` of the page before, with the same filters",
+        "The `next_cursor` of the previous page, with the same filters",
         "lwHLQdrSdIAAAADLQdrSeAQAAADPAAZlFyiYgAAFCc4AvGFO",
         _CURSOR,
         PageCursor.of,
@@ -109,12 +97,12 @@ class SearchLogs(LogTimes, LogFilters):
 
 
 class FollowLogs(LogFilters):
-    """Which records, after which one, and how long to wait for them."""
+    """Filters of records, the record to continue after, and how long to wait."""
 
-    limit: int = integer("At most so many", 1, 1000, 100)
-    timeout: int = integer("Seconds to wait when there is nothing yet", 0, TAIL_MAX, 20)
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    timeout: int = integer("Seconds to wait for a record", 0, TAIL_MAX, 20)
     cursor: int | None = cursor(
-        "The `next_cursor` of the answer before, or a page's `tail_cursor`; else from now on",
+        "The `next_cursor` of the previous response, or the `tail_cursor` of a page; without it, only new records",
         "kgIC",
         _CURSOR,
         tail_of,
@@ -122,7 +110,7 @@ class FollowLogs(LogFilters):
 
 
 class ExportLogs(LogTimes, LogFilters):
-    """Which records."""
+    """Filters of records."""
 
 
 def next_cursor(search: QueryLogs, page: LogPage) -> str | None:

@@ -1,4 +1,4 @@
-"""Metrics over time, and those of this moment. A key with a scope sees those of the proxies in it alone."""
+"""Metrics over time, and current ones. A key with a scope gets only those of its proxies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from config.text.formatting import timestamp_text
 
 HOUR = 3600.0
 POINTS_MAX = 11_000
-"""Buckets of an answer. More than is kept of any interval."""
+"""Buckets of a response: more than are kept of any interval."""
 _NAME = f"({'|'.join(NAMES)})"
 
 
@@ -30,13 +30,13 @@ def _read_names(value: str) -> tuple[str, ...]:
 
 
 class QueryMetrics(Query):
-    """Which series, and of when."""
+    """The series and the time range."""
 
-    start_time: float | None = moment("From the bucket of this moment on; an hour before `end_time` by default")
-    end_time: float | None = moment("Buckets that begin before; now by default")
-    interval: str = choice("How wide the buckets are", INTERVALS, "5m")
+    start_time: float | None = moment("From the bucket of this time on; an hour before `end_time` by default")
+    end_time: float | None = moment("Buckets that begin before this time; now by default")
+    interval: str = choice("The width of the buckets", INTERVALS, "5m")
     metrics: tuple[str, ...] | None = text(
-        "Names, with commas between; all by default",
+        "Names of metrics, separated by commas; all by default",
         "requests_per_second,error_rate",
         pattern=f"^{_NAME}(,{_NAME})*$",
         read=_read_names,
@@ -45,10 +45,10 @@ class QueryMetrics(Query):
 
 
 class RealtimeQuery(Query):
-    """Of which proxies, and with what beside the figures."""
+    """The proxies, and additions to the metrics."""
 
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
-    include: str | None = choice("The proxies too, each as in their list; needs proxy.read", ("proxies",))
+    include: str | None = choice("Also return the proxies, as their list does; requires proxy.read", ("proxies",))
 
 
 def query_metrics(call: Call) -> Reply:
@@ -64,7 +64,7 @@ def query_metrics(call: Call) -> Reply:
     if start > end:
         raise Invalid("start_time", "must not be after end_time")
     if (end - start) / INTERVALS[interval] > POINTS_MAX:
-        raise Invalid("interval", f"is too short for this time: the answer would have more than {POINTS_MAX} points")
+        raise Invalid("interval", f"is too short for this time: the response would have more than {POINTS_MAX} points")
     _must_exist(call, query.proxy_id)
     until, single = min(end, time.time()), query.proxy_id is not None
     series = read_series(call.services.bridge, names, start, until, interval, call.proxy_ids, single)
@@ -106,7 +106,7 @@ def exposition(call: Call) -> Reply:
     ids = tuple(each.id for each in records)
     totals = services.runtime.totals(ids) if ids else {}
     if totals is None:
-        raise PeerUnavailable(METRICS, "no answer")
+        raise PeerUnavailable(METRICS, "no reply")
     fleet = services.runtime.whole()
     system = services.runtime.system() if scope is None else None
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]

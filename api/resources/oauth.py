@@ -1,4 +1,4 @@
-"""Signing in at an identity provider: where to go, and what to do with what comes back."""
+"""Sign-in at an identity provider: the redirect to it, and its callback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATH = "/api/v1/auth/oauth2"
 
 
 class OAuthCallback(Body):
-    """The body of a callback: what the provider added to `redirect_uri`. `iss` is RFC 9207's, where there is one.
+    """The body of a callback: the parameters that the provider added to `redirect_uri`. `iss` is that of RFC 9207.
 
     `session` is as in a login.
     """
@@ -41,10 +41,10 @@ class OAuthCallback(Body):
 
 
 class Authorize(Query, ignore_others=True):
-    """Where to sign in."""
+    """The identity provider."""
 
     provider: str | None = choice(
-        "The identity provider: the one that is configured, which is the default",
+        "The identity provider; only the configured one, which is the default",
         ("google", "github", "microsoft", "custom"),
     )
 
@@ -80,27 +80,27 @@ def callback(call: Call) -> Reply:
         identity = sign_ins.finish(
             body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings), call.address
         )
-        data = _let_in(call.services, identity, sign_ins.settings, body.session)
+        data = _sign_in(call.services, identity, sign_ins.settings, body.session)
     except IdentityRefused as error:
-        raise _refused(call, error) from error
+        raise _rejected(call, error) from error
     return Reply(data, headers=NOT_CACHED, cookie=_cookie(sign_ins.settings, body.state, "", 0))
 
 
 def wants_json(accept: str) -> bool:
-    """Whether JSON is asked for by name, and no page is."""
+    """Whether the client accepts JSON by name, and no HTML."""
     kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
     return "application/json" in kinds and "text/html" not in kinds
 
 
 def _enabled(call: Call, field: str) -> SignIns:
-    """The sign-ins with the settings of this moment, to be asked for once in a request: they may change."""
+    """The sign-ins with the current settings. To be called once per request: they may change."""
     sign_ins = call.services.sign_ins
     if not sign_ins.settings.enabled:
         raise Invalid(field, "sign-in by OAuth is not enabled")
     return sign_ins
 
 
-def _let_in(services: Services, identity: Identity, settings: OAuth2, session: Session) -> dict[str, object]:
+def _sign_in(services: Services, identity: Identity, settings: OAuth2, session: Session) -> dict[str, object]:
     with users.one_change:
         user, new = admit(services.store, identity, settings)
         origin().signed_in(user, METHOD)
@@ -112,8 +112,8 @@ def _let_in(services: Services, identity: Identity, settings: OAuth2, session: S
     return signed_in(pair, user)
 
 
-def _refused(call: Call, error: IdentityRefused) -> Unauthenticated:
-    log.warning("request %s: a sign-in by OAuth is refused: %s", call.request_id, error)
+def _rejected(call: Call, error: IdentityRefused) -> Unauthenticated:
+    log.warning("request %s: sign-in by OAuth refused: %s", call.request_id, error)
     call.services.sign_in_refused(str(error), call.address)
     return Unauthenticated(f"The sign-in is refused: {error}")
 
@@ -122,7 +122,7 @@ def _refused(call: Call, error: IdentityRefused) -> Unauthenticated:
 
 
 def _browser_cookies(call: Call, settings: OAuth2) -> dict[str, str] | None:
-    """The cookies by their plain names when a browser asks, which says so itself; None when a program does."""
+    """The cookies by their plain names, if the headers are those of a browser; else None."""
     if not {"origin", "sec-fetch-site"} & call.headers.keys():
         return None
     parts = (part.strip().partition("=") for part in call.headers.get("cookie", "").split(";"))
@@ -131,12 +131,12 @@ def _browser_cookies(call: Call, settings: OAuth2) -> dict[str, str] | None:
 
 
 def _cookie(settings: OAuth2, state: str, value: str, age: int) -> str:
-    """`__Host-` keeps other hosts of the domain from planting one; it wants https and the path /."""
+    """`__Host-` keeps other hosts of the domain from setting one; it requires https and the path /."""
     prefix = _prefix(settings)
     scope = "Path=/; Secure" if prefix else f"Path={_PATH}"
     return f"{prefix}{cookie_name(state)}={value}; Max-Age={age}; {scope}; HttpOnly; SameSite=Lax"
 
 
 def _prefix(settings: OAuth2) -> str:
-    """The front end has the host and the scheme of the API, as a browser sees it, or its cookies wouldn't arrive."""
+    """`redirect_uri` has the scheme of the API as the browser sees it, or the cookies would not be sent back."""
     return "__Host-" if str(settings.redirect_uri).startswith("https:") else ""

@@ -39,12 +39,12 @@ class ProxyTest(Body):
 
 
 class ListProxies(Query):
-    """Which proxies, and which page of them."""
+    """Filters of proxies, and the page."""
 
-    page: int = integer("The page, from 1", 1, 1_000_000, 1)
-    per_page: int = integer("Proxies on a page", 1, 100, 50)
-    status: str | None = choice("Only those of this status", ("active", "inactive"))
-    protocol: str | None = choice("Only those of this protocol", PROTOCOLS)
+    page: int = integer("The number of the page, from 1", 1, 1_000_000, 1)
+    per_page: int = integer("The size of the page", 1, 100, 50)
+    status: str | None = choice("Only proxies of this status", ("active", "inactive"))
+    protocol: str | None = choice("Only proxies of this protocol", PROTOCOLS)
 
 
 def list_proxies(call: Call) -> Reply:
@@ -65,12 +65,12 @@ def list_proxies(call: Call) -> Reply:
             and protocol in (None, proxy.record.protocol)
             and (scope is None or proxy.record.id in scope)
         ]
-    forms = proxy_views.listed(call.services.runtime, found[(page - 1) * per_page : page * per_page])
-    return Reply({"proxies": forms, "pagination": pagination(page, per_page, len(found))})
+    views = proxy_views.listed(call.services.runtime, found[(page - 1) * per_page : page * per_page])
+    return Reply({"proxies": views, "pagination": pagination(page, per_page, len(found))})
 
 
 def pagination(page: int, per_page: int, total: int) -> dict[str, Any]:
-    """Where this page is. There is at least one page, empty or not."""
+    """The position of this page. There is at least one page, even if it is empty."""
     pages = max(1, -(-total // per_page))
     return {
         "page": page,
@@ -178,7 +178,7 @@ def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
-    form = proxy_views.detail(call.services.runtime, proxy)
-    if proxy.record.upstreams and form["runtime"] is not None:
-        form["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
-    return form
+    view = proxy_views.detail(call.services.runtime, proxy)
+    if proxy.record.upstreams and view["runtime"] is not None:
+        view["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
+    return view

@@ -1,4 +1,4 @@
-"""Paths that people try before they have read anything: each leads to where that is."""
+"""Redirects from the usual paths of an API's documentation to the real ones."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 import falcon
 
-POINTERS = {
+REDIRECTS = {
     "/": "/api/v1/docs",
     "/docs": "/api/v1/docs",
     "/openapi.json": "/api/v1/openapi.json",
 }
 
 
-class Pointer:
-    """A Falcon resource: 302 to `path`, which stands in the body, too, in the envelope of all answers."""
+class Redirect:
+    """A Falcon resource: 302 to `path`, which is also in the body, in the envelope of all responses."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def on_get(self, _req: Any, resp: falcon.Response) -> None:
-        """To where it is."""
+        """Redirect."""
         resp.status = falcon.HTTP_302
         resp.set_header("Location", self._path)
         resp.media = {"success": True, "data": {"location": self._path}}

@@ -1,4 +1,4 @@
-"""The system settings: the four groups, as they are in force."""
+"""The operations on the settings: the four groups that the API can change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def get_settings(call: Call) -> Reply:
     Returns the settings that are in effect, from the configuration file and the API together. Secrets are not among
     them.
     """
-    shown = call.services.live.view()
-    return Reply(dict(shown.groups), revision=shown.revision)
+    settings = call.services.live.view()
+    return Reply(dict(settings.groups), revision=settings.revision)
 
 
 def update_settings(call: Call) -> Reply:
@@ -27,13 +27,13 @@ def update_settings(call: Call) -> Reply:
 def unset_setting(call: Call) -> Reply:
     """Reset a setting.
 
-    Forgets what was set through the API of one setting, such as `logging.level`, so that the value of the
-    configuration is in effect again. Returns all settings.
+    Removes the value that was set through the API for one setting, such as `logging.level`, so that the value of the
+    configuration file is in effect again. Returns all settings.
     """
     return _changed(call, *call.services.live.unset(call.params["setting"], call.if_match))
 
 
-def _changed(call: Call, shown: SettingsView, moved: bool) -> Reply:
+def _changed(call: Call, settings: SettingsView, moved: bool) -> Reply:
     # A new address is used as soon as this response is written.
     after = call.services.on_moved if moved else None
-    return Reply(dict(shown.groups), revision=shown.revision, after_response=after)
+    return Reply(dict(settings.groups), revision=settings.revision, after_response=after)

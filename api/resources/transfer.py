@@ -1,11 +1,12 @@
 """The operations on the configuration as a whole.
 
-The passphrase is in a header: a query would end up in logs. It is used and forgotten.
+The passphrase is in a header: a query would end up in logs. It is not stored.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from api.call import Call, Reply
@@ -22,43 +23,47 @@ PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
 
 
 class ExportConfig(Query):
-    """What becomes of secrets."""
+    """The secrets of an export."""
 
     secrets: str = choice(
-        "Left out, or sealed under the passphrase in `X-Passphrase`", ("omitted", "encrypted"), "omitted"
+        "Omit secrets, or seal them with the passphrase in `X-Passphrase`", ("omitted", "encrypted"), "omitted"
     )
 
 
 class ImportConfig(Query):
-    """How to import."""
+    """Options of an import."""
 
-    dry_run: str = choice("Change nothing, but say what would be changed", ("false", "true"), "false")
-    prune: str = choice("Delete what is not in the document, of the kinds that it names", ("false", "true"), "false")
+    dry_run: str = choice(
+        "Change nothing; only return the changes that an import would make", ("false", "true"), "false"
+    )
+    prune: str = choice(
+        "Delete resources that are not in the document, of the kinds that it contains", ("false", "true"), "false"
+    )
 
 
 def export_config(call: Call) -> Reply:
     """Export the configuration.
 
-    Returns proxies, users, webhooks and changed settings as one document. Secrets are left out, or sealed under the
-    passphrase in `X-Passphrase` with `secrets=encrypted`.
+    Returns proxies, users, webhooks and changed settings as one document. Secrets are omitted, or sealed with the
+    passphrase in `X-Passphrase` if `secrets=encrypted`.
     """
-    how = call.query.secrets
+    secrets = call.query.secrets
     passphrase = _passphrase(call)
     state = read_state(call.services.store)
-    if how == "encrypted":
+    if secrets == "encrypted":
         document = export_with_secrets(state, call.services.seal, _required(passphrase))
     else:
         document = export(state)
     resource = {"type": "config", "id": None, "name": None}
-    call.services.audit.append("config.exported", resource, details={"secrets": how})
+    call.services.audit.append("config.exported", resource, details={"secrets": secrets})
     return Reply(document, revision=state.mark)
 
 
 def import_config(call: Call) -> Reply:
     """Import a configuration.
 
-    Changes the configuration to what the document says, all or nothing, and returns the differences. With
-    `dry_run=true` it only returns what would change.
+    Changes the configuration to match the document, all or nothing, and returns the differences. With `dry_run=true`
+    it only returns the differences.
     """
     query: ImportConfig = call.query
     request = ImportRequest(
@@ -71,7 +76,7 @@ def import_config(call: Call) -> Reply:
     )
     outcome = run(call.services, request)
     after = call.services.on_moved if outcome.moved else None
-    return Reply(_shown(outcome, request.dry_run), revision=outcome.mark, after_response=after)
+    return Reply(_view(outcome, request.dry_run), revision=outcome.mark, after_response=after)
 
 
 def _unsealed(call: Call) -> Secrets:
@@ -98,13 +103,13 @@ def _required(passphrase: str | None) -> str:
     return passphrase
 
 
-def _shown(outcome: Outcome, dry_run: bool) -> dict[str, Any]:
+def _view(outcome: Outcome, dry_run: bool) -> dict[str, Any]:
     changes = [_step(step, dry_run) for step in outcome.plan.steps()]
     settings = outcome.plan.settings
     if settings is not None:
         action = "update" if settings.changed else "unchanged"
         changes.append({"kind": "settings", "name": "settings", "id": None, "action": action})
-        changes[-1]["fields"] = [_field(each) for each in settings.changes]
+        changes[-1]["fields"] = list(map(asdict, settings.changes))
     counted = Counter(each["action"] for each in changes)
     summary = {action: counted[action] for action in ("create", "update", "delete", "unchanged")}
     changed = counted["unchanged"] < len(changes)
@@ -113,15 +118,11 @@ def _shown(outcome: Outcome, dry_run: bool) -> dict[str, Any]:
 
 def _step(step: Step[Any], dry_run: bool) -> dict[str, Any]:
     made = step.before is not None or not dry_run
-    shown = {
+    view = {
         "kind": step.kind,
         "name": step.name,
         "id": step.id if made else None,
         "action": step.action,
-        "fields": [_field(each) for each in step.changes],
+        "fields": list(map(asdict, step.changes)),
     }
-    return {**shown, "secret": step.secret} if step.secret is not None and made else shown
-
-
-def _field(difference: Any) -> dict[str, Any]:
-    return {"field": difference.field, "before": difference.before, "after": difference.after}
+    return {**view, "secret": step.secret} if step.secret is not None and made else view

@@ -1,7 +1,7 @@
 """Users of the management API.
 
-Nobody gives what they don't have, and `users.write` alone changes nothing that matters about somebody who has more.
-The last active administrator stays one.
+A caller can't grant permissions beyond their own, nor change the password, role or permissions of a user with more.
+The last active administrator can't be deleted, disabled or demoted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def create_user(call: Call) -> Reply:
     Creates a user with a role, or with permissions of their own. The caller cannot grant a permission that the caller
     does not have.
     """
-    _refuse_weak(call.body.password, call.body.username)
+    _check_strength(call.body.password, call.body.username)
     user = users.new_user(call.body)
     _require_as_much_as(call, user)
     store = call.services.store
@@ -109,7 +109,7 @@ def delete_user(call: Call) -> Reply:
     return Reply({"id": user.id, "deleted": True})
 
 
-# --- who may ------------------------------------------------------------------------------------------------------
+# --- authorization ---
 
 
 def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
@@ -124,25 +124,25 @@ def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
 
 
 def _checked_and_hashed(call: Call, user: User, body: UserUpdate) -> str | None:
-    """The hash of a new password. bcrypt takes its time, so no lock is held. Raises `Invalid`, `TooBusy`."""
+    """The hash of a new password. bcrypt is slow, so no lock is held. Raises `Invalid`, `TooBusy`."""
     if not call.caller.may("users.write"):
         _check_current_password(call, user, body.current_password)
     if body.password is None:
         return None
-    _refuse_weak(body.password, user.username)
+    _check_strength(body.password, user.username)
     return hash_password(body.password)
 
 
-def _refuse_weak(password: str, username: str) -> None:
+def _check_strength(password: str, username: str) -> None:
     why = weakness(password, username)
     if why is not None:
         raise Invalid("password", why)
 
 
 def _require_as_much_as(call: Call, user: User) -> None:
-    """The caller has what this user has: every permission, and the audit trail, which comes with a role.
+    """Raises `MissingPermission` unless the caller has every permission of `user`, and their access to the audit trail.
 
-    Nor does anybody but an administrator call somebody one, however narrow the permissions are that go with it.
+    Only an administrator can give the role of one, even with narrower permissions.
     """
     missing = first_not_held(call.caller.permissions(), user.granted())
     if missing is not None:

@@ -1,12 +1,13 @@
 """The operations on webhooks and their deliveries.
 
-The secret is in the answers to create and to a rotation and nowhere else. Headers, and path and query of a URL, often
-hold a credential of the target: callers without `settings.write` see the names of headers and the hosts alone. Callers
-without `users.read` get no events about users.
+The secret is only in the responses to a create and to a rotation. Headers, and path and query of a URL, often contain a
+credential of the target: callers without `settings.write` get only the names of headers and the hosts. Callers without
+`users.read` get no events about users.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
@@ -19,11 +20,11 @@ from config.text.formatting import timestamp_text
 
 
 class ListDeliveries(Query):
-    """Which deliveries, and which page of them."""
+    """Filters of deliveries, and the page."""
 
-    status: str | None = choice("Only those of this status", ("waiting", "delivered", "failed"))
-    limit: int = integer("At most so many", 1, 1000, 100)
-    offset: int = integer("After so many", 0, 1_000_000_000, 0)
+    status: str | None = choice("Only deliveries of this status", ("waiting", "delivered", "failed"))
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    offset: int = integer("How many to skip", 0, 1_000_000_000, 0)
 
 
 def list_webhooks(call: Call) -> Reply:
@@ -33,8 +34,8 @@ def list_webhooks(call: Call) -> Reply:
     """
     found = call.services.webhooks.all()
     statuses = call.services.webhooks.statuses() if found else {}
-    shown = [_shown(call, webhook, statuses.get(webhook.record.id)) for webhook in found]
-    return Reply({"webhooks": shown, "total": len(shown)})
+    views = [_view(call, webhook, statuses.get(webhook.record.id)) for webhook in found]
+    return Reply({"webhooks": views, "total": len(views)})
 
 
 def create_webhook(call: Call) -> Reply:
@@ -42,9 +43,9 @@ def create_webhook(call: Call) -> Reply:
 
     Subscribes an address to events. The signing secret is in this response only.
     """
-    _may_hear(call, call.body.events)
+    _check_subscription(call, call.body.events)
     stored, secret = call.services.webhooks.create(call.body)
-    return Reply({"webhook": {**_shown(call, stored, None), "secret": secret}}, 201, stored.revision)
+    return Reply({"webhook": {**_view(call, stored, None), "secret": secret}}, 201, stored.revision)
 
 
 def get_webhook(call: Call) -> Reply:
@@ -63,7 +64,7 @@ def update_webhook(call: Call) -> Reply:
     """
 
     def check(record: WebhookRecord) -> None:
-        _may_hear(call, record.events)
+        _check_subscription(call, record.events)
 
     return _one(call, call.services.webhooks.update(call.params["webhook_id"], call.body, call.if_match, check))
 
@@ -85,7 +86,7 @@ def rotate_secret(call: Call) -> Reply:
     hours.
     """
     stored, secret = call.services.webhooks.rotate(call.params["webhook_id"], call.if_match)
-    return Reply({"webhook": {**_shown(call, stored, None), "secret": secret}}, revision=stored.revision)
+    return Reply({"webhook": {**_view(call, stored, None), "secret": secret}}, revision=stored.revision)
 
 
 def test_webhook(call: Call) -> Reply:
@@ -114,12 +115,12 @@ def list_deliveries(call: Call) -> Reply:
     """
     query: ListDeliveries = call.query
     webhook_id = call.params["webhook_id"]
-    question = QueryDeliveries(webhook_id, query.status or "", query.limit, query.offset)
+    message = QueryDeliveries(webhook_id, query.status or "", query.limit, query.offset)
     call.services.webhooks.get(webhook_id)
-    page = call.services.webhooks.deliveries(question)
-    more = question.offset + len(page.deliveries) < page.total
-    shown = [_delivery(call, each) for each in page.deliveries]
-    return Reply({"deliveries": shown, "total": page.total, "has_more": more})
+    page = call.services.webhooks.deliveries(message)
+    more = message.offset + len(page.deliveries) < page.total
+    views = [_delivery(call, each) for each in page.deliveries]
+    return Reply({"deliveries": views, "total": page.total, "has_more": more})
 
 
 def redeliver(call: Call) -> Reply:
@@ -133,20 +134,20 @@ def redeliver(call: Call) -> Reply:
     return Reply({"delivery": _delivery(call, page.deliveries[0])})
 
 
-# --- forms --------------------------------------------------------------------------------------------------------
+# --- views --------------------------------------------------------------------------------------------------------
 
 
-def _may_hear(call: Call, events: list[str]) -> None:
+def _check_subscription(call: Call, events: list[str]) -> None:
     if tells_of_people(events) and not call.caller.may("users.read"):
         raise MissingPermission("users.read", by_key=call.caller.key is not None)
 
 
 def _one(call: Call, webhook: StoredWebhook) -> Reply:
     status = call.services.webhooks.statuses().get(webhook.record.id)
-    return Reply({"webhook": _shown(call, webhook, status)}, revision=webhook.revision)
+    return Reply({"webhook": _view(call, webhook, status)}, revision=webhook.revision)
 
 
-def _shown(call: Call, webhook: StoredWebhook, status: WebhookStatus | None) -> dict[str, Any]:
+def _view(call: Call, webhook: StoredWebhook, status: WebhookStatus | None) -> dict[str, Any]:
     record = webhook.record
     clear = call.caller.may("settings.write")
     until = max((each.until for each in record.previous_secrets), default=None)
@@ -196,16 +197,8 @@ def _delivery(call: Call, delivery: Delivery) -> dict[str, Any]:
 
 
 def _attempt(attempt: DeliveryAttempt, clear: bool) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "timestamp": timestamp_text(attempt.timestamp),
-        "url": attempt.url if clear else masked_url(attempt.url),
-        "request_headers": attempt.request_headers,
-        "status_code": attempt.status_code,
-        "response_time": attempt.response_time,
-        "response_body": attempt.response_body,
-        "error": attempt.error,
-    }
+    url = attempt.url if clear else masked_url(attempt.url)
+    return {**asdict(attempt), "timestamp": timestamp_text(attempt.timestamp), "url": url}
 
 
 def _moment(seconds: float | None) -> str | None:

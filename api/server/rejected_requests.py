@@ -60,7 +60,7 @@ def _log(rejected: RejectedRequest, address: str) -> None:
         "credential": None,
         "error": rejected.why,
     }
-    message = "%(method)s %(path)s %(status)s for nobody at %(client_ip)s, %(request_id)s: refused unread: %(error)s"
+    message = "%(method)s %(path)s %(status)s anonymous at %(client_ip)s, %(request_id)s: refused unread: %(error)s"
     log.info(message, fields, extra={"fields": fields})
 
 

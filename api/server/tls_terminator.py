@@ -58,7 +58,7 @@ class TlsTerminator(Actor):
         self._by_address: Counter[str] = Counter()
         self._listener: socket.socket | None = None
         self._draining = self._full = False
-        self._handover = ListenerReceiver(self.loop, self.run_dir.api_door, self._move, MOVE_WAIT)
+        self._handover = ListenerReceiver(self.loop, self.run_dir.api_handover, self._move, MOVE_WAIT)
         self._listen(sockets[0])
         self.loop.call_every(DEADLINE_PERIOD, self._check_deadlines)
         self.ready()

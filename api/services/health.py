@@ -107,7 +107,7 @@ class HealthService:
     def _proxy_check(self, scope: frozenset[str] | None) -> View:
         fleet = self._runtime.whole()
         if fleet is None:
-            return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not answer"}
+            return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not respond"}
         proxies = [each for each in self._proxies.all() if scope is None or each.record.id in scope]
         flaws, others = condition.of_proxies(fleet, proxies), condition.of_actors(fleet)
         failed = [each.id for each in flaws if fleet.proxies[each.id].state == "failed"]

@@ -1,8 +1,8 @@
-"""The cursors of the access records: where a page ends, and after which record a tail goes on.
+"""The cursors of access records: the end of a page, and the record after which a tail continues.
 
-A cursor of a page holds the times of the search, its position, the last record that its first page could see, and a
-checksum of the filters: all pages of a search are of the same records. It is no secret and protects nothing: whoever
-makes one up sees what the filters and the credential let them see anyway.
+A cursor of a page contains the times of the search, its position, the last record that its first page could see, and a
+checksum of the filters: all pages of a search are of the same records. It is no secret and protects nothing: a forged
+one returns only records that the filters and the credential allow.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class PageCursor:
 
 
 def tail_text(after: int) -> str:
-    """The cursor of a tail that goes on after this record."""
+    """The cursor of a tail that continues after this record."""
     return _text([_TAIL, after])
 
 
 def tail_of(text: str) -> int:
-    """The opposite of `tail_text`. Raises `ValueError`."""
+    """The inverse of `tail_text`. Raises `ValueError`."""
     (after,) = _content(text, _TAIL, 1)
     if not _is_number(after):
         raise _not_ours()
@@ -86,4 +86,4 @@ def _is_number(value: Any) -> bool:
 
 
 def _not_ours() -> ValueError:
-    return ValueError("must be a cursor of an earlier answer of this operation")
+    return ValueError("must be a cursor of an earlier response of this operation")

@@ -54,13 +54,13 @@ class RunDir:
         return f"ipc://{self.path}/records"
 
     @property
-    def api_door(self) -> Path:
+    def api_handover(self) -> Path:
         """Unix datagram socket of the API, by which the supervisor hands it a new listening socket."""
         return self.path / "api.door"
 
     @property
     def api_inner(self) -> Path:
-        """Unix socket where the API takes what the TLS front has decrypted, bound by the supervisor."""
+        """Unix socket where the API takes what the TLS terminator has decrypted, bound by the supervisor."""
         return self.path / "api.sock"
 
     @property

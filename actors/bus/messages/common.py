@@ -10,7 +10,7 @@ from actors.bus.codec import message
 SUPERVISOR = "supervisor"
 API = "api"
 TLS = "tls"
-"""The front of the API that speaks TLS, when `server.tls.enabled`."""
+"""The TLS terminator in front of the API, when `server.tls.enabled`."""
 METRICS = "metrics"
 LOGS = "logs"
 WEBHOOKS = "webhooks"

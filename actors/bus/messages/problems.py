@@ -40,7 +40,7 @@ class Problem:
 
 @message
 class ReportProblems:
-    """Forwarding actor or TLS front → supervisor, when it is configured and at each change. Nothing replies.
+    """Forwarding actor or TLS terminator → supervisor, when it is configured and at each change. Nothing replies.
 
     `problems` are all that it has now. `over` are those that have ended since the report before, each with a sentence
     that says how. `certificate_ends` is when the certificate that it serves ends, 0 without one. `instance` is the

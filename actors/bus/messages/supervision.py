@@ -106,7 +106,7 @@ class ReplaceProxies:
 
 @message
 class DrainConnections:
-    """Supervisor → API, when the TLS front ends: close each connection after its next response. → `Done`."""
+    """Supervisor → API, when the TLS terminator ends: close each connection after its next response. → `Done`."""
 
 
 @message
@@ -212,7 +212,7 @@ class ValidateSettings:
 class ApplyOverrides:
     """API → supervisor, after the store has it: apply these overrides. → `ApplySettings`.
 
-    A new address of the API comes to the API as a descriptor, by the socket `RunDir.api_door`.
+    A new address of the API comes to the API as a descriptor, by the socket `RunDir.api_handover`.
     """
 
     stored: dict[str, dict[str, Any]]

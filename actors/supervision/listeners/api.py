@@ -2,10 +2,10 @@
 
 The new socket is bound before anything is stored (`prepare`), so an address that can't be bound changes nothing. When
 the change is effective (`switch`) the supervisor keeps the new socket for all later starts of the API and hands a copy
-to the API that runs, as a datagram with a descriptor (unix(7), SCM_RIGHTS) to `RunDir.api_door`. The API responds to
-the request that changed it, and then accepts at the new socket; until then new connections queue in the kernel. Clients
-that have begun to connect to the old socket are served there, and then it is closed (`actors.net.listener_drain`). An
-API that has died meanwhile gets the new socket at its next start.
+to the API that runs, as a datagram with a descriptor (unix(7), SCM_RIGHTS) to `RunDir.api_handover`. The API responds
+to the request that changed it, and then accepts at the new socket; until then new connections queue in the kernel.
+Clients that have begun to connect to the old socket are served there, and then it is closed
+(`actors.net.listener_drain`). An API that has died meanwhile gets the new socket at its next start.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ApiListener:
         self._store.put(listener)
         self.address = address
         """As it was configured: the host may be a name."""
-        self._receiver = run.api_door
+        self._receiver = run.api_handover
         self._clock = clock
         self._reservation: _Reservation | None = None
         self._left: dict[Address, float] = {}
@@ -124,7 +124,7 @@ class ApiListener:
 
 
 def inner_listener(path: Path) -> socket.socket:
-    """Where the API listens behind its TLS front; the run directory, 0700 and locked, keeps all others out."""
+    """Where the API listens behind its TLS terminator; the run directory, 0700 and locked, keeps all others out."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))

@@ -12,14 +12,14 @@ from config.model.quotas import Period
 
 @shows(ProxyAccount, but=("id",))
 class AccountView(ResponseModel):
-    """An account's configuration. There is no password in it."""
+    """The configuration of an account, without its password."""
 
     expires_at: Moment | None
     created_at: Moment
 
 
 class UsageView(ResponseModel):
-    """What an account has used in the period that is now; `remaining` is null without a quota."""
+    """The usage of an account in the current period; `remaining` is null without a quota."""
 
     period: Period
     period_start: Moment | None
@@ -32,7 +32,7 @@ class UsageView(ResponseModel):
 
 
 class UsedAccount(AccountView):
-    """An account with what it has used."""
+    """An account with its usage."""
 
     usage: UsageView
 
@@ -51,7 +51,7 @@ class OneAccount(ResponseModel):
 
 
 class DeletedAccount(ResponseModel):
-    """An account that was removed."""
+    """A deleted account."""
 
     username: str
     deleted: Literal[True]

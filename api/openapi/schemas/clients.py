@@ -1,4 +1,4 @@
-"""Views of what clients of a proxy copy."""
+"""Views of configuration snippets for clients."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from api.openapi.schemas.resources import ResponseModel
 
 
 class SnippetTexts(ResponseModel):
-    """For each kind of client the lines to copy; null for one that can't speak the proxy's protocol.
+    """Lines to copy for each kind of client; null for clients that don't support the proxy's protocol.
 
-    `PASSWORD` stands for the password, which nobody can show.
+    `PASSWORD` stands for the password, which is stored only as a hash.
     """
 
     url: str

@@ -36,6 +36,6 @@ def _type(annotation: Any) -> Any:
 
 @cache
 def _group(stored: type[Group]) -> type[ResponseModel]:
-    """Where a group is there, all of its fields are."""
+    """A view of a group has all of its fields."""
     fields: dict[str, Any] = {name: (_type(info.annotation), ...) for name, info in visible(stored)}
     return create_model(stored.__name__, __base__=ResponseModel, __doc__=stored.__doc__, **fields)

@@ -9,7 +9,7 @@ from api.openapi.schemas.resources import Moment, ResponseModel
 
 
 class TimeRange(ResponseModel):
-    """What was asked for."""
+    """The time range of the query."""
 
     start: Moment
     end: Moment
@@ -31,7 +31,7 @@ class Metrics(ResponseModel):
 
 
 class Snapshot(ResponseModel):
-    """Rates of the last 5 s, error rate (percent) and response times (ms) of the last 60 s, the rest of this moment."""
+    """Rates of the last 5 s, error rate (percent) and response times (ms) of the last 60 s; the rest is current."""
 
     requests_per_second: float
     active_connections: int
@@ -47,7 +47,7 @@ class Snapshot(ResponseModel):
 
 
 class RealtimeMetrics(ResponseModel):
-    """Metrics of now; with `include=proxies` also the proxies."""
+    """Current metrics; with `include=proxies` also the proxies."""
 
     timestamp: Moment
     metrics: Snapshot

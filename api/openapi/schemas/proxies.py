@@ -15,21 +15,21 @@ from config.model.proxies import ProxyRecord
 
 
 class AuthView(ResponseModel):
-    """Who may use it. There is no password in it."""
+    """The credentials of clients, without the password."""
 
     enabled: bool
     username: str | None
 
 
 class TlsView(ResponseModel):
-    """The files of its own certificate."""
+    """The files of the proxy's own certificate."""
 
     cert_file: str
     key_file: str
 
 
 class UpstreamAuthView(ResponseModel):
-    """The credentials that an upstream gets. There is no password in it."""
+    """The credentials for an upstream, without the password."""
 
     username: str
 
@@ -56,7 +56,7 @@ class UpstreamView(ResponseModel):
 
 
 class UpstreamStateView(ResponseModel):
-    """How an upstream is."""
+    """The state of an upstream."""
 
     name: str
     state: Literal["unknown", "up", "down"]
@@ -71,7 +71,7 @@ class UpstreamStateView(ResponseModel):
 
 
 class ProblemView(ResponseModel):
-    """One thing that is wrong and not over. `upstream` names the upstream that it concerns."""
+    """A current problem. `upstream` is the name of the upstream that it concerns."""
 
     reason: Reason
     upstream: str | None
@@ -99,9 +99,9 @@ _Counted: Any = create_model("Counted", __base__=ResponseModel, **_COUNTED)
 
 
 class StatsView(_Counted):
-    """Figures since the proxy was created; `uptime` since its process runs.
+    """Statistics since the proxy was created; `uptime` since its process was started.
 
-    `refusals` and `reported` are by the word of the rule.
+    `refusals` and `reported` are counted by the reason of the rule.
     """
 
     active_connections: int
@@ -132,7 +132,7 @@ class ListedProxy(ResponseModel):
 
 @shows(ProxyRecord)
 class CreatedProxy(ResponseModel):
-    """A proxy's configuration."""
+    """The configuration of a proxy."""
 
     auth: AuthView
     tls: TlsView | None
@@ -143,7 +143,7 @@ class CreatedProxy(ResponseModel):
 
 
 class DetailedProxy(CreatedProxy):
-    """A proxy with what it does."""
+    """A proxy with its actual state and statistics."""
 
     auth_enabled: bool
     runtime: RuntimeView | None
@@ -151,7 +151,7 @@ class DetailedProxy(CreatedProxy):
 
 
 class Pagination(ResponseModel):
-    """Where a page is."""
+    """The position of a page."""
 
     page: int
     per_page: int
@@ -169,14 +169,14 @@ class Proxies(ResponseModel):
 
 
 class Warned(ResponseModel):
-    """What a field lets happen that is probably not meant."""
+    """A probably unintended effect of a field."""
 
     field: str
     warning: str
 
 
 class NewProxy(ResponseModel):
-    """A proxy that was created."""
+    """A created proxy."""
 
     proxy: CreatedProxy
     warnings: list[Warned]
@@ -190,7 +190,7 @@ class OneProxy(ResponseModel):
 
 
 class ActedProxy(ResponseModel):
-    """A proxy after an action; `changed` says whether there was anything to do."""
+    """A proxy after an action; `changed` is false if it was in that state already."""
 
     proxy: DetailedProxy
     changed: bool
@@ -223,14 +223,14 @@ class Connections(ResponseModel):
 
 
 class Ended(ResponseModel):
-    """A connection that was ended."""
+    """An ended connection."""
 
     id: str
     ended: Literal[True]
 
 
 class EndedMany(ResponseModel):
-    """How many connections were ended."""
+    """The number of ended connections."""
 
     ended: int
 
@@ -262,7 +262,7 @@ class LogEntry(ResponseModel):
 class Logs(ResponseModel):
     """Records, newest first. `total` counts all pages; `next_cursor` is null on the last one.
 
-    Where counting would take too long there are `total` records or more. `tail_cursor` is where a tail goes on.
+    If counting takes too long, `total` is a lower bound. `tail_cursor` is the cursor of a tail that follows.
     """
 
     logs: list[LogEntry]
@@ -274,14 +274,14 @@ class Logs(ResponseModel):
 
 
 class LogTail(ResponseModel):
-    """Records in the order in which they were stored; `next_cursor` is where the next tail goes on."""
+    """Records in the order in which they were stored; `next_cursor` is that of the next request."""
 
     logs: list[LogEntry]
     next_cursor: str
 
 
 class TestOutcome(ResponseModel):
-    """What came of a test; `response_time` in milliseconds."""
+    """The outcome of a test; `response_time` in milliseconds."""
 
     status: Literal["success", "failed", "timeout"]
     response_time: int
@@ -293,20 +293,20 @@ class TestOutcome(ResponseModel):
 
 
 class Tested(ResponseModel):
-    """A test that was done, whatever came of it."""
+    """A test of a proxy, successful or not."""
 
     test_result: TestOutcome
 
 
 class Target(ResponseModel):
-    """Where to."""
+    """The target of a request."""
 
     host: str
     port: int
 
 
 class JudgedAddress(ResponseModel):
-    """What is decided about one address of a target."""
+    """The decision about one address of a target."""
 
     address: str
     decision: Literal["allow", "deny"]
@@ -315,7 +315,7 @@ class JudgedAddress(ResponseModel):
 
 
 class Explanation(ResponseModel):
-    """What would happen to a request: the decision, the word for it, and what decides at which stage."""
+    """The decision about a request: its reason, and the rule and stage that decide."""
 
     decision: Literal["allow", "deny"]
     reason: str

@@ -1,7 +1,7 @@
 """Models of the data of responses: one for each view of a resource.
 
-They only describe: no response is built from them. Tests hold every real response against its model, without a field
-more or less.
+They only describe: no response is built from them. Tests validate every real response against its model, with exactly
+its fields.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ HealthState = Literal["healthy", "degraded", "unhealthy"]
 
 
 class ResponseModel(BaseModel):
-    """A part of a response. More fields may join in later versions; none is renamed, retyped or dropped."""
+    """A part of a response. Later versions may add fields; none is renamed, retyped or removed."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)  # few are built before the document is asked for
 
 
-# --- is it well? --------------------------------------------------------------------------------------------------
+# --- health --------------------------------------------------------------------------------------------------
 
 
 class SmallHealth(ResponseModel):
-    """Health in one word."""
+    """The overall health."""
 
     status: HealthState
     version: str
 
 
 class Alive(ResponseModel):
-    """The process answers."""
+    """The process responds."""
 
     status: Literal["alive"]
 
@@ -56,7 +56,7 @@ class DatabaseCheck(ResponseModel):
 
 
 class ProxyServiceCheck(ResponseModel):
-    """The supervisor and what it runs. `active_proxies` run, `wanted_proxies` should; `reasons` are of all problems."""
+    """The supervisor and processes. `active_proxies` run, `wanted_proxies` should; `reasons` are of all problems."""
 
     status: HealthState
     active_proxies: int
@@ -103,7 +103,7 @@ class Checks(ResponseModel):
 
 
 class HealthReport(ResponseModel):
-    """Health in full."""
+    """The health of all parts."""
 
     status: HealthState
     timestamp: Moment
@@ -114,7 +114,7 @@ class HealthReport(ResponseModel):
 
 
 class MemoryFigures(ResponseModel):
-    """Memory of all processes of the product."""
+    """Memory of all processes of the service."""
 
     rss: str
     rss_bytes: int
@@ -130,7 +130,7 @@ class CpuFigures(ResponseModel):
 
 
 class ServerFigures(ResponseModel):
-    """The product on this machine."""
+    """The service on this machine."""
 
     status: HealthState
     uptime: int
@@ -140,7 +140,7 @@ class ServerFigures(ResponseModel):
 
 
 class ProxyFigures(ResponseModel):
-    """All proxies together. `records_dropped` are access records that were lost.
+    """All proxies together. `records_dropped` is the number of lost access records.
 
     `wanted_proxies` should run; `active_proxies` do, some of them degraded; the others have failed or are starting.
     """
@@ -159,7 +159,7 @@ class ProxyFigures(ResponseModel):
 
 
 class SenderFigures(ResponseModel):
-    """All webhooks together. `events_lost` are those of all times that can't be delivered any more."""
+    """All webhooks together. `events_lost` is the total number of events that can't be delivered any more."""
 
     waiting: int
     events_lost: int
@@ -179,7 +179,7 @@ class NetworkFigures(ResponseModel):
 
 
 class FlawView(ResponseModel):
-    """One thing that is wrong now, and with what. `port` is that of a proxy, `upstream` one of its upstreams."""
+    """A current problem of a resource. `port` is that of a proxy, `upstream` one of its upstreams."""
 
     resource: Literal["proxy", "actor", "webhook"]
     id: str
@@ -192,7 +192,7 @@ class FlawView(ResponseModel):
 
 
 class SystemStatus(ResponseModel):
-    """The system status. `problems` are why `server.status` is not `healthy`."""
+    """The system status. `problems` are the reasons why `server.status` is not `healthy`."""
 
     server: ServerFigures
     proxy: ProxyFigures
@@ -237,20 +237,20 @@ class TokenPair(ResponseModel):
 
 
 class SignedIn(TokenPair):
-    """A token pair, and whose it is."""
+    """A token pair, and its user."""
 
     user: UserView
 
 
 class Authorization(ResponseModel):
-    """Where a browser signs in, and the state that comes back from there."""
+    """The address of the sign-in for a browser, and the state that comes back from there."""
 
     authorization_url: str
     state: str
 
 
 class ValidToken(ResponseModel):
-    """What a bearer token is good for."""
+    """The owner and the permissions of a bearer token."""
 
     valid: Literal[True]
     user_id: str
@@ -261,13 +261,13 @@ class ValidToken(ResponseModel):
 
 
 class Message(ResponseModel):
-    """Done, in words."""
+    """A message about the outcome."""
 
     message: str
 
 
 class WhoAmI(ResponseModel):
-    """Whose credential it is; of a key `key_id` alone."""
+    """The owner of the credential; for an API key only `key_id`."""
 
     authenticated: Literal[True]
     permissions: list[str]
@@ -279,14 +279,14 @@ class WhoAmI(ResponseModel):
 
 
 class KeyScope(ResponseModel):
-    """What a key is limited to."""
+    """The scope of a key; null or absent is no limit."""
 
     proxies: list[str] | None = None
     ip_whitelist: list[str] | None = None
 
 
 class ApiKeyView(ResponseModel):
-    """An API key. The key itself is never shown again."""
+    """An API key without the key itself, which is only in the response to its creation."""
 
     id: str
     name: str
@@ -307,37 +307,35 @@ class ApiKeys(ResponseModel):
 
 
 class NewApiKey(ResponseModel):
-    """A new key, with its text."""
+    """A new API key and its text."""
 
     api_key: ApiKeyView
     key: str
 
 
 class PreviousApiKey(ResponseModel):
-    """The key that was rotated: revoked, or valid until `expires_at`."""
+    """The rotated key: revoked, or valid until `expires_at`."""
 
     id: str
     revoked: bool
     expires_at: Moment | None
 
 
-class RotatedApiKey(ResponseModel):
-    """The key that replaces another one, with its text."""
+class RotatedApiKey(NewApiKey):
+    """The key that replaces the rotated one, and its text."""
 
-    api_key: ApiKeyView
-    key: str
     previous: PreviousApiKey
 
 
 class Revoked(ResponseModel):
-    """A key that is dead."""
+    """A revoked API key."""
 
     id: str
     revoked: Literal[True]
 
 
 class Deleted(ResponseModel):
-    """A resource that is gone."""
+    """A deleted resource."""
 
     id: str
     deleted: Literal[True]

@@ -19,7 +19,7 @@ class ServerSettings(ResponseModel):
 
 @shows(Logging)
 class LoggingSettings(ResponseModel):
-    """The product's own log, and which access records are kept. `output` is where both go; see `docs/logs.md`."""
+    """The log of the service, and the access records that are kept. `output` is the destination of both."""
 
 
 @shows(Auth)
@@ -35,7 +35,7 @@ class ProxyDefaults(ResponseModel):
 
 
 class SystemSettings(ResponseModel):
-    """The settings as they are in force."""
+    """The effective settings."""
 
     server: ServerSettings
     logging: LoggingSettings
@@ -44,14 +44,14 @@ class SystemSettings(ResponseModel):
 
 
 class RotatedKey(ResponseModel):
-    """The key that access tokens are signed with from now on, and until when those of the older one are taken."""
+    """The new signing key of access tokens, and until when tokens of the previous one are accepted."""
 
     key_id: str
     previous_accepted_until: Moment
 
 
 class AuditActor(ResponseModel):
-    """Who did it."""
+    """The author of a change."""
 
     type: Literal["user", "anonymous", "system", "command_line"]
     user_id: str | None
@@ -60,7 +60,7 @@ class AuditActor(ResponseModel):
 
 
 class AuditCredential(ResponseModel):
-    """By which credential; `id` is of the API key or of the sign-in, `name` of the key."""
+    """The credential of the author; `id` is that of the API key or of the sign-in, `name` that of the key."""
 
     method: Literal["bearer", "basic", "api_key", "password", "oauth2"]
     id: str | None
@@ -68,7 +68,7 @@ class AuditCredential(ResponseModel):
 
 
 class AuditResource(ResponseModel):
-    """To what."""
+    """The changed resource."""
 
     type: str
     id: str | None
@@ -76,7 +76,7 @@ class AuditResource(ResponseModel):
 
 
 class AuditEntry(ResponseModel):
-    """One row; of an update `before` and `after` are the parts that differ, without secrets."""
+    """An entry; for an update, `before` and `after` are the parts that differ, without secrets."""
 
     seq: int
     timestamp: Moment
@@ -95,14 +95,14 @@ class AuditEntry(ResponseModel):
 
 
 class AuditHead(ResponseModel):
-    """The last row of all."""
+    """The last entry of the trail."""
 
     seq: int
     hash: str
 
 
 class AuditTrail(ResponseModel):
-    """Rows, newest first."""
+    """Entries, newest first."""
 
     audit: list[AuditEntry]
     total: int

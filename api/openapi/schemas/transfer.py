@@ -1,14 +1,13 @@
-"""Views of an export and of the outcome of an import. A secret that exists is null, others are absent."""
+"""Views of an export and of the outcome of an import. An existing secret is null, others are absent."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from api.openapi.schemas.derived import shows
-from api.openapi.schemas.proxies import TlsView, UpstreamTlsView
+from api.openapi.schemas.proxies import TlsView, UpstreamAuthView, UpstreamView
 from api.openapi.schemas.resources import Moment, ResponseModel
 from config.model.accounts import ProxyAccount
-from config.model.choices import ProxyProtocol
 from config.model.proxies import ProxyRecord
 
 
@@ -28,24 +27,16 @@ class ExportedAccount(ResponseModel):
     password: None = None
 
 
-class ExportedUpstreamAuth(ResponseModel):
-    """What an upstream gets."""
+class ExportedUpstreamAuth(UpstreamAuthView):
+    """The credentials for an upstream."""
 
-    username: str
     password: None = None
 
 
-class ExportedUpstream(ResponseModel):
+class ExportedUpstream(UpstreamView):
     """An upstream of an exported proxy."""
 
-    name: str
-    protocol: ProxyProtocol
-    host: str
-    port: int
-    weight: int
     auth: ExportedUpstreamAuth | None = None
-    tls: UpstreamTlsView | None = None
-    proxy_protocol: Literal["v1", "v2"] | None = None
 
 
 @shows(ProxyRecord, but=("id", "created_at", "updated_at"))
@@ -59,7 +50,7 @@ class ExportedProxy(ResponseModel):
 
 
 class ExportedLink(ResponseModel):
-    """Who a user is at an identity provider."""
+    """The identity of a user at an identity provider."""
 
     provider: str
     issuer: str
@@ -67,7 +58,7 @@ class ExportedLink(ResponseModel):
 
 
 class ExportedUser(ResponseModel):
-    """A user. `permissions` null are those of the role, `oauth` null is no identity at a provider."""
+    """A user. `permissions` null means those of the role, `oauth` null no identity at a provider."""
 
     username: str
     email: str | None
@@ -91,7 +82,7 @@ class ExportedWebhook(ResponseModel):
 
 
 class Vault(ResponseModel):
-    """All secrets, under a key that is derived from the passphrase."""
+    """All secrets, sealed with a key that is derived from the passphrase."""
 
     kdf: Literal["scrypt"]
     n: int
@@ -104,7 +95,7 @@ class Vault(ResponseModel):
 
 
 class ExportedConfig(ResponseModel):
-    """The configuration as one document, which an import takes."""
+    """The configuration as one document, which can be imported."""
 
     kind: Literal["proxyfleet.config"]
     version: Literal[1]
@@ -116,7 +107,7 @@ class ExportedConfig(ResponseModel):
 
 
 class FieldChange(ResponseModel):
-    """One field that differs; a secret is `***`, what isn't there null."""
+    """A field that differs; a secret is `***`, an absent value null."""
 
     field: str
     before: Any
@@ -124,7 +115,7 @@ class FieldChange(ResponseModel):
 
 
 class ResourceChange(ResponseModel):
-    """What becomes of one resource. `id` is null for what isn't made yet; `secret` is that of a new webhook."""
+    """The change of one resource. `id` is null before it is created; `secret` is that of a new webhook."""
 
     kind: Literal["proxy", "user", "webhook", "settings"]
     name: str
@@ -135,7 +126,7 @@ class ResourceChange(ResponseModel):
 
 
 class ImportSummary(ResponseModel):
-    """How many resources of each kind of action."""
+    """The number of resources by action."""
 
     create: int
     update: int
@@ -144,7 +135,7 @@ class ImportSummary(ResponseModel):
 
 
 class Imported(ResponseModel):
-    """What an import has done, or with `dry_run` would do."""
+    """The changes of an import, or with `dry_run` those that it would make."""
 
     dry_run: bool
     changed: bool

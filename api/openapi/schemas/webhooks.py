@@ -8,7 +8,7 @@ from api.openapi.schemas.resources import Moment, ResponseModel
 
 
 class DeliveryStatusView(ResponseModel):
-    """How the deliveries of a webhook go."""
+    """The state of the deliveries of a webhook."""
 
     waiting: int
     last_success_at: Moment | None
@@ -17,7 +17,7 @@ class DeliveryStatusView(ResponseModel):
 
 
 class WebhookView(ResponseModel):
-    """A webhook. `delivery_status` is null while the sender doesn't answer, and in the answer to a create."""
+    """A webhook. `delivery_status` is null while the sender doesn't reply, and in the response to a create."""
 
     id: str
     name: str
@@ -33,7 +33,7 @@ class WebhookView(ResponseModel):
 
 
 class SecretWebhookView(WebhookView):
-    """A webhook with its secret, which is shown this once."""
+    """A webhook with its secret, which is only in this response."""
 
     secret: str
 
@@ -58,7 +58,7 @@ class NewWebhook(ResponseModel):
 
 
 class WebhookTested(ResponseModel):
-    """How a test went; `response_time` in milliseconds."""
+    """The outcome of a test; `response_time` in milliseconds."""
 
     delivered: bool
     status_code: int | None
@@ -67,7 +67,7 @@ class WebhookTested(ResponseModel):
 
 
 class AttemptView(ResponseModel):
-    """One request, and what came back; `response_time` in milliseconds, `response_body` its beginning."""
+    """One request and its response; `response_time` in milliseconds, `response_body` only its beginning."""
 
     number: int
     timestamp: Moment
@@ -80,7 +80,7 @@ class AttemptView(ResponseModel):
 
 
 class PayloadView(ResponseModel):
-    """What is sent."""
+    """The body of the request."""
 
     id: str
     type: str
