@@ -41,7 +41,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 _FAILURES: Mapping[int, tuple[Callable[[str], Failure], str]] = {
     errno.ECONNREFUSED: (failures.connection_refused, " refuses connections"),
-    errno.ETIMEDOUT: (failures.connection_timed_out, " does not answer"),
+    errno.ETIMEDOUT: (failures.connection_timed_out, " does not respond"),
     errno.EHOSTUNREACH: (failures.host_unreachable, ": no route to the host"),
     errno.ECONNRESET: (failures.connection_lost, " resets connections"),
 }
