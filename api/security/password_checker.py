@@ -3,8 +3,13 @@
 One password is checked where it is asked for. As soon as a second one comes meanwhile, another process does it
 (`api.security.password_worker`), at a lower priority than everything else and for as many at once as there are cores;
 so reads go on while people sign in. Who has to wait holds a thread of the server (`api.server.http_server`), so only
-`AT_ONCE` may, and of these only `EACH` of one client: whoever tries passwords keeps nobody else from signing in. The
-others are told to come again in a moment, whoever they are and whatever their password is.
+`AT_ONCE` may, and of these only `EACH` of one client, so that guessing passwords keeps no other client from signing in.
+Further requests are refused (`TooBusy`), whatever their password is.
+
+`concurrent.futures.ProcessPoolExecutor` was measured instead, on 2 cores: with `spawn` its workers and the resource
+tracker take 26 MiB (PSS), with `forkserver` 29 MiB, and one more worker for each further core; this process takes
+6.5 MiB for any number of cores, since bcrypt releases the interpreter's lock. And an executor has no way to replace a
+worker that hangs: `result` times out, and each later call waits behind it.
 """
 
 from __future__ import annotations
@@ -23,14 +28,14 @@ from config.passwords import check_prehashed, prehashed
 log = logging.getLogger(__name__)
 
 AT_ONCE, EACH = 40, 32
-"""Requests that wait for an answer, or to ask: in all, and of one client."""
-PATIENCE = 10.0
-"""Seconds that the process may take for one password, or until it is asked; then it hangs, and is replaced."""
+"""Requests that wait for a result, or for a lane: in all, and of one client."""
+TIMEOUT = 10.0
+"""Seconds for one password, and for a free lane; a process that takes longer hangs, and is replaced."""
 _PROGRAM = (sys.executable, "-P", "-m", "api.security.password_worker")
 
 
 class WorkerLost(Exception):
-    """The process does not answer; the text says how."""
+    """The process does not reply; the text has the reason."""
 
 
 class PasswordChecker:
@@ -39,7 +44,7 @@ class PasswordChecker:
     def __init__(self, at_once: int = AT_ONCE, each: int = EACH) -> None:
         self._places = ConcurrencyLimit(at_once, each, "checks of passwords", "client")
         self._starting = threading.Lock()
-        self._hasher: _Worker | None = None
+        self._worker: _Worker | None = None
         self._closed = False
 
     def check_password(self, password: str, stored: str, client: str) -> bool:
@@ -51,49 +56,49 @@ class PasswordChecker:
         with self._places.acquire(client):
             alone = self._places.acquired == 1
             prehash, hashed = prehashed(password), stored.encode("ascii")
-            if alone and self._hasher is None:
+            if alone and self._worker is None:
                 return check_prehashed(prehash, hashed)
             return self._check(prehash, hashed)
 
     @property
     def pid(self) -> int | None:
         """Of the process, if there is one."""
-        hasher = self._hasher
-        return None if hasher is None else hasher.process.pid
+        worker = self._worker
+        return None if worker is None else worker.process.pid
 
     def close(self) -> None:
         """End the process."""
         with self._starting:
             self._closed = True
-            if self._hasher is not None:
-                self._hasher.end()
+            if self._worker is not None:
+                self._worker.end()
 
     def _check(self, prehash: bytes, stored: bytes) -> bool:
         for _ in range(2):  # it may have been killed since the last time
-            hasher = self._running()
-            if hasher is None:
+            worker = self._running()
+            if worker is None:
                 break
             try:
-                return hasher.ask(prehash + stored)
+                return worker.check(prehash + stored)
             except WorkerLost as error:
-                self._forget(hasher, error)
-        return check_prehashed(prehash, stored)  # slower for everybody else, and right
+                self._discard(worker, error)
+        return check_prehashed(prehash, stored)  # which slows down other requests
 
     def _running(self) -> _Worker | None:
         with self._starting:
-            if self._hasher is None and not self._closed:
+            if self._worker is None and not self._closed:
                 try:
-                    self._hasher = _Worker()
+                    self._worker = _Worker()
                 except OSError as error:
                     log.error("cannot start the password worker: %s", error)
-            return self._hasher
+            return self._worker
 
-    def _forget(self, lost: _Worker, why: WorkerLost) -> None:
+    def _discard(self, lost: _Worker, reason: WorkerLost) -> None:
         with self._starting:
-            if self._hasher is lost:
-                log.warning("replacing the password worker: %s", why)
+            if self._worker is lost:
+                log.warning("replacing the password worker: %s", reason)
                 lost.end()
-                self._hasher = None
+                self._worker = None
 
 
 class _Worker:
@@ -115,36 +120,36 @@ class _Worker:
         self._lanes = [ours for ours, _ in pairs]
         self._free: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
         for lane in self._lanes:
-            lane.settimeout(PATIENCE)
+            lane.settimeout(TIMEOUT)
             self._free.put(lane)
 
-    def ask(self, question: bytes) -> bool:
-        """The answer, after those who came before. Raises `WorkerLost`."""
+    def check(self, request: bytes) -> bool:
+        """The reply to a request, in the order of requests. Raises `WorkerLost`."""
         lane = self._next_lane()
         try:
-            lane.send(question)
-            answer = lane.recv(1)
+            lane.send(request)
+            reply = lane.recv(1)
         except TimeoutError as error:
-            raise WorkerLost(f"it has not answered within {PATIENCE:.0f} s") from error
+            raise WorkerLost(f"no reply within {TIMEOUT:.0f} s") from error
         except OSError as error:
             raise WorkerLost(f"it has ended: {error}") from error
-        if not answer:
+        if not reply:
             raise WorkerLost("it has ended")
-        self._free.put(lane)  # none that failed: what is answered late would be taken for the next answer
-        return answer == b"1"
+        self._free.put(lane)  # no lane that failed: a late reply would count for the next request
+        return reply == b"1"
 
     def _next_lane(self) -> socket.socket:
         try:
-            lane = self._free.get(timeout=PATIENCE)
+            lane = self._free.get(timeout=TIMEOUT)
         except queue.Empty as error:
-            raise WorkerLost(f"it has not answered anybody within {PATIENCE:.0f} s") from error
+            raise WorkerLost(f"no free lane within {TIMEOUT:.0f} s") from error
         if lane is None:
-            self._free.put(None)  # for the next one who waits
+            self._free.put(None)  # for the next waiting thread
             raise WorkerLost("it was ended")
         return lane
 
     def end(self) -> None:
-        """Close the lanes, by which it ends; whoever waits on one hears that."""
+        """Close the lanes, which wakes the threads that wait on them, and kill the process."""
         for lane in self._lanes:
             try:
                 lane.shutdown(socket.SHUT_RDWR)

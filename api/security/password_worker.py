@@ -1,12 +1,12 @@
 """The process that checks passwords for the API: `python -m api.security.password_worker CORES DESCRIPTOR...`.
 
-CORES are numbers with commas between them. Each descriptor is a lane: a SEQPACKET socket on which one question is asked
-at a time, answered by a thread of its own. A question is the pre-hashed password (44 octets of base64) and the stored
-hash behind it; the answer is `1` or `0`. The password itself never comes here. A lane that ends was closed by the API,
-and then all end.
+CORES are numbers with commas between them. Each descriptor is a lane: a SEQPACKET socket for one request at a time,
+with a thread of its own. A request is the pre-hashed password (44 octets of base64) and the stored hash behind it; the
+reply is `1` or `0`. The password itself is never sent here. When the API closes a lane, it closes all, and the process
+ends.
 
-It is a process and no thread because it gives way to everything else (`NICENESS`): a thread with a low priority would
-hold the interpreter's lock while it is not given a core, and stop all others.
+It is a process and no thread because it runs at a lower priority (`NICENESS`): a thread with a low priority would
+hold the interpreter's lock while it has no core, and stop all others.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LONGEST = 512
 
 
 def main(cores: list[int], descriptors: list[int]) -> None:
-    """Answer until the lanes end."""
+    """Serve the lanes until the API closes them."""
     setproctitle("proxyfleet: hashing")
     for number in OF_THE_GROUP:  # the API's end is ours
         signal.signal(number, signal.SIG_IGN)
-    _give_way(cores)
+    _lower_priority(cores)
     lanes = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     threads = [threading.Thread(target=_serve, args=(lane,)) for lane in lanes]
     for thread in threads:
@@ -41,7 +41,7 @@ def main(cores: list[int], descriptors: list[int]) -> None:
         thread.join()
 
 
-def _give_way(cores: list[int]) -> None:
+def _lower_priority(cores: list[int]) -> None:
     try:
         os.sched_setaffinity(0, cores)  # the API stays on one of them
         os.nice(NICENESS)
@@ -51,8 +51,8 @@ def _give_way(cores: list[int]) -> None:
 
 def _serve(lane: socket.socket) -> None:
     try:
-        while question := lane.recv(LONGEST):
-            lane.send(b"1" if check_prehashed(question[:PREHASH], question[PREHASH:]) else b"0")
+        while request := lane.recv(LONGEST):
+            lane.send(b"1" if check_prehashed(request[:PREHASH], request[PREHASH:]) else b"0")
     except OSError:  # the API is gone
         return
 

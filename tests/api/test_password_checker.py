@@ -71,7 +71,7 @@ def test_a_killed_process_costs_no_client_the_right_result(crowded: PasswordChec
 def test_a_stopped_process_is_replaced_and_holds_up_no_client(
     crowded: PasswordChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 2.0)
+    monkeypatch.setattr(module, "TIMEOUT", 2.0)
     both(crowded)
     stopped = psutil.Process(crowded.pid)
     stopped.suspend()
