@@ -51,10 +51,7 @@ def _of_proxy(record: ProxyRecord, seal: SecretBox) -> ProxySecrets:
         accounts={each.username: each.password_hash for each in record.accounts if each.password_hash is not None},
         upstreams=[
             UpstreamSecret(
-                protocol=each.protocol,
-                host=each.host,
-                port=each.port,
-                username=each.username,
+                **each.model_dump(include={"protocol", "host", "port", "username"}),
                 password=seal.open(each.password, PURPOSE),
             )
             for each in record.upstreams

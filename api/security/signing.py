@@ -16,10 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from api.security.keyfile import signing_key
 from api.store.interface import StoreDamaged, StoreWriteError
 from config.files.durable import replace_file
-from config.files.keyfile import make_key
+from config.files.keyfile import KeyFileError, make_key, read_key
 from config.files.paths import DataDir, PathError
 
 
@@ -30,12 +29,6 @@ class SigningKey:
     id: str
     secret: bytes = field(repr=False)
     until: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Older:
-    secret: bytes
-    until: float
 
 
 class SigningKeys:
@@ -77,14 +70,13 @@ class SigningKeys:
             return self.current
 
     def _read(self) -> tuple[SigningKey, ...]:
-        current = signing_key(self._data)
-        older = [SigningKey(_id(each.secret), each.secret, each.until) for each in self._older()]
-        return SigningKey(_id(current), current), *(key for key in older if key.secret != current)
+        current = _key(_current_secret(self._data))
+        return current, *(key for key in self._older() if key.id != current.id)
 
-    def _older(self) -> list[_Older]:
+    def _older(self) -> list[SigningKey]:
         try:
             entries = json.loads(self._older_file.read_text(encoding="ascii"))
-            return [_Older(bytes.fromhex(each["secret"]), float(each["until"])) for each in entries]
+            return [_key(bytes.fromhex(each["secret"]), float(each["until"])) for each in entries]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -93,8 +85,21 @@ class SigningKeys:
             raise StoreDamaged(f"{self._older_file}: not a list of older keys") from error
 
 
-def _id(secret: bytes) -> str:
-    return hashlib.sha256(b"access token key\n" + secret).hexdigest()[:12]
+def _current_secret(data: DataDir) -> bytes:
+    """The secret of the key that signs, made at first use."""
+    path = data.keys / "access-tokens.key"
+    try:
+        if not path.exists():
+            make_key(path)
+        return read_key(path)
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
+    except KeyFileError as error:
+        raise StoreDamaged(str(error)) from error
+
+
+def _key(secret: bytes, until: float | None = None) -> SigningKey:
+    return SigningKey(hashlib.sha256(b"access token key\n" + secret).hexdigest()[:12], secret, until)
 
 
 def _write(path: Path, keys: list[SigningKey]) -> None:

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from actors.bus.messages.specs import AccessSpec, AccountSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from api.services.proxy_cache import ProxyCache, StoredProxy
-from api.services.proxy_upstreams import upstreams_spec
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
+from config.model.proxies import ProxyRecord
+from config.model.upstreams import PURPOSE, ProxyUpstream
 
 T = TypeVar("T")
 
@@ -30,26 +32,42 @@ def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
         "auth_hash": record.auth.password_hash if with_auth else None,
         "auth_required": with_auth,
         "tls": (record.tls.cert_file, record.tls.key_file) if record.tls else None,
-        "access": _spec(AccessSpec, record.access),
-        "upstreams": upstreams_spec(record, seal),
+        "access": spec(AccessSpec, record.access),
+        "upstreams": _upstreams_spec(record, seal),
         "accounts": tuple(map(_account_spec, record.accounts)) if with_auth else (),
-        "limits": _spec(LimitsSpec, record.limits, connections=record.limits.connections_per_client),
+        "limits": spec(LimitsSpec, record.limits, connections=record.limits.connections_per_client),
     }
-    return _spec(ProxySpec, record, record.settings, record.headers, **special)
+    return spec(ProxySpec, record, record.settings, record.headers, **special)
 
 
 def _account_spec(account: ProxyAccount) -> AccountSpec:
-    return _spec(
+    return spec(
         AccountSpec,
         account,
         account.quota,
-        limits=_spec(LimitsSpec, account.limits),
+        limits=spec(LimitsSpec, account.limits),
         quota=account.quota.bytes,
         expires_at=account.expires_at or 0.0,
     )
 
 
-def _spec(kind: type[T], *stored: BaseModel, **special: Any) -> T:
+def _upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
+    check = record.upstream_check
+    return UpstreamsSpec(
+        entries=tuple(_upstream_spec(upstream, seal) for upstream in record.upstreams),
+        policy=record.upstream_policy,
+        check_enabled=check.enabled,
+        check_interval=float(check.interval),
+        check_timeout=float(check.timeout),
+    )
+
+
+def _upstream_spec(upstream: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
+    password = None if upstream.password is None else seal.open(upstream.password, PURPOSE)
+    return spec(UpstreamSpec, upstream, password=password)
+
+
+def spec(kind: type[T], *stored: BaseModel, **special: Any) -> T:
     """A message of this kind, whose fields are those of the same name in one of the models, but for the `special`."""
     for name, index in _sources(kind, tuple(map(type, stored))):  # type: ignore[arg-type]  # classes are hashable
         if name not in special:

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
+from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
 from api.bus_bridge import Bridge
 from config.files.secret_box import SecretBox
 from config.model.proxies import ProxyRecord, ProxyUpdate
-from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_upstreams
+from config.model.upstreams import refuse_itself, replace_upstreams
 from config.text.formatting import timestamp_text
 
 ASK_TIMEOUT = 2.0
@@ -25,34 +25,6 @@ def with_upstreams(record: ProxyRecord, body: ProxyUpdate, seal: SecretBox) -> P
         record = record.model_copy(update={"upstreams": upstreams})
     refuse_itself(record.upstreams, record.host, record.port)
     return record
-
-
-def upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
-    """What the forwarding actor needs, passwords in the clear. Raises `SecretBoxError`."""
-    check = record.upstream_check
-    return UpstreamsSpec(
-        entries=tuple(_upstream_spec(upstream, seal) for upstream in record.upstreams),
-        policy=record.upstream_policy,
-        check_enabled=check.enabled,
-        check_interval=float(check.interval),
-        check_timeout=float(check.timeout),
-    )
-
-
-def _upstream_spec(upstream: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
-    return UpstreamSpec(
-        name=upstream.name,
-        protocol=upstream.protocol,
-        host=upstream.host,
-        port=upstream.port,
-        username=upstream.username,
-        password=None if upstream.password is None else seal.open(upstream.password, PURPOSE),
-        weight=upstream.weight,
-        verify=upstream.verify,
-        ca_file=upstream.ca_file,
-        server_name=upstream.server_name,
-        proxy_protocol=upstream.proxy_protocol,
-    )
 
 
 def ask_upstreams(bridge: Bridge, record: ProxyRecord) -> Upstreams | None:

@@ -33,6 +33,7 @@ from api.audit.context import on_behalf_of
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, StaleRevision
 from api.services.condition import Flaw, of_webhooks
+from api.services.proxy_specs import spec
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
@@ -268,16 +269,12 @@ class Webhooks:
     def _spec(self, document: Document) -> WebhookSpec:
         record = WebhookRecord.model_validate(document.body)
         sealed = [record.secret_sealed, *(each.sealed for each in record.previous_secrets)]
-        return WebhookSpec(
-            id=record.id,
-            name=record.name,
-            url=record.url,
-            events=tuple(record.events),
+        return spec(
+            WebhookSpec,
+            record,
             headers=self._opened(record),
-            enabled=record.enabled,
             secrets=tuple(self._seal.open(each, SECRET_PURPOSE) for each in sealed),
             previous_until=tuple(each.until for each in record.previous_secrets),
-            created_at=record.created_at,
         )
 
     def _opened(self, record: WebhookRecord) -> dict[str, str]:

@@ -257,21 +257,10 @@ def upstream_view(upstream: ProxyUpstream) -> dict[str, Any]:
 
 
 def _stored(entry: UpstreamInput, name: str) -> ProxyUpstream:
+    given = entry.model_dump(include={"protocol", "host", "port", "weight", "proxy_protocol"})
+    username = entry.auth.username if entry.auth else None
     tls = entry.tls or UpstreamTls()
-    return ProxyUpstream.model_validate(
-        {
-            "name": name,
-            "protocol": entry.protocol,
-            "host": entry.host,
-            "port": entry.port,
-            "username": entry.auth.username if entry.auth else None,
-            "weight": entry.weight,
-            "verify": tls.verify,
-            "ca_file": tls.ca_file,
-            "server_name": tls.server_name,
-            "proxy_protocol": entry.proxy_protocol,
-        }
-    )
+    return ProxyUpstream.model_validate({**given, **tls.model_dump(), "name": name, "username": username})
 
 
 def _check(entry: UpstreamInput, field: str) -> None:
