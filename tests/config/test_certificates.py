@@ -1,4 +1,4 @@
-"""Files with certificates that somebody named: what must not be read at all."""
+"""Files with certificates that a request names: what must not be read at all."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_callers_hear_the_same_of_every_file_and_the_log_has_the_cause(
     wrong = [str(text), str(garbled), str(tmp_path), str(tmp_path / "none"), "/dev/zero"]
     if field == "key_file":
         wrong.append(other[field])
-    told = {refusal_of({**good, field: each}) for each in wrong}
-    assert len(told) == 1
-    assert told.pop()[0] == f"tls.{field}"
+    refusals = {refusal_of({**good, field: each}) for each in wrong}
+    assert len(refusals) == 1
+    assert refusals.pop()[0] == f"tls.{field}"
     assert "No such file" in caplog.text
 
 

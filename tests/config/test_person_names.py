@@ -1,4 +1,4 @@
-"""Names that look like others are nobody's, and spellings of one name are one."""
+"""Names that are confusable with others are refused, and spellings of one name are one."""
 
 from __future__ import annotations
 

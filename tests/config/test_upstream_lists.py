@@ -1,4 +1,4 @@
-"""Lists of upstreams as people get them: what each line means, what is refused, and that no error tells a password."""
+"""Lists of upstreams as providers write them: what each line means, what is refused, no error with a password."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_any_text_is_upstreams_or_refused_with_a_reason(text: str) -> None:
 # --- as the field `upstreams` -------------------------------------------------------------------------------------
 
 
-def told(error: ValidationError) -> tuple[str, str]:
+def error_in(error: ValidationError) -> tuple[str, str]:
     first = error.errors()[0]
     return ".".join(str(part) for part in first["loc"]), first["msg"]
 
@@ -193,9 +193,9 @@ def test_lines_and_objects_may_stand_side_by_side_and_bare_ones_are_of_the_proto
 def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, error: str) -> None:
     with pytest.raises(ValidationError) as refused:
         READER.validate_python(upstreams)
-    assert told(refused.value)[0] == field
-    assert error in told(refused.value)[1]
-    assert SECRET not in told(refused.value)[1]
+    assert error_in(refused.value)[0] == field
+    assert error in error_in(refused.value)[1]
+    assert SECRET not in error_in(refused.value)[1]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Upgrades of the data that are killed before each change of the disk: `python -m tests.store.killed DIR SEED`.
 
-For each point a copy of DIR is brought forward by a child that dies there; then it is looked at: the data of the mark
+For each point a copy of DIR is brought forward by a child that dies there; then it is checked: the data of the mark
 must be whole. After that a second child is killed somewhere in the recovery, and a third may end. Prints how many
 points found the `old` data, how many had been `decided`, and what was `wrong`.
 """

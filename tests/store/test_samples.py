@@ -63,14 +63,14 @@ def missing(expected: Any, found: Any, where: str = "") -> list[str]:
 
 def lost(product: Product, version: str) -> list[str]:
     """What the version's own API said and this one doesn't. What a delivery has come to may have changed."""
-    told = []
+    problems = []
     for path, answer in seen(version)["answers"].items():
         expected, found = make.steady(answer), make.steady(product.data("GET", path))
         if "/deliveries" in path:
             for each in (expected, found):
                 each["deliveries"] = [{name: one[name] for name in ("id", "event")} for one in each["deliveries"]]
-        told += missing(expected, found, path)
-    return told
+        problems += missing(expected, found, path)
+    return problems
 
 
 def content(folder: Path) -> dict[str, str]:

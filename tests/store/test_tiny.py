@@ -119,9 +119,9 @@ def test_a_follower_that_missed_forgotten_deletions_is_told_so(folder: Path, mon
     store.put("proxies", named("last"))
     with pytest.raises(HistoryPruned) as caught:
         store.changes(since)
-    told = store.changes(caught.value.horizon)
-    assert told[-1].id == "last"
-    assert 3 <= len(told) <= 7
+    changes = store.changes(caught.value.horizon)
+    assert changes[-1].id == "last"
+    assert 3 <= len(changes) <= 7
     newest = store.revision
     store.close()
     assert TinyStore(folder).revision == newest

@@ -1,4 +1,4 @@
-"""What readers see while somebody writes, and that a file holds what they see."""
+"""What readers see during a write, and that a file holds what they see."""
 
 from __future__ import annotations
 
