@@ -421,7 +421,7 @@ def test_a_token_endpoint_that_misbehaves_is_a_502_without_the_inside(
         ((307, {"Location": "/elsewhere"}, b"{}"), "redirect"),
         ((200, PLAIN, b" " * transport.LARGEST + b"{}"), "more than 262144 bytes"),
         ((200, {**PLAIN, "Content-Encoding": "br"}, b"{}"), "content coding"),
-        ((201, PLAIN, b"{}"), "answered 201"),
+        ((201, PLAIN, b"{}"), "status 201"),
         ((200, PLAIN, b"[" * 100_000), "recursion"),
     ],
 )
