@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import random
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -53,8 +54,24 @@ def callers(port: int, url: str) -> Knocking:
     return Knocking(through_proxy(port, url))
 
 
-def test_addresses_change_hands_and_no_connection_is_refused_or_dropped(own_product: Product, origin: Origin) -> None:
-    product, url = own_product, origin.url("/hello")
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Product]:
+    with Product() as running:
+        yield running
+
+
+@pytest.fixture
+def without_proxies(shared: Product) -> Iterator[Product]:
+    """One product for the tests that need all of its configuration but don't stop it."""
+    yield shared
+    for each in shared.data("GET", "/proxies?per_page=100")["proxies"]:
+        shared.data("DELETE", f"/proxies/{each['id']}")
+
+
+def test_addresses_change_hands_and_no_connection_is_refused_or_dropped(
+    without_proxies: Product, origin: Origin
+) -> None:
+    product, url = without_proxies, origin.url("/hello")
     one, two, kept = (product.free_port() for _ in range(3))
     proxies = [
         {"name": name, "port": port, "protocol": "http"} for name, port in (("one", one), ("two", two), ("kept", kept))
@@ -76,8 +93,8 @@ def test_addresses_change_hands_and_no_connection_is_refused_or_dropped(own_prod
     assert imported(product, {"proxies": moved}, "prune=true")["changed"] is False
 
 
-def test_an_import_touches_only_what_it_changes(own_product: Product, origin: Origin) -> None:
-    product, url = own_product, origin.url("/hello")
+def test_an_import_touches_only_what_it_changes(without_proxies: Product, origin: Origin) -> None:
+    product, url = without_proxies, origin.url("/hello")
     stays, changes = product.proxy(name="stays"), product.proxy(name="changes")
     with Client(stays["port"]) as open_one, Client(changes["port"]) as open_other:
         assert open_one.get(url).status == open_other.get(url).status == 200
@@ -169,10 +186,10 @@ def status_as(port: int, url: str, credentials: str) -> int:
         return client.get(url, f"Proxy-Authorization: Basic {base64.b64encode(credentials.encode()).decode()}").status
 
 
-def test_a_kill_of_everything_in_the_middle_of_an_import_leaves_all_of_it_or_nothing(own_product: Product) -> None:
+def test_a_kill_of_everything_in_the_middle_of_an_import_leaves_all_of_it_or_nothing(without_proxies: Product) -> None:
     dice, generation = random.Random(1), 0
     for _ in range(4):
-        generation = survive(own_product, generation, dice)
+        generation = survive(without_proxies, generation, dice)
 
 
 def survive(product: Product, generation: int, dice: random.Random) -> int:
