@@ -84,7 +84,7 @@ class Machine:
             "[Unit]\nRequires=basic.target systemd-journald.service\nAfter=basic.target systemd-journald.service\n"
         )
 
-        if sys.base_prefix != "/usr":  # an interpreter's own library is where it was built for, which nobody may read
+        if sys.base_prefix != "/usr":  # its own library lies in a directory that only its owner may read
             folder = self.stage / "units" / "proxyfleet.service.d"
             folder.mkdir()
             (folder / "python.conf").write_text(f"[Service]\nEnvironment=LD_LIBRARY_PATH={PYTHON}/lib\n")

@@ -44,11 +44,11 @@ class ServiceOn:
     def api(self, method: str, path: str, body: Any = None) -> Any:
         """`data` of a call as the administrator, which must succeed."""
         with self.machine.network():
-            answer = requests.request(
+            response = requests.request(
                 method, f"http://127.0.0.1:{API}/api/v1{path}", json=body, auth=("admin", PASSWORD), timeout=30
             )
-        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json()["data"]
+        assert response.ok, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json()["data"]
 
     def health(self) -> dict[str, Any]:
         health: dict[str, Any] = self.api("GET", "/health")

@@ -66,10 +66,10 @@ def test_a_proxy_below_port_1024_needs_no_root(started: ServiceOn) -> None:
     with started.origin() as origin:
         proxy = started.proxy("low", 80)
         with started.machine.network():
-            answer = requests.get(
+            response = requests.get(
                 origin.url("/hello"), proxies={"http": f"http://127.0.0.1:{proxy['port']}"}, timeout=30
             )
-    assert answer.status_code == 200
+    assert response.status_code == 200
 
 
 def test_a_restart_under_load_refuses_and_fails_nothing(started: ServiceOn) -> None:
