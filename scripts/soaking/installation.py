@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import urllib3
 
-from tests.kit.http_origins import certificate
+from tests.kit.certificates import make_pair
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
@@ -38,7 +38,7 @@ class Installation(Product):
 
     def __init__(self) -> None:
         super().__init__(env={"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}, config="")
-        self.cert, self.key = certificate(self.directory)
+        self.cert, self.key = make_pair(self.directory)
         self.base_url = self.base_url.replace("http:", "https:")
         self.session.verify = False
         warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)

@@ -17,7 +17,7 @@ from api.services import client_snippets, pac
 from api.services.certificate_trust import is_private
 from config.model.proxies import ProxyCreate, ProxyRecord, new_record
 from tests.api.support import QUIET, Api, error_of
-from tests.kit.http_origins import certificate
+from tests.kit.certificates import make_pair
 
 PAC = "application/x-ns-proxy-autoconfig"
 
@@ -188,7 +188,7 @@ def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Pat
 
 
 def test_an_authority_is_private_unless_it_is_a_public_one(tmp_path: Path) -> None:
-    cert, _ = certificate(tmp_path)
+    cert = Path(make_pair(tmp_path)[0])
     assert is_private(cert)
     assert is_private(tmp_path / "missing.pem")
     public = tmp_path / "public.pem"

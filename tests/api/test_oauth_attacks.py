@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import shutil
 import ssl
 import threading
 import time
@@ -39,7 +38,7 @@ from tests.api.fake_provider import (
     sign_in,
 )
 from tests.api.support import error_of
-from tests.kit.http_origins import certificate
+from tests.kit.certificates import make_pair
 
 ORIGIN = {"Origin": "https://fleet.example"}
 Claims = dict[str, Any]
@@ -503,18 +502,17 @@ def test_a_response_that_trickles_is_given_up(
     assert error_of(finish(api, back))[:2] == LOST
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_only_a_provider_whose_certificate_is_trusted_is_spoken_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trusted, key = certificate(tmp_path)
+    trusted, key = make_pair(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(trusted, key)
     provider = FakeProvider(context)
     try:
         with pytest.raises(PeerUnavailable, match="certificate verify failed"):
             find_endpoints(provider.settings(), OutgoingGuard(()))
-        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        monkeypatch.setenv("SSL_CERT_FILE", trusted)
         assert find_endpoints(provider.settings(), OutgoingGuard(())).issuer == provider.url
     finally:
         provider.close()

@@ -6,7 +6,6 @@ import contextlib
 import select
 import socket
 import ssl
-import subprocess
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from api.server.tls_connection import Half
 from api.server.tls_terminator import TlsTerminator
 from config.files.paths import open_data_dir, open_run_dir
 from tests.api.poverty import Poor
+from tests.kit.certificates import make_pair
 from tests.kit.folders import FOLDERS
 
 LONG = 30.0
@@ -93,16 +93,7 @@ def context() -> ssl.SSLContext:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate of some 60 kB: more than the buffers of a socket take in one go."""
     folder = tmp_path_factory.mktemp("large")
-    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    names = ",".join(f"DNS:{number:020d}.example" for number in range(2000))
-    (folder / "openssl.cnf").write_text(
-        f"[req]\ndistinguished_name=d\nx509_extensions=e\nprompt=no\n[d]\nCN=large\n[e]\nsubjectAltName={names}\n"
-    )
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-config"]
-    subprocess.run(
-        [*command, str(folder / "openssl.cnf"), "-keyout", key, "-out", cert], check=True, capture_output=True
-    )
-    return cert, key
+    return make_pair(folder, "large", hosts=(f"{number:020d}.example" for number in range(2000)))
 
 
 @pytest.fixture

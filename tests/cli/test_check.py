@@ -8,15 +8,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from api.store import open_store
 from api.store.storage import compose
 from tests.cli.shell import Shell
 from tests.cli.sites import Site
+from tests.kit.certificates import make_pair
 from tests.kit.ports import free_port
 from tests.kit.product import Product
 
@@ -28,15 +25,7 @@ def shell(tmp_path: Path) -> Shell:
 
 def pair(folder: Path, days: float) -> str:
     """Settings with a certificate that ends in so many days."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet.example")])
-    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(end - datetime.timedelta(days=400)).not_valid_after(end)
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    key_file.write_bytes(key.private_bytes(*form))
+    cert_file, key_file = make_pair(folder, left=datetime.timedelta(days=days))
     return f'[server.tls]\ncert_file = "{cert_file}"\nkey_file = "{key_file}"\n'
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Shell
-from tests.kit.http_origins import Origin, certificate, serving
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
@@ -340,10 +341,10 @@ def test_a_key_is_shown_with_what_it_is_good_for(shell: Shell, proxy: dict[str, 
 
 
 def test_a_certificate_is_given_by_options_of_its_own(shell: Shell, product: Product, tmp_path: Path) -> None:
-    cert, key = certificate(tmp_path)
+    cert, key = make_pair(tmp_path)
     port = str(product.free_port())
     create = ("proxies", "create", "--name", "sealed", "--protocol", "https", "--port", port)
     refused = shell(*create)
     assert (refused.status, "tls (--cert-file and --key-file): is required" in refused.err) == (1, True)
-    shell.good(*create, "--cert-file", str(cert), "--key-file", str(key))
+    shell.good(*create, "--cert-file", cert, "--key-file", key)
     shell.good("proxies", "delete", "sealed", "--yes")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Shell, shell_of
-from tests.kit.http_origins import certificate
+from tests.kit.certificates import make_pair
 from tests.kit.product import PASSWORD, Product
 
 pytestmark = pytest.mark.product
@@ -184,11 +184,11 @@ def test_a_password_is_never_an_argument() -> None:
 @pytest.fixture(scope="module")
 def tls_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """A product whose API speaks TLS with a certificate of an unknown authority; `session.verify` names its file."""
-    cert, key = certificate(tmp_path_factory.mktemp("tls"))
+    cert, key = make_pair(tmp_path_factory.mktemp("tls"))
     tls = f'[server.tls]\nenabled = true\ncert_file = "{cert}"\nkey_file = "{key}"\n'
     product = Product(config=tls)
     product.base_url = f"https://127.0.0.1:{product.port}"
-    product.session.verify = str(cert)
+    product.session.verify = cert
     with product:
         yield product
 

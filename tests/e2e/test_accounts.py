@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.http_origins import Origin, certificate
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
@@ -68,8 +69,7 @@ def test_curl_with_each_protocol_is_let_in_by_its_account_and_by_no_other(
     if protocol == "socks4":
         accounts = [{name: value for name, value in each.items() if name != "password"} for each in accounts]
     if protocol == "https":
-        cert, key = certificate(tmp_path)
-        more["tls"] = {"cert_file": str(cert), "key_file": str(key)}
+        more["tls"] = dict(zip(("cert_file", "key_file"), make_pair(tmp_path), strict=True))
     proxy = product.proxy(protocol=protocol, accounts=accounts, **more)
     url = origin.url("/hello")
     good = curl(protocol, proxy, "ada:ada's word", url)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.http_origins import Origin, certificate
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
@@ -18,8 +19,7 @@ PROTOCOLS = ("http", "https", "socks4", "socks5")
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    cert, key = certificate(tmp_path_factory.mktemp("tls"))
-    return {"cert_file": str(cert), "key_file": str(key)}
+    return dict(zip(("cert_file", "key_file"), make_pair(tmp_path_factory.mktemp("tls")), strict=True))
 
 
 @contextmanager

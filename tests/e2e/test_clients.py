@@ -18,7 +18,8 @@ import pytest
 import requests
 
 from tests.e2e.repositories import make_repository, run
-from tests.kit.http_origins import Origin, certificate, serving
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
@@ -45,11 +46,9 @@ def files(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.fixture(scope="module")
-def tls_origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Origin, Path]]:
+def tls_origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Origin, str]]:
     """An https origin and the certificate to trust."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    cert, key = certificate(tmp_path_factory.mktemp("tls"))
+    cert, key = make_pair(tmp_path_factory.mktemp("tls"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     server = Origin(context)
@@ -81,9 +80,9 @@ def test_curl_fetches_http_and_the_detail_form_shows_it(
 
 
 @needs("curl")
-def test_curl_fetches_https_through_connect(proxy: dict[str, Any], tls_origin: tuple[Origin, Path]) -> None:
+def test_curl_fetches_https_through_connect(proxy: dict[str, Any], tls_origin: tuple[Origin, str]) -> None:
     server, cert = tls_origin
-    command = ("curl", "-sS", "--cacert", str(cert), "-x", through(proxy))
+    command = ("curl", "-sS", "--cacert", cert, "-x", through(proxy))
     assert run(*command, server.url("/hello")) == "hello"
     assert len(run(*command, server.url("/megabyte"))) == 2**20
 
@@ -112,16 +111,14 @@ def test_curl_of_http_1_0_is_answered(proxy: dict[str, Any], origin: Origin) -> 
     assert run("curl", "-sS", "--http1.0", "-x", through(proxy), origin.url("/chunked")) == "one,two,three"
 
 
-def test_requests_fetches_http_and_https(
-    proxy: dict[str, Any], origin: Origin, tls_origin: tuple[Origin, Path]
-) -> None:
+def test_requests_fetches_http_and_https(proxy: dict[str, Any], origin: Origin, tls_origin: tuple[Origin, str]) -> None:
     secure, cert = tls_origin
     with requests.Session() as session:
         session.trust_env = False
         session.proxies = {"http": through(proxy), "https": through(proxy)}
         for _ in range(3):
             assert session.get(origin.url("/hello"), timeout=15).text == "hello"
-            assert session.get(secure.url("/hello"), timeout=15, verify=str(cert)).text == "hello"
+            assert session.get(secure.url("/hello"), timeout=15, verify=cert).text == "hello"
         assert session.post(origin.url("/echo"), data=iter([b"a", b"b"]), timeout=15).content == b"ab"
 
 

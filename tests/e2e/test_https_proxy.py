@@ -17,7 +17,6 @@ from tests.kit.product import Product
 pytestmark = [
     pytest.mark.product,
     pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import subprocess
@@ -30,10 +29,7 @@ from tests.kit.live_metrics import live_figures
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
-pytestmark = [
-    pytest.mark.product,
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
-]
+pytestmark = pytest.mark.product
 
 TOKEN = "a token that only the scraper has"
 PROTOCOLS = ("http", "https", "socks4", "socks5")

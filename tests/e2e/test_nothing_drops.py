@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -99,7 +98,6 @@ class Narrow(Product):
         self.session.verify = False
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_who_waits_at_the_api_behind_tls_while_its_port_changes_is_answered(tmp_path: Path) -> None:
     with Narrow(tmp_path) as product, socket.create_connection(("127.0.0.1", product.port), PATIENCE):

@@ -276,7 +276,6 @@ class Secured(Installed):
             assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_the_api_behind_tls_fails_no_request_while_it_is_upgraded(tmp_path: Path) -> None:
     with Secured(tmp_path) as installed, Knocking(*[installed.call] * 4) as knocking:

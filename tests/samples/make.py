@@ -21,7 +21,8 @@ import requests
 from config import VERSION
 from config.text.formatting import timestamp_text
 from tests.actors.webhook_targets import Received, Target
-from tests.kit.http_origins import Origin, certificate, serving
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin, serving
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
 
@@ -60,11 +61,11 @@ def busy(_number: int, received: Received) -> tuple[int, dict[str, str]]:
 
 def with_certificate(product: Product) -> Product:
     """One for the proxy of protocol `https`: certificates are no data."""
-    cert, key = certificate(product.directory)
+    cert, key = make_pair(product.directory)
     product.add_environment(
         {
-            "PROXYFLEET_SERVER__TLS__CERT_FILE": str(cert),
-            "PROXYFLEET_SERVER__TLS__KEY_FILE": str(key),
+            "PROXYFLEET_SERVER__TLS__CERT_FILE": cert,
+            "PROXYFLEET_SERVER__TLS__KEY_FILE": key,
         }
     )
     return product

@@ -11,7 +11,7 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 from tests.e2e.foreign.entrances import MEGABYTES, Entrance, MakeEntrance
-from tests.e2e.foreign.programs import Site, find, nginx
+from tests.e2e.foreign.programs import Site, nginx
 from tests.kit.certificates import make_pair
 from tests.kit.product import Product
 
@@ -19,7 +19,6 @@ from tests.kit.product import Product
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The files of a certificate for localhost and 127.0.0.1, which signed itself, and of its key."""
-    find("openssl")
     return make_pair(tmp_path_factory.mktemp("pair"))
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.foreign.entrances import MakeEntrance, Record
 from tests.e2e.foreign.programs import Site, haproxy, needs, run
 
-pytestmark = [pytest.mark.product, needs("curl"), needs("haproxy"), needs("nginx"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("curl"), needs("haproxy"), needs("nginx")]
 
 CLIENT = "127.0.0.5"
 

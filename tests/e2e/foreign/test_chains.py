@@ -14,7 +14,7 @@ from tests.e2e.foreign.programs import Relay, Site, dante, needs, squid
 from tests.e2e.foreign.websocket_client import MESSAGES, talk_after_upgrade, talk_in_a_tunnel
 from tests.kit.wait import wait_until
 
-pytestmark = [pytest.mark.product, needs("curl"), needs("nginx"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("curl"), needs("nginx")]
 
 PROTOCOLS = ["http", "https", "socks4", "socks5"]
 USER, PASSWORD = "ada", "p-word"

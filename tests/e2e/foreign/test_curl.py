@@ -11,7 +11,7 @@ from tests.e2e.foreign.curl_client import curl, options
 from tests.e2e.foreign.entrances import MEGABYTES, MakeEntrance
 from tests.e2e.foreign.programs import Site, has_ipv6, needs, squid
 
-pytestmark = [pytest.mark.product, needs("curl"), needs("nginx"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("curl"), needs("nginx")]
 
 HTTP = ["http", "https"]
 SOCKS = ["socks4", "socks4a", "socks5", "socks5h"]

@@ -12,7 +12,7 @@ import socks
 from tests.e2e.foreign.entrances import Entrance, MakeEntrance
 from tests.e2e.foreign.programs import dnsmasq, needs
 
-pytestmark = [pytest.mark.product, needs("dnsmasq"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("dnsmasq")]
 
 SECONDS = 15
 NAME, ADDRESS = "host.example", "192.0.2.77"

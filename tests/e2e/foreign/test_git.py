@@ -10,7 +10,7 @@ from tests.e2e.foreign.entrances import MakeEntrance
 from tests.e2e.foreign.programs import Site, needs, run
 from tests.e2e.repositories import make_repository
 
-pytestmark = [pytest.mark.product, needs("git"), needs("nginx"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("git"), needs("nginx")]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.e2e.foreign.entrances import MakeEntrance
 from tests.e2e.foreign.programs import needs, run
 from tests.kit.http_origins import scripted
 
-pytestmark = [pytest.mark.product, needs("nc.openbsd"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("nc.openbsd")]
 
 MODES = {"http": "connect", "socks4": "4", "socks5": "5"}
 

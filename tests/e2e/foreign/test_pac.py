@@ -19,7 +19,7 @@ from tests.kit.http_origins import serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
-pytestmark = [pytest.mark.product, needs("chromium"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("chromium")]
 
 ELSEWHERE = "192.0.2.1"
 """An address for documentation (RFC 5737), which socks4 has in place of the name."""

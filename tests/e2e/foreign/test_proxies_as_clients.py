@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.foreign.entrances import MEGABYTES, MakeEntrance
 from tests.e2e.foreign.programs import Site, dante, needs, run, squid
 
-pytestmark = [pytest.mark.product, needs("curl"), needs("nginx"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("curl"), needs("nginx")]
 
 CREDENTIALS = {"enabled": True, "username": "ada", "password": "p-word"}
 

@@ -23,7 +23,6 @@ from tests.e2e.foreign.programs import Site, needs
 pytestmark = [
     pytest.mark.product,
     needs("nginx"),
-    needs("openssl"),
     # requests checks no certificate, not even the proxy's, while the URL is an http one
     pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning"),
 ]

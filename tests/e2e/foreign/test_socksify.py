@@ -12,7 +12,7 @@ from tests.e2e.foreign.entrances import Entrance, MakeEntrance
 from tests.e2e.foreign.programs import dnsmasq, needs, run
 from tests.kit.http_origins import scripted
 
-pytestmark = [pytest.mark.product, needs("socksify"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("socksify")]
 
 ASK = """
 import socket, sys

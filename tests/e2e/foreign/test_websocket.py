@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from tests.e2e.foreign.entrances import MakeEntrance
-from tests.e2e.foreign.programs import needs
 from tests.e2e.foreign.websocket_client import MESSAGES, as_http, talk_after_upgrade, talk_in_a_tunnel
 
-pytestmark = [pytest.mark.product, needs("openssl")]
+pytestmark = pytest.mark.product
 
 SHORT = ["hello", b"", "goodbye"]
 """For TLS within TLS: there `websockets` waits for its socket while it holds the rest of a longer message itself."""
