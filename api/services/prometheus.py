@@ -98,7 +98,7 @@ class _Exposition(Collector):
         return family
 
     def _response_times(self) -> Metric:
-        text = "From the request to the head of the answer, or until the tunnel stood"
+        text = "From the request to the head of the response, or until the tunnel stood"
         family = HistogramMetricFamily("proxyfleet_response_time_seconds", text, labels=_LABELS)
         for labels, stats in self._stats:
             histogram = dict(stats.latency)

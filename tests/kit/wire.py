@@ -77,6 +77,6 @@ class Client:
         return self.answer()
 
     def connect(self, target: str, *fields: str) -> bytes:
-        """CONNECT to `host:port`: the head of the answer."""
+        """CONNECT to `host:port`: the head of the response."""
         self.send("\r\n".join([f"CONNECT {target} HTTP/1.1", f"Host: {target}", *fields, "", ""]))
         return self.head()
