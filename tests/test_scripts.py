@@ -85,7 +85,7 @@ def test_serve_installs_once_and_again_only_when_pyproject_changes(checkout: Pat
     assert len(calls.read_text().splitlines()) == 2
 
 
-def test_an_install_that_fails_is_told_and_tried_again(checkout: Path, tmp_path: Path) -> None:
+def test_an_install_that_fails_is_reported_and_tried_again(checkout: Path, tmp_path: Path) -> None:
     prepared(checkout, tmp_path)
     python = checkout / ".venv" / "bin" / "python"
     python.write_text(f'#!/bin/sh\ncase "$2" in pip) exit 1;; *) exec {sys.executable} "$@";; esac\n')

@@ -96,7 +96,7 @@ def test_beyond_as_many_as_may_wait_a_client_is_too_early(monkeypatch: pytest.Mo
         return release.wait(LONG)
 
     monkeypatch.setattr(module, "check_prehashed", slow)
-    monkeypatch.setattr(hashing, "_running", _nobody)
+    monkeypatch.setattr(hashing, "_running", _no_one)
     with ThreadPoolExecutor(2) as threads:
         waiting = [threads.submit(hashing.check_password, "any", HASHED, "127.0.0.1") for _ in range(2)]
         for _ in waiting:
@@ -120,7 +120,7 @@ def test_one_client_that_has_all_of_its_places_keeps_no_other_client_out() -> No
     hashing.close()
 
 
-def _nobody() -> Callable[[], None] | None:
+def _no_one() -> Callable[[], None] | None:
     return None
 
 

@@ -212,7 +212,7 @@ def key_of_a_demoted_owner(api: Api) -> dict[str, str]:
     return headers
 
 
-def token_of_nobody(change: str) -> Callable[[Api], dict[str, str]]:
+def token_of_no_one(change: str) -> Callable[[Api], dict[str, str]]:
     """Of an administrator who is disabled or deleted since."""
 
     def make(api: Api) -> dict[str, str]:
@@ -256,8 +256,8 @@ KINDS: dict[str, Kind] = {
     "key as a bearer": Kind(
         lambda api: {"Authorization": f"Bearer {api.key()['X-API-Key']}"}, always(401, "UNAUTHORIZED")
     ),
-    "token of a disabled user": Kind(token_of_nobody("disabled"), always(401, "UNAUTHORIZED")),
-    "token of a deleted user": Kind(token_of_nobody("deleted"), always(401, "UNAUTHORIZED")),
+    "token of a disabled user": Kind(token_of_no_one("disabled"), always(401, "UNAUTHORIZED")),
+    "token of a deleted user": Kind(token_of_no_one("deleted"), always(401, "UNAUTHORIZED")),
     "key of a demoted owner": Kind(key_of_a_demoted_owner, key(ROLES["user"])),
     "expired key": Kind(expired_key, always(401, "INVALID_API_KEY")),
     "revoked key": Kind(revoked_key, always(401, "INVALID_API_KEY")),

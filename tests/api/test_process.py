@@ -221,11 +221,11 @@ def test_events_reach_subscribers_on_the_bus(supervisor: Supervisor, password: s
     made = session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG).json()["data"]["proxy"]
     restart = f"{supervisor.url}/api/v1/proxies/{made['id']}/restart"
 
-    def restarted_and_heard() -> bool:
+    def restarted_and_received() -> bool:
         assert session.post(restart, timeout=LONG).status_code == 200
         return "events.proxy.restarted" in supervisor.received
 
-    wait_until(restarted_and_heard)
+    wait_until(restarted_and_received)
 
 
 def test_with_a_store_that_can_not_be_read_the_process_ends_and_says_why(supervisor: Supervisor, password: str) -> None:

@@ -33,7 +33,7 @@ def listen(bench: Bench, *prefixes: str) -> list[tuple[str, Any]]:
     return received
 
 
-def test_a_listener_hears_the_topics_it_asked_for_and_no_others(bench: Bench) -> None:
+def test_a_listener_receives_the_topics_it_asked_for_and_no_others(bench: Bench) -> None:
     plane(bench)
     received = listen(bench, "events.proxy.")
     publisher: Publisher = bench.keep(Publisher(bench.context, bench.run_dir.events_in))
@@ -84,7 +84,7 @@ def test_a_stuck_reader_loses_events_and_neither_blocks_the_publisher_nor_the_ot
     assert received < published
 
 
-def test_publishing_to_nobody_does_not_block(bench: Bench) -> None:
+def test_publishing_to_no_one_does_not_block(bench: Bench) -> None:
     publisher: Publisher = bench.keep(Publisher(bench.context, bench.run_dir.events_in))
     event = new_event("proxy.up", {})
     for _ in range(20_000):
@@ -109,7 +109,7 @@ def test_garbage_on_the_plane_is_passed_over(bench: Bench) -> None:
     assert {message for _topic, message in [(t, m.id) for t, m in received]} == {event.id}
 
 
-def test_events_that_nobody_heard_can_be_asked_for_again(bench: Bench) -> None:
+def test_events_that_no_one_received_can_be_asked_for_again(bench: Bench) -> None:
     run = bench.run_dir
     forwarder = bench.keep(Forwarder(bench.loop, bench.context, run.events_in, run.events_out))
     publisher = bench.keep(Publisher(bench.context, run.events_in))

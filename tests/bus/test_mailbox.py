@@ -84,7 +84,7 @@ def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: 
     assert replies == [Unreachable("deaf", "its queue is full")]
 
 
-def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star, bench: Bench) -> None:
+def test_an_asker_receives_unreachable_once_when_no_answer_comes_in_time(star: Star, bench: Bench) -> None:
     star.join("logs")
     star.router.set_current_instance("logs", 1)
     replies: list[Any] = []
@@ -228,7 +228,7 @@ def test_a_process_that_connects_anew_keeps_its_address(star: Star, bench: Bench
     bench.until(lambda: (SUPERVISOR, Done()) in star.messages_to("api/1"), "the newer connection is reached")
 
 
-def test_garbage_in_the_mailbox_harms_nobody(star: Star, bench: Bench) -> None:
+def test_garbage_in_the_mailbox_harms_no_one(star: Star, bench: Bench) -> None:
     rude = bench.keep(new_socket(bench.context, zmq.DEALER))
     rude.connect(bench.run_dir.mailbox)
     own = SUPERVISOR.encode()

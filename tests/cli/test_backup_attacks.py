@@ -114,7 +114,7 @@ def test_a_directory_that_is_not_there_is_named(site: Site) -> None:
     assert f"{site.folder / 'no'}: there is no such directory" in failed.err
 
 
-def test_what_a_killed_backup_left_is_cleared_away_by_the_next_unless_somebody_works_there(site: Site) -> None:
+def test_what_a_killed_backup_left_is_cleared_away_by_the_next_unless_someone_works_there(site: Site) -> None:
     left, busy = site.folder / ".proxyfleet-backup-left", site.folder / ".proxyfleet-backup-busy"
     for folder in (left, busy):
         folder.mkdir()

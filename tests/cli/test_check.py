@@ -44,7 +44,7 @@ def test_a_certificate_is_judged_by_its_end(shell: Shell, tmp_path: Path, days: 
     assert (checked.status, words in checked.out + checked.err) == (status, True)
 
 
-def test_files_that_are_no_pair_are_told_by_field(shell: Shell, tmp_path: Path) -> None:
+def test_files_that_are_no_pair_are_reported_by_field(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text(pair(tmp_path, 100))
     other = tmp_path / "other"
@@ -56,7 +56,7 @@ def test_files_that_are_no_pair_are_told_by_field(shell: Shell, tmp_path: Path) 
     assert (checked.status, words in checked.err) == (1, True)
 
 
-def test_every_file_that_is_missing_is_told_with_the_line_that_names_it(shell: Shell, tmp_path: Path) -> None:
+def test_every_file_that_is_missing_is_reported_with_the_line_that_names_it(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text('[server]\nport = 8080\n[server.tls]\ncert_file = "/no/cert"\nkey_file = "/no/key"\n')
     checked = shell("check-config", "--config", str(file))
@@ -90,7 +90,7 @@ def test_a_certificate_of_tomorrow_is_not_good(shell: Shell, tmp_path: Path) -> 
     assert (checked.status, "is not valid before" in checked.err) == (1, True)
 
 
-def test_the_first_password_is_judged_while_there_is_nobody(shell: Shell, tmp_path: Path) -> None:
+def test_the_first_password_is_judged_while_there_is_no_one(shell: Shell, tmp_path: Path) -> None:
     checked = shell("check-config", PROXYFLEET_ADMIN_PASSWORD="short")
     assert checked.status == 1
     assert "PROXYFLEET_ADMIN_PASSWORD: admin_password: the password must have 8 to 128 characters" in checked.err

@@ -75,7 +75,7 @@ def new_client(server: Crowded, folder: Path, timeout: float = 30.0) -> Client:
     return Client(server.url, "pf_key", Credentials(folder), timeout)
 
 
-def test_a_request_too_many_waits_as_it_is_told_says_so_and_is_made_again(
+def test_a_request_too_many_waits_as_the_api_asks_says_so_and_is_made_again(
     crowded: Crowded, slept: list[float], tmp_path: Path
 ) -> None:
     crowded.refusals = 2

@@ -60,7 +60,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(shell: Shell, fleet:
     assert fleet.data("GET", "/proxies")["proxies"] == []
 
 
-def test_what_is_wrong_with_a_file_is_told_with_its_lines(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_is_reported_with_its_lines(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     good = proxy_of("desk", fleet.free_port())
     file = file_of(tmp_path, f"# ours\n{good}\n{proxy_of('lab', 99999)}protcol = 1\n[serve]\nx = 1\n")
     refused = shell("apply", "-f", file, "--dry-run")
@@ -170,7 +170,7 @@ def test_secrets_travel_under_a_passphrase(shell: Shell, fleet: Product, tmp_pat
     assert "+ proxy chained" in shell.good("import", str(file), "--yes", "--passphrase-file", str(secret)).out
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_its_path(shell: Shell, tmp_path: Path) -> None:
+def test_everything_that_is_wrong_is_reported_at_once_with_its_path(shell: Shell, tmp_path: Path) -> None:
     file = file_of(
         tmp_path, '[[proxies]]\nname = "x"\nport = 0\nprotocol = "ftp"\n[settings.logging]\nlevel = "loud"\n'
     )

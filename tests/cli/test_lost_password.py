@@ -46,7 +46,7 @@ def login(product: Product, password: str) -> requests.Response:
     return product.session.post(f"{product.base_url}/api/v1/auth/login", json=credentials, timeout=30)
 
 
-def test_a_running_product_gives_the_new_password_and_nobody_is_signed_in_by_the_old_one(
+def test_a_running_product_gives_the_new_password_and_no_one_is_signed_in_by_the_old_one(
     product: Product, operator: Shell, ada: str
 ) -> None:
     tokens = login(product, PASSWORD).json()["data"]

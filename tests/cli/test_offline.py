@@ -35,7 +35,7 @@ def test_a_password_that_is_too_short_is_refused(site: Site) -> None:
     assert (refused.status, "8 to 128 characters" in refused.err) == (1, True)
 
 
-def test_who_is_disabled_gets_a_password_and_is_told_that_it_is_not_enough(site: Site) -> None:
+def test_who_is_disabled_gets_a_password_and_a_warning_that_it_is_not_enough(site: Site) -> None:
     disabled = admin(site).model_copy(update={"status": "disabled"})
     store = open_store(site.data)
     store.put(users.COLLECTION, disabled.model_dump(mode="json"))

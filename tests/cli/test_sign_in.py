@@ -116,14 +116,14 @@ def test_a_bad_url_is_a_matter_of_usage(stranger: Shell, url: str) -> None:
     assert (refused.status, "--url" in refused.err) == (2, True)
 
 
-def test_somebody_else_who_answers_there_is_not_taken_for_the_api(stranger: Shell, product: Product) -> None:
+def test_someone_else_who_answers_there_is_not_taken_for_the_api(stranger: Shell, product: Product) -> None:
     proxy = product.proxy()
     other = stranger("whoami", "--url", f"http://127.0.0.1:{proxy['port']}")
     assert (other.status, "is not the management API" in other.err) == (3, True)
     product.data("DELETE", f"/proxies/{proxy['id']}")
 
 
-def test_nobody_there_ends_with_3_and_says_how_to_start(stranger: Shell, product: Product) -> None:
+def test_no_one_there_ends_with_3_and_says_how_to_start(stranger: Shell, product: Product) -> None:
     gone = stranger("whoami", "--url", f"http://127.0.0.1:{product.free_port()}")
     assert (gone.status, "Connection refused" in gone.err, "proxyfleet serve" in gone.err) == (3, True, True)
 
@@ -150,7 +150,7 @@ def test_the_way_elsewhere_leads_through_the_proxy_of_the_environment_which_is_n
     )
 
 
-def test_tls_where_there_is_none_and_none_where_there_is_are_told_apart_from_a_bad_certificate(
+def test_tls_where_there_is_none_and_none_where_there_is_are_distinguished_from_a_bad_certificate(
     stranger: Shell, proxy: dict[str, Any], tls_product: Product
 ) -> None:
     url = f"127.0.0.1:{proxy['port']}"  # rejects a handshake at once, the API only when it has waited for a request

@@ -158,7 +158,7 @@ def test_a_password_is_asked_for_without_an_echo(stranger: Shell) -> None:
 
 
 @pytest.mark.product
-def test_delete_asks_at_a_terminal_and_does_nothing_when_told_no(shell: Shell, proxy: dict[str, Any]) -> None:
+def test_delete_asks_at_a_terminal_and_does_nothing_when_refused(shell: Shell, proxy: dict[str, Any]) -> None:
     with shell.terminal("proxies", "delete", proxy["name"]) as terminal:
         terminal.until(f"Delete {proxy['name']}?")
         terminal.type("n\n")
@@ -256,7 +256,7 @@ for arguments in (["--help"], ["version"], ["proxies", "--help"], ["serve", "--h
 
 
 @pytest.mark.parametrize("arguments", ["--help", "version", "completion bash"])
-def test_output_that_can_not_be_written_is_told_without_a_traceback(tmp_path: Path, arguments: str) -> None:
+def test_output_that_can_not_be_written_is_reported_without_a_traceback(tmp_path: Path, arguments: str) -> None:
     command = f"{sys.executable} -m supervisor {arguments} > /dev/full"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=Shell(tmp_path).env)
     assert (ended.returncode, ended.stderr) == (1, "proxyfleet: The output can't be written: No space left on device\n")

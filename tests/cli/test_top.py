@@ -145,7 +145,7 @@ def test_a_terminal_of_ascii_gets_ascii() -> None:
     assert "\n".join(screen(view, 80, 24, unicode=False)).isascii()
 
 
-def test_keys_that_come_at_once_are_told_apart_and_a_gone_terminal_is_the_end() -> None:
+def test_keys_that_come_at_once_are_distinguished_and_a_gone_terminal_is_the_end() -> None:
     assert split(b"sr\x1b[A\x1bOBq") == [b"s", b"r", b"\x1b[A", b"\x1bOB", b"q"]
     assert split(b"\x1b[5~j") == [b"\x1b[5~", b"j"]
     assert split(b"\x1b") == [b"\x1b"]

@@ -69,7 +69,9 @@ def test_an_error_names_the_option_that_a_field_is_given_by() -> None:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_what_the_api_refuses_is_told_by_the_options_of_the_command(shell: Shell, line: list[str], named: str) -> None:
+def test_what_the_api_refuses_is_reported_by_the_options_of_the_command(
+    shell: Shell, line: list[str], named: str
+) -> None:
     refused = shell(*line)
     assert (refused.status, named in refused.err) == (1, True), refused.err
 

@@ -146,7 +146,7 @@ def test_auth_without_a_user_name_needs_accounts() -> None:
     assert refused.value.field == "auth.username"
 
 
-def test_when_the_last_account_goes_the_door_stays_shut() -> None:
+def test_when_the_last_account_goes_access_stays_closed() -> None:
     record = changed(made(accounts=[entry()]), accounts=[])
     assert (record.auth.enabled, record.accounts) == (True, [])
     assert changed(record, tags=["x"]).auth.enabled

@@ -164,7 +164,7 @@ def test_a_source_address_is_an_address_or_nothing(text: str) -> None:
     assert typed(BindAddress)(text) is described(BindAddress)(text)
 
 
-def test_a_parameter_that_is_an_address_is_told_as_one() -> None:
+def test_a_parameter_that_is_an_address_is_reported_as_one() -> None:
     assert network("").schema["pattern"] == json_patterns.NETWORK
 
 

@@ -45,7 +45,7 @@ def test_a_missing_key_file_is_named_and_none_is_made_in_its_place(file: Path) -
     assert not file.exists()
 
 
-def test_another_key_is_told_from_a_damaged_secret(file: Path, tmp_path: Path) -> None:
+def test_another_key_is_distinguished_from_a_damaged_secret(file: Path, tmp_path: Path) -> None:
     seal = SecretBox(file)
     sealed = seal.seal(SECRET, "p")
     with pytest.raises(SecretBoxError, match="missing"):

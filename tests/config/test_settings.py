@@ -176,7 +176,7 @@ def test_the_identity_provider_can_come_from_the_environment(monkeypatch: pytest
         load()
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     overrides: dict[str, Any] = {"server": {"port": 0, "nonsense": 1}, "logging": {"format": "xml"}}
     with pytest.raises(ConfigError) as caught:
         load(None, overrides)
@@ -193,7 +193,7 @@ def test_the_first_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> N
     assert "planted-secret" not in repr(load())
 
 
-def test_every_problem_is_told_at_once_with_its_file_and_line_or_its_variable(
+def test_every_problem_is_reported_at_once_with_its_file_and_line_or_its_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "fleet.toml"
@@ -219,7 +219,7 @@ def test_every_problem_is_told_at_once_with_its_file_and_line_or_its_variable(
     assert any(problem.endswith("did you mean port?") for problem in problems)
 
 
-def test_a_file_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_toml_is_reported_with_the_line(tmp_path: Path) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text("[server]\nport = \n")
     with pytest.raises(ConfigError) as caught:

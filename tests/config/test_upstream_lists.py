@@ -120,7 +120,7 @@ p.example,1,socks5h,user,"pa,ss ""word\""",7,first
         (f'host,port,username,password\np,1,u,"{SECRET}', "line 2: is not CSV"),
     ],
 )
-def test_what_is_wrong_with_csv_is_told_by_its_line(text: str, error: str) -> None:
+def test_what_is_wrong_with_csv_is_reported_by_its_line(text: str, error: str) -> None:
     with pytest.raises(BadLine) as refused:
         read_text(text)
     assert str(refused.value).startswith(error)
@@ -205,7 +205,7 @@ def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, err
         ("\nsocks4://u:p@a.example:1", "upstreams[0].auth.password", "line 2: socks4 has no passwords"),
     ],
 )
-def test_what_does_not_go_together_is_told_by_its_lines(tmp_path: Path, text: str, field: str, error: str) -> None:
+def test_what_does_not_go_together_is_reported_by_its_lines(tmp_path: Path, text: str, field: str, error: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
         replace_upstreams([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
     assert refused.value.field == field

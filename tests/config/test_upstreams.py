@@ -108,7 +108,7 @@ def test_what_is_shown_can_be_sent_again_and_changes_nothing(seal: SecretBox) ->
     assert stored(seal, *(upstream_view(each) for each in first), before=first) == first
 
 
-def test_upstreams_without_a_name_are_called_by_protocol_and_address_and_told_apart(seal: SecretBox) -> None:
+def test_upstreams_without_a_name_are_called_by_protocol_and_address_and_distinguished(seal: SecretBox) -> None:
     users = [{**UPSTREAM, "auth": {"username": user}} for user in ("a", "b")]
     names = [each.name for each in stored(seal, *users, {**UPSTREAM, "host": "2001:db8::1"})]
     assert names == ["http://upstream.example:3128", "http://upstream.example:3128 (2)", "http://[2001:db8::1]:3128"]

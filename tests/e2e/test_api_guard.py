@@ -86,7 +86,7 @@ def besieged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     ],
     ids=["before TLS", "silent", "half a head", "half a body"],
 )
-def test_a_thousand_slow_clients_of_many_addresses_stop_nobody(besieged: Besieged, beginning: bytes | None) -> None:
+def test_a_thousand_slow_clients_of_many_addresses_stop_no_one(besieged: Besieged, beginning: bytes | None) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     with contextlib.ExitStack() as stack:
@@ -134,7 +134,7 @@ def status_after(sock: socket.socket, piece: bytes) -> int:
 @pytest.mark.parametrize(
     "opening", ["[", '{"a":', '{"username":['], ids=["arrays", "objects", "arrays in a field that is known"]
 )
-def test_deeply_nested_json_is_400_and_costs_nobody_anything(besieged: Besieged, opening: str) -> None:
+def test_deeply_nested_json_is_400_and_costs_no_one_anything(besieged: Besieged, opening: str) -> None:
     body = opening * (60_000 // len(opening))
     assert [besieged.post(body) for _ in range(5)] == [400] * 5
     assert besieged.quickest() < ANSWERED

@@ -127,7 +127,7 @@ def test_a_large_body_arrives_whole(secured: Secured) -> None:
 
 
 @pytest.mark.parametrize("build", [build_v1, build_v2])
-def test_nobody_forges_an_address_by_a_header_of_their_own(secured: Secured, build: Any) -> None:
+def test_no_one_forges_an_address_by_a_header_of_their_own(secured: Secured, build: Any) -> None:
     with secured.connect() as stream:
         stream.sendall(build(("203.0.113.9", 1), ("203.0.113.10", 443)))
         response = answer(stream, "/api/v1/auth/test", X_Request_Id="forged")
@@ -144,7 +144,7 @@ def test_the_address_of_the_client_is_that_of_its_connection(secured: Secured) -
     assert "at 127.0.0.1" in line
 
 
-def test_a_new_certificate_is_used_at_once_and_drops_nobody(secured: Secured, tmp_path: Path) -> None:
+def test_a_new_certificate_is_used_at_once_and_drops_no_one(secured: Secured, tmp_path: Path) -> None:
     with secured.connect() as older:
         first = older.getpeercert(binary_form=True)
         assert answer(older, "/health").read()
@@ -160,7 +160,7 @@ def _certificate(secured: Secured) -> bytes | None:
         return stream.getpeercert(binary_form=True)
 
 
-def test_unfinished_handshakes_are_ended_and_stop_nobody(secured: Secured) -> None:
+def test_unfinished_handshakes_are_ended_and_stop_no_one(secured: Secured) -> None:
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection(("127.0.0.1", secured.port), LONG)) for _ in range(200)]
         for each in slow:
@@ -246,7 +246,7 @@ def _health(secured: Secured) -> bool:
         return False
 
 
-def test_a_bad_certificate_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_bad_certificate_is_reported_at_the_start(tmp_path: Path) -> None:
     config = f'[server.tls]\nenabled = true\ncert_file = "{tmp_path}/none.pem"\nkey_file = "{tmp_path}/none.key"\n'
     product = Product(config=config)
     try:

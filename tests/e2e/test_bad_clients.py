@@ -127,7 +127,7 @@ def test_a_bad_chunk_size_closes_this_connection_only(proxy: dict[str, Any], ori
     others_are_served(proxy, origin)
 
 
-def test_a_hundred_idle_clients_keep_nobody_out(proxy: dict[str, Any], origin: Origin) -> None:
+def test_a_hundred_idle_clients_keep_no_one_out(proxy: dict[str, Any], origin: Origin) -> None:
     idle = [Client(proxy["port"]) for _ in range(100)]
     try:
         others_are_served(proxy, origin)

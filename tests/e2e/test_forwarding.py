@@ -214,7 +214,7 @@ def test_a_half_close_of_the_client_passes_through_a_tunnel(proxy: dict[str, Any
         assert client.rest() == b"300000"
 
 
-def test_a_slow_reader_gets_everything_and_holds_nobody_up(proxy: dict[str, Any], origin: Origin) -> None:
+def test_a_slow_reader_gets_everything_and_holds_no_one_up(proxy: dict[str, Any], origin: Origin) -> None:
     with Client(proxy["port"]) as slow, Client(proxy["port"]) as quick:
         slow.send(f"GET {origin.url('/megabyte')} HTTP/1.1\r\nHost: o\r\nConnection: close\r\n\r\n")
         for _ in range(5):

@@ -127,7 +127,7 @@ def test_the_api_itself_moves_with_an_import_and_answers_before_it_does(own_prod
     assert imported(product, document)["changed"] is False
 
 
-def test_five_thousand_upstreams_are_taken_as_text_and_told_to_the_proxy(product: Product, origin: Origin) -> None:
+def test_five_thousand_upstreams_are_taken_as_text_and_sent_to_the_proxy(product: Product, origin: Origin) -> None:
     upstream = product.proxy()
     lines = [f"127.0.0.1:{upstream['port']}:user{number}:password-of-{number}" for number in range(5_000)]
     made = product.proxy(upstreams="\n".join(lines), upstream_policy="round_robin", upstream_check={"enabled": False})

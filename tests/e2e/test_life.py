@@ -77,7 +77,7 @@ def test_stop_closes_the_listener_and_start_opens_it_again(
     assert product.data("POST", f"/proxies/{proxy['id']}/start")["changed"] is False
 
 
-def test_restart_takes_a_new_process_and_refuses_nobody(
+def test_restart_takes_a_new_process_and_refuses_no_one(
     product: Product, proxy: dict[str, Any], origin: Origin
 ) -> None:
     refused: list[OSError] = []

@@ -357,7 +357,7 @@ def test_the_exposition_is_for_those_who_may(product: Product, traffic: Traffic)
     assert elsewhere.status_code == 401, "the token opens nothing else"
 
 
-def test_a_subscriber_hears_the_same_totals_within_seconds(product: Product, traffic: Traffic) -> None:
+def test_a_subscriber_receives_the_same_totals_within_seconds(product: Product, traffic: Traffic) -> None:
     proxy, sent = traffic["socks5"]
     context: zmq.Context[Any] = zmq.Context()
     with context, context.socket(zmq.SUB) as subscriber:

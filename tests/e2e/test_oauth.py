@@ -137,7 +137,7 @@ def sign_in(fleet: Product, person: str) -> requests.Response:
 
 
 @pytest.mark.parametrize("client", ["basic", "post", "public", "ps256", "es256"])
-def test_somebody_signs_in_with_every_kind_of_client(fleet: Product, issuer: str, client: str) -> None:
+def test_someone_signs_in_with_every_kind_of_client(fleet: Product, issuer: str, client: str) -> None:
     more = {"token_auth_method": "client_secret_post"} if client == "post" else {}
     if client != "basic":
         reconfigure(fleet, configuration(issuer, client, **more))
@@ -168,7 +168,7 @@ def test_a_claim_of_the_userinfo_endpoint_names_the_role_and_stays_at_the_second
     assert second["id"] == first["id"]
 
 
-def test_an_unverified_address_gets_nobody_in(fleet: Product) -> None:
+def test_an_unverified_address_gets_no_one_in(fleet: Product) -> None:
     response = sign_in(fleet, "unverified-uma")
     assert (response.status_code, response.json()["error"]["code"]) == (401, "UNAUTHORIZED")
 

@@ -62,7 +62,7 @@ def test_requests_while_the_collector_is_dead_are_counted_when_it_is_back(own_pr
     assert own_product.data("GET", "/metrics/realtime")["metrics"]["requests_per_second"] <= 12
 
 
-def test_on_a_full_disk_traffic_goes_on_and_what_happened_is_told_and_saved_when_there_is_room(
+def test_on_a_full_disk_traffic_goes_on_and_what_happened_is_reported_and_saved_when_there_is_room(
     small_disk: Path,
     origin: Origin,
     target: Target,

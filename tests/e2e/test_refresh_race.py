@@ -52,7 +52,7 @@ def runners(product: Product) -> Iterator[list[Runner]]:
 
 
 @pytest.mark.parametrize("race", range(RACES))
-def test_of_twenty_one_gets_the_next_tokens_and_then_nobody_has_any(runners: list[Runner], race: int) -> None:
+def test_of_twenty_one_gets_the_next_tokens_and_then_no_one_has_any(runners: list[Runner], race: int) -> None:
     start = threading.Barrier(RUNNERS)
     one = runners[0]
     status, first = one.ask("POST", "/auth/login", {"username": "admin", "password": PASSWORD})

@@ -59,7 +59,7 @@ def test_a_signal_to_the_group_ends_all_in_good_order_and_loses_no_record(
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_hang_up_of_the_group_is_a_reload_and_ends_nobody(
+def test_a_hang_up_of_the_group_is_a_reload_and_ends_no_one(
     grouped: Product, proxy: dict[str, Any], origin: Origin, times: int
 ) -> None:
     so_far, before = len(grouped.log), {each.pid for each in grouped.processes()}

@@ -62,7 +62,7 @@ def sums(receiver: Receiver, proxy: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def test_a_collector_is_told_what_prometheus_is_told(
+def test_a_collector_receives_what_prometheus_gets(
     product: Product, proxy: dict[str, Any], receiver: Receiver, origin: Origin
 ) -> None:
     before = pushed_requests(receiver, proxy)
@@ -87,7 +87,7 @@ def test_a_collector_is_told_what_prometheus_is_told(
     assert "127.0.0.1" not in str(receiver.pushed[-1][2]), "no address of a client or target"
 
 
-def test_a_collector_that_was_away_hears_of_everything_and_nobody_else_notices(
+def test_a_collector_that_was_away_receives_everything_and_no_one_else_notices(
     product: Product, proxy: dict[str, Any], origin: Origin, port: int
 ) -> None:
     wait_until(lambda: "telemetry.otlp" in product.log, "the log says that the collector is away")
@@ -101,7 +101,7 @@ def test_a_collector_that_was_away_hears_of_everything_and_nobody_else_notices(
     assert "the key of the collector" not in product.log
 
 
-def records_told(receiver: Receiver, proxy: dict[str, Any]) -> list[dict[str, Any]]:
+def records_reported(receiver: Receiver, proxy: dict[str, Any]) -> list[dict[str, Any]]:
     """The access records of this proxy, in the order of the pushes."""
     every = [
         record
@@ -121,19 +121,19 @@ def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_w
     with Receiver(port) as first:
         for _ in range(3):
             assert fetched(proxy, origin)
-        wait_until(lambda: len(records_told(first, proxy)) >= 3, "the records are pushed")
+        wait_until(lambda: len(records_reported(first, proxy)) >= 3, "the records are pushed")
         noted = product.data_dir / "telemetry" / "records.json"
         stored = product.data("GET", "/logs")["total"]
         wait_until(lambda: noted.exists() and json.loads(noted.read_text())["after"] >= stored, "that is noted")
-        before = records_told(first, proxy)
+        before = records_reported(first, proxy)
     product.data("PATCH", f"/proxies/{proxy['id']}", {"name": "second"})
     for _ in range(3):
         assert fetched(proxy, origin)
     wait_until(lambda: "for records" in product.log, "the log says that they can't be pushed")
     product.actor("telemetry").kill()
     with Receiver(port) as second:
-        wait_until(lambda: len(records_told(second, proxy)) >= 3, "those that waited are pushed")
-        after = records_told(second, proxy)
+        wait_until(lambda: len(records_reported(second, proxy)) >= 3, "those that waited are pushed")
+        after = records_reported(second, proxy)
     entries = product.data("GET", f"/logs?proxy_id={proxy['id']}")["logs"][::-1]
     assert [each["request_id"] for each in before + after] == [each["request_id"] for each in entries]
     assert {each["http.response.status_code"] for each in before + after} == {200}

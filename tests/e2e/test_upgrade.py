@@ -191,7 +191,7 @@ def test_upgrades_one_after_the_other_leave_nothing_behind(installed: Installed,
     wait_until(lambda: kept(installed.pid) == before, "as many descriptors as before")
 
 
-def test_a_stop_after_an_upgrade_ends_the_elders_too(installed: Installed, origin: Origin) -> None:
+def test_a_stop_after_an_upgrade_ends_the_predecessors_too(installed: Installed, origin: Origin) -> None:
     proxy = installed.proxy()
     target = origin.url("/hello").split("/")[2]
     old = proxy["runtime"]["pid"]

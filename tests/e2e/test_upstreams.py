@@ -96,7 +96,7 @@ def test_without_its_key_file_the_product_says_so_and_does_not_start(own_product
     assert "secrets.key: missing" in own_product.log
 
 
-def test_an_upstream_that_goes_down_and_comes_back_is_told_as_events(product: Product) -> None:
+def test_an_upstream_that_goes_down_and_comes_back_is_reported_as_events(product: Product) -> None:
     port = product.free_port()
     with zmq.Context() as context, context.socket(zmq.SUB) as events:
         events.linger = 0

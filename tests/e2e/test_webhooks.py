@@ -73,7 +73,7 @@ def kinds(target: Target) -> list[str]:
     return [str(each.content["type"]) for each in list(target.received)]
 
 
-def test_what_is_done_to_a_proxy_is_told_signed_and_in_order(product: Product, target: Target) -> None:
+def test_what_is_done_to_a_proxy_is_reported_signed_and_in_order(product: Product, target: Target) -> None:
     with webhook(product, target, "proxy.*") as hook:
         with proxy(product, "told") as made:
             path = f"/proxies/{made['id']}"
@@ -93,7 +93,7 @@ def test_what_is_done_to_a_proxy_is_told_signed_and_in_order(product: Product, t
         assert [each["event_id"] for each in log] == target.ids[::-1]
 
 
-def test_a_death_is_told_within_two_seconds_and_the_return_after_it(product: Product, target: Target) -> None:
+def test_a_death_is_reported_within_two_seconds_and_the_return_after_it(product: Product, target: Target) -> None:
     with webhook(product, target, "proxy.down", "proxy.up"), proxy(product, "mortal") as made:
         pid = runtime(product, made["id"])["pid"]
         died = time.time()
@@ -107,7 +107,7 @@ def test_a_death_is_told_within_two_seconds_and_the_return_after_it(product: Pro
         assert parse_moment(first["attempts"][0]["timestamp"]) - died < 2
 
 
-def test_users_keys_sign_ins_and_settings_are_told_of(product: Product, target: Target) -> None:
+def test_users_keys_sign_ins_and_settings_are_reported(product: Product, target: Target) -> None:
     with webhook(product, target, "*"):
         user = product.data("POST", "/users", {"username": "eve", "password": "long enough"})["user"]
         product.data("PATCH", f"/users/{user['id']}", {"email": "eve@example.com"})
@@ -125,7 +125,7 @@ def test_users_keys_sign_ins_and_settings_are_told_of(product: Product, target: 
         assert "password" not in " ".join(str(each.body) for each in target.received)
 
 
-def test_errors_are_told_of_and_that_they_are_over(product: Product, target: Target) -> None:
+def test_errors_are_reported_and_that_they_are_over(product: Product, target: Target) -> None:
     with webhook(product, target, "high_error_rate", "error_rate.*"), proxy(product, "erring") as made:
         through = {"http": f"http://127.0.0.1:{made['port']}"}
         gone = f"http://127.0.0.1:{free_port()}/"

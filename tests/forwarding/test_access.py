@@ -138,7 +138,7 @@ def test_report_mode_tells_of_clients_and_tunnels_too(rig: Rig) -> None:
     assert record["status_code"] == 200
 
 
-def test_the_record_of_a_refusal_has_what_the_client_was_told_and_the_entry_that_decided() -> None:
+def test_the_record_of_a_refusal_has_what_the_client_received_and_the_entry_that_decided() -> None:
     with Rig(access=AccessSpec(deny_destinations=("127.0.0.0/8:1-65535",))) as rig, connect(rig) as client:
         client.sendall(b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n")
         head = read_head(client)

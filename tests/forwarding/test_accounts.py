@@ -62,7 +62,7 @@ def test_each_account_has_its_own_password_and_is_named_in_the_records(rig: Rig)
     assert rig.record(user="bob")["status_code"] == 200
 
 
-def test_where_credentials_are_wanted_and_nobody_has_any_nobody_gets_in(rig: Rig) -> None:
+def test_where_credentials_are_wanted_and_no_one_has_any_no_one_gets_in(rig: Rig) -> None:
     give(rig)
     with Origin(responds(counted(b"yes"))) as origin:
         assert once(rig, origin)[0] == 407
@@ -84,7 +84,7 @@ def test_the_user_of_auth_is_good_beside_the_accounts(rig: Rig) -> None:
         ({"allow_clients": ("192.0.2.0/24", "2001:db8::/32")}, b"account_network_not_allowed"),
     ],
 )
-def test_a_right_password_of_an_account_that_may_not_is_told_why_and_a_wrong_one_is_not(
+def test_a_right_password_of_an_account_that_may_not_is_given_the_reason_and_a_wrong_one_is_not(
     rig: Rig, fields: dict[str, Any], word: bytes
 ) -> None:
     give(rig, account("ada", **fields))
@@ -108,7 +108,7 @@ def test_an_allowed_network_lets_in(rig: Rig) -> None:
 # --- connections and requests ---
 
 
-def test_one_connection_too_many_of_a_client_is_told_so_and_another_client_is_not(rig: Rig) -> None:
+def test_one_connection_too_many_of_a_client_is_informed_and_another_client_is_not(rig: Rig) -> None:
     rig.configure(limits=LimitsSpec(connections=2))
     with Origin(echoes) as origin, ExitStack() as stack:
         for _ in range(2):
@@ -143,7 +143,7 @@ def test_connections_that_were_there_before_the_limit_count(rig: Rig) -> None:
             assert read_all(third).startswith(b"HTTP/1.1 429 ")
 
 
-def test_requests_of_a_client_above_the_minute_are_told_when_to_come_again(rig: Rig) -> None:
+def test_requests_of_a_client_above_the_minute_are_given_the_time_to_come_again(rig: Rig) -> None:
     rig.configure(limits=LimitsSpec(requests_per_minute=3))
     with Origin(responds(*[counted(b"yes")] * 9)) as origin, connect(rig) as client:
         for expected in (200, 200, 200, 429, 429):
@@ -427,7 +427,7 @@ def test_a_connection_from_before_the_first_account_is_judged_at_its_next_reques
     rig.configure(auth_username=None, auth_hash=None)
 
 
-def test_turning_auth_off_ends_nobody_and_what_was_used_is_not_forgotten(rig: Rig) -> None:
+def test_turning_auth_off_ends_no_one_and_what_was_used_is_not_forgotten(rig: Rig) -> None:
     give(rig, account("ada"))
     with Origin(echoes) as origin, tunnel(rig, origin) as sock:
         echo(sock, b"x" * 5_000)

@@ -115,7 +115,7 @@ def is_closed(sock: socket.socket) -> bool:
         return True
 
 
-def test_an_end_within_the_header_is_told_and_one_before_it_is_not(rig: Rig) -> None:
+def test_an_end_within_the_header_is_reported_and_one_before_it_is_not(rig: Rig) -> None:
     before = len(refusals(rig))
     arrive(rig).close()
     with arrive(rig) as client:
@@ -127,7 +127,7 @@ def test_an_end_within_the_header_is_told_and_one_before_it_is_not(rig: Rig) -> 
     assert len(refusals(rig)) == before + 1
 
 
-def test_silence_and_half_a_header_are_closed_in_time_and_told() -> None:
+def test_silence_and_half_a_header_are_closed_in_time_and_reported() -> None:
     with Rig(params=SHORT, accept_proxy_protocol=True) as rig, arrive(rig) as silent, arrive(rig) as slow:
         slow.sendall(b"PROXY TCP4 ")
         assert is_closed(silent)

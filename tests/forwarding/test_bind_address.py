@@ -97,7 +97,7 @@ def test_a_target_of_the_other_family_alone_is_unroutable_and_says_why(http: Rig
         assert code == 3
 
 
-def test_datagrams_to_the_other_family_are_dropped_and_told(five: Rig) -> None:
+def test_datagrams_to_the_other_family_are_dropped_and_reported(five: Rig) -> None:
     control, _code, relay = ask(five, 3, address(bytes(4), 0))
     with control, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         before = five.counters.values["bytes_in"] if five.counters else 0

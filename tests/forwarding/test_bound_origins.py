@@ -127,7 +127,7 @@ def test_a_client_whose_origin_connection_has_ended_is_ended_too(way: Rig, path:
         assert alice.recv(1) == b""
 
 
-def test_a_client_that_asked_another_origin_meanwhile_is_nobody_to_the_first(way: Rig) -> None:
+def test_a_client_that_asked_another_origin_meanwhile_is_unknown_to_the_first(way: Rig) -> None:
     with Origin(signs_in) as origin, Origin(responds(counted(b"else"))) as elsewhere, connect(way) as alice:
         sign_in(alice, origin, "alice")
         assert ask(alice, elsewhere)[::2] == (200, b"else")
@@ -189,7 +189,7 @@ def test_clients_hear_that_the_connection_is_kept_for_them(rig: Rig) -> None:
             assert b"Proxy-Support" not in head
 
 
-def test_an_upstream_that_hears_of_clients_keeps_each_ones_connection(rig: Rig, farther: Rig) -> None:
+def test_an_upstream_that_learns_of_clients_keeps_each_ones_connection(rig: Rig, farther: Rig) -> None:
     farther.configure(accept_proxy_protocol=True)
     rig.configure(upstreams=upstream_list(upstream_entry(farther.port, proxy_protocol="v2")))
     try:

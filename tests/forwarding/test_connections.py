@@ -204,7 +204,7 @@ class Steady(Silent):
 
 
 @pytest.mark.parametrize("pause", [0.01, 0.1, 0.24, 0.3, 1.0, 4.0])
-def test_whoever_looks_and_whenever_the_rate_is_right(pause: float) -> None:
+def test_the_rate_is_right_for_any_reader_at_any_time(pause: float) -> None:
     now = [100.0]
     loop = Loop(lambda: now[0])
     table = ConnectionTable(loop, {Steady(int(now[0] * 1e6), lambda: now[0])}, lambda: now[0], str)

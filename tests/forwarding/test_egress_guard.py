@@ -181,7 +181,7 @@ def test_secondary_addresses_and_networks_that_are_routed_to_this_machine_are_lo
     assert len(lines) == 7
 
 
-def test_what_can_not_be_told_now_is_refused_and_asked_again() -> None:
+def test_what_can_not_be_reported_now_is_refused_and_asked_again() -> None:
     errors = [errno.EMFILE]
 
     def is_one(_address: Address) -> bool:

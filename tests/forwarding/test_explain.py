@@ -99,7 +99,7 @@ def test_the_guard_explains_itself(rig: Rig) -> None:
     assert [(each.address, each.decision) for each in explanation.addresses] == [("10.0.0.1", "deny")]
 
 
-def test_an_unknown_user_and_a_bad_target_are_told(rig: Rig) -> None:
+def test_an_unknown_user_and_a_bad_target_are_reported(rig: Rig) -> None:
     rig.configure(access=AccessSpec(), auth_username="ada", auth_hash="x")
     assert rig.ask(Explain("127.0.0.1", "eve", "127.0.0.1:80")).stage == "user"
     assert rig.ask(Explain("127.0.0.1", "ada", "127.0.0.1:80")).decision == "allow"

@@ -52,7 +52,7 @@ def test_a_failed_handshake_has_a_record_and_a_counter(secure: Rig, word: str) -
     until(lambda: secure.counters and secure.counters.refusals.get(word), "it is counted")
 
 
-def test_socks_sent_to_an_https_proxy_is_told_as_such(secure: Rig) -> None:
+def test_socks_sent_to_an_https_proxy_is_reported_as_such(secure: Rig) -> None:
     secure.records.clear()
     with connect(secure) as client:
         client.sendall(b"\x05\x01\x00" + bytes(8))

@@ -131,7 +131,7 @@ def test_socks4_handshakes_that_stop_are_given_up() -> None:
         until(lambda: open_now(rig) == 0, "all are gone")
 
 
-def test_an_http_head_that_stops_is_told_408_with_a_date() -> None:
+def test_an_http_head_that_stops_gets_408_with_a_date() -> None:
     with Rig(params=SHORT) as rig, connect(rig) as client:
         client.sendall(b"GET http://a.example/ HTTP/1.1\r\nHost:")
         response = read_all(client)

@@ -109,7 +109,7 @@ def test_long_heads_are_not_kept_and_the_number_of_the_others_is_bounded() -> No
         assert len(memory) <= HEADS_KEPT
 
 
-def test_letting_go_leaves_what_others_share_and_empties_what_nobody_does() -> None:
+def test_letting_go_leaves_what_others_share_and_empties_what_no_one_does() -> None:
     memory = HeadCache(parse_request)
     shared, own = (memory(REQUEST % (b"", fields)) for fields in (b"Accept: */*\r\n", b"Cookie: a=b\r\n"))
     for head in (shared, own):

@@ -91,7 +91,7 @@ def test_a_tunnel_within_tls_passes_both_ways(rig: Rig, pair: tuple[str, str]) -
         assert got == payload
 
 
-def test_an_origin_that_half_closes_first_is_heard_to_its_end_and_still_hears_the_client(
+def test_an_origin_that_half_closes_first_is_received_to_its_end_and_still_receives_the_client(
     rig: Rig, pair: tuple[str, str]
 ) -> None:
     received: list[bytes] = []

@@ -154,7 +154,7 @@ def test_in_what_an_upstream_sends(monkeypatch: pytest.MonkeyPatch) -> None:
         assert rig.process.poll() is None
 
 
-def test_the_collector_is_told_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_collector_receives_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     with Inside() as rig, connect(rig) as client:
         breaks(monkeypatch, HttpSession, "receive_from_client")
         client.sendall(b"x")

@@ -34,7 +34,7 @@ def response(rig: Rig, host: str, port: int) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("host", NAMES)
-def test_a_client_hears_the_guards_403_for_the_name_and_not_its_address(guarded: Rig, host: str) -> None:
+def test_a_client_receives_the_guards_403_for_the_name_and_not_its_address(guarded: Rig, host: str) -> None:
     head, body = response(guarded, host, 80)
     assert head.startswith(b"HTTP/1.1 403 ")
     assert b"error=destination_ip_prohibited" in head
@@ -43,7 +43,7 @@ def test_a_client_hears_the_guards_403_for_the_name_and_not_its_address(guarded:
     assert host.lower().encode() in (head + body).lower()
 
 
-def test_a_client_that_wrote_an_address_hears_of_it(guarded: Rig) -> None:
+def test_a_client_that_wrote_an_address_learns_of_it(guarded: Rig) -> None:
     assert b"127.0.0.1 is not a public address" in b"".join(response(guarded, "127.0.0.1", 80))
 
 

@@ -270,7 +270,7 @@ def test_a_changed_hosts_file_is_read_again(clock: SettableClock, tmp_path: Path
     assert hosts.find("a", clock.now + 2 * CHECKED_EVERY) is None
 
 
-def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(loop: Loop, names: Names) -> None:
+def test_a_name_that_no_one_waits_for_any_more_is_not_looked_up(loop: Loop, names: Names) -> None:
     for number in range(SHARE_OF_ZONE):
         names.ask(f"r{number}.dead.example", Client("192.0.2.9"))
     gone, stays = Client("192.0.2.9"), Client("192.0.2.10")

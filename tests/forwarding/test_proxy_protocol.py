@@ -158,7 +158,7 @@ def test_the_checksum_is_castagnolis() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32/ISCSI
 
 
-def test_a_flipped_bit_is_told_by_the_checksum() -> None:
+def test_a_flipped_bit_is_reported_by_the_checksum() -> None:
     header = bytearray(build_v2(CLIENT4, PROXY4, checksum=True))
     assert read_header(bytes(header)) == Header(len(header), CLIENT4, PROXY4)
     header[17] ^= 1
@@ -182,7 +182,7 @@ def test_version_2_is_built_to_the_octet() -> None:
     assert v2(0x20, 0x00, b"") == LOCAL_V2
 
 
-def test_a_zone_is_not_told() -> None:
+def test_a_zone_is_not_reported() -> None:
     assert b"fe80::1 " in build_v1(("fe80::1%eth0", 1), PROXY6)
 
 

@@ -127,7 +127,7 @@ def test_bytes_sent_with_connect_are_delivered_once(rig: Rig) -> None:
         assert read_all(client).endswith(b"\r\n\r\nearly")
 
 
-def test_an_origin_that_half_closes_first_still_hears_the_client(rig: Rig) -> None:
+def test_an_origin_that_half_closes_first_still_receives_the_client(rig: Rig) -> None:
     received: list[bytes] = []
 
     def speak_then_listen(sock: socket.socket) -> None:
@@ -319,7 +319,7 @@ def test_the_actor_ends_when_its_supervisor_is_gone() -> None:
         rig.process.wait(10)
 
 
-def test_an_origin_that_speaks_first_is_heard(rig: Rig) -> None:
+def test_an_origin_that_speaks_first_is_received(rig: Rig) -> None:
     def speak_first(sock: socket.socket) -> None:
         sock.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         sock.shutdown(socket.SHUT_WR)

@@ -116,7 +116,7 @@ def test_a_name_that_comes_when_no_descriptor_is_left_is_answered_and_the_actor_
         assert read_response(second)[1] == b"yes"
 
 
-def test_a_client_that_is_gone_before_its_upstream_hears_of_it_harms_nobody() -> None:
+def test_a_client_that_is_gone_before_its_upstream_learns_of_it_harms_no_one() -> None:
     slow = bcrypt.hashpw(prehash(WORD.encode()), bcrypt.gensalt(12)).decode()
     with Rig() as rig, Origin(responds(counted(b"yes"))) as origin:
         give(

@@ -80,7 +80,7 @@ def test_every_second_carries_the_rate_within_ten_percent(world: World, rate: in
         assert 0.9 * rate <= carried <= 1.1 * rate, f"second {second}"
 
 
-def test_nobody_is_called_in_vain_nor_more_often_than_each_tick(world: World) -> None:
+def test_no_one_is_called_in_vain_nor_more_often_than_each_tick(world: World) -> None:
     bucket = TokenBucket(world.loop, 100_000)
     greedy = Greedy(Throttle(True, bucket))
     greedy.go_on()
@@ -157,7 +157,7 @@ ROUNDING = 1e-6
 """Of sums of seconds as floats."""
 
 
-def test_the_limit_holds_and_the_wait_that_is_told_is_enough() -> None:
+def test_the_limit_holds_and_the_announced_wait_is_enough() -> None:
     window = SlidingWindow(0.0)
     assert [window.try_acquire(3, 1.0) for _ in range(3)] == [0, 0, 0]
     wait = window.try_acquire(3, 1.0)
@@ -166,7 +166,7 @@ def test_the_limit_holds_and_the_wait_that_is_told_is_enough() -> None:
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0.0, 40.0), max_size=200))
-def test_no_minute_has_more_than_a_small_limit_and_nobody_waits_in_vain(limit: int, pauses: list[float]) -> None:
+def test_no_minute_has_more_than_a_small_limit_and_no_one_waits_in_vain(limit: int, pauses: list[float]) -> None:
     window, now, taken = SlidingWindow(0.0), 0.0, []
     for pause in pauses:
         now += pause
@@ -185,7 +185,7 @@ def test_a_limit_of_one_is_one_in_each_minute() -> None:
 
 
 @given(st.integers(EXACT + 1, EXACT + 50), st.lists(st.floats(0.0, 2.0), min_size=100, max_size=400))
-def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: int, pauses: list[float]) -> None:
+def test_no_minute_has_many_more_than_the_limit_and_announced_waits_are_true(limit: int, pauses: list[float]) -> None:
     window, now, taken = SlidingWindow(0.0), 0.0, []
     for pause in pauses:
         now += pause

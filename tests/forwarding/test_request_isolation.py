@@ -170,7 +170,7 @@ def test_a_tunnel_ends_with_the_password_that_opened_it(plain: Rig, after: dict[
         assert plain.record(target_url=origin.authority)["reason"] == reason
 
 
-def test_and_stays_with_another_setting_or_when_nobody_has_to_be_known(plain: Rig) -> None:
+def test_and_stays_with_another_setting_or_when_no_one_has_to_be_known(plain: Rig) -> None:
     plain.configure(**{**NO_AUTH, **AUTH})
     with Origin(echoes) as origin, tunnel(plain, origin) as sock:
         plain.configure(timeout=29.0, accounts=(account("eve"),))

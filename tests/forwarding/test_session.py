@@ -199,7 +199,7 @@ def test_http_1_0_clients_get_no_chunks_and_no_interim_answers() -> None:
 
 
 @pytest.mark.parametrize("name", [b"Connection", b"Proxy-Connection"])
-def test_http_1_0_clients_may_not_stay_since_the_wish_may_come_through_a_proxy_that_waits_for_the_end(
+def test_http_1_0_clients_may_not_stay_since_the_request_for_it_may_come_through_a_proxy_that_waits_for_the_end(
     name: bytes,
 ) -> None:
     talk = exchange(b"GET http://a.example/ HTTP/1.0\r\n" + name + b": Keep-Alive\r\n\r\n")
@@ -262,7 +262,7 @@ def test_a_get_on_a_dead_reused_connection_is_sent_again_on_a_fresh_one() -> Non
     assert talk.to_client.endswith(b"hello")
 
 
-def test_a_request_that_is_sent_again_has_its_via_for_whoever_chooses_the_way() -> None:
+def test_a_request_that_is_sent_again_has_its_via_for_the_part_that_chooses_the_way() -> None:
     request = GET.replace(b"\r\n\r\n", b"\r\nVia: 1.1 before\r\n\r\n")
     talk = Talk().client(request).opened(reused=True).origin(b"")
     opened = [each for each in talk.out if type(each).__name__ == "Open"]
@@ -310,7 +310,7 @@ def test_upgrade_becomes_a_tunnel() -> None:
     assert talk.out[-1].report.status == 101
 
 
-def test_an_origin_that_switches_though_nobody_asked_is_502() -> None:
+def test_an_origin_that_switches_though_no_one_asked_is_502() -> None:
     talk = Talk().client(GET).opened().origin(SWITCH)
     assert talk.report.status == 502
 
@@ -356,7 +356,7 @@ def test_credentials_are_asked_for_and_never_reach_the_origin() -> None:
 @pytest.mark.parametrize(
     "failure", [failures.connection_refused("x"), failures.dns_failed("x"), failures.prohibited("x")]
 )
-def test_a_failure_to_connect_is_told_and_the_client_may_go_on(failure: failures.Failure) -> None:
+def test_a_failure_to_connect_is_reported_and_the_client_may_go_on(failure: failures.Failure) -> None:
     talk = Talk().client(GET)
     talk.out += talk.session.failed(failure, 0.0)
     assert f"error={failure.kind}".encode() in talk.to_client

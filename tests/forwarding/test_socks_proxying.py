@@ -15,7 +15,7 @@ from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until
 from tests.forwarding.socks_client import LOOPBACK, address, arrive, ask, datagram_socket, exactly, reply, responder
 from tests.kit.scripted_origins import Origin, echoes, read_all
 
-NOBODY_ALLOWED = EgressSpec("public_only", (), ())
+NO_ONE_ALLOWED = EgressSpec("public_only", (), ())
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_v5_says_why_there_is_no_connection(five: Rig, name: bytes, code: int, s
 
 
 def test_what_the_guard_prohibits_is_reply_2_and_91_and_a_record_of_403() -> None:
-    with Rig(NOBODY_ALLOWED, protocol="socks5") as rig, Origin(echoes) as origin:
+    with Rig(NO_ONE_ALLOWED, protocol="socks5") as rig, Origin(echoes) as origin:
         for to in (address(LOOPBACK, origin.port), address(bytes(10) + b"\xff\xff" + LOOPBACK, origin.port)):
             sock, code, bound = ask(rig, 1, to)
             sock.close()
@@ -128,7 +128,7 @@ def test_what_the_guard_prohibits_is_reply_2_and_91_and_a_record_of_403() -> Non
         until(lambda: rig.counters is not None and rig.counters.values["denied"] == 4, "four denials are counted")
 
 
-def test_one_client_too_many_hears_it_in_its_protocol() -> None:
+def test_one_client_too_many_receives_it_in_its_protocol() -> None:
     with Rig(protocol="socks5", max_connections=1) as rig:
         with arrive(rig) as first:
             first.sendall(b"\x05\x01\x00")
@@ -185,7 +185,7 @@ def test_bind_closes_others_than_the_named_peer_and_waits_on(five: Rig) -> None:
             assert reply(sock) == (0, peer.getsockname())
 
 
-def test_bind_to_the_unspecified_address_takes_whoever_comes(five: Rig) -> None:
+def test_bind_to_the_unspecified_address_takes_any_peer(five: Rig) -> None:
     sock, code, bound = ask(five, 2, address(bytes(4), 0))
     with sock:
         assert (code, bound[0]) == (0, "127.0.0.1")
@@ -256,7 +256,7 @@ def test_udp_has_a_record_for_each_target_and_live_connections_name_them(five: R
     assert first["bytes_in"] == 3 + 10 + 10 + len("refused"), "the handshake is the first target's"
 
 
-def test_udp_to_more_targets_than_have_records_of_their_own_is_told_in_one() -> None:
+def test_udp_to_more_targets_than_have_records_of_their_own_is_reported_in_one() -> None:
     targets = Targets()
     for number in range(TARGETS_MAX + 5):
         targets.share(b"a.example:%d" % number).bytes_in += 10
@@ -281,7 +281,7 @@ def test_udp_to_an_ipv6_target_comes_back_with_an_ipv6_sender(five: Rig) -> None
             assert client.recv(65535) == b"\0\0\0" + to + b"HELLO"
 
 
-def test_udp_drops_fragments_strangers_and_answers_that_nobody_asked_for(five: Rig) -> None:
+def test_udp_drops_fragments_strangers_and_answers_that_no_one_asked_for(five: Rig) -> None:
     with responder() as port, datagram_socket() as client, datagram_socket() as other:
         control, _code, relay = ask(five, 3, address(bytes(4), 0))
         with control, datagram_socket("127.0.0.2") as stranger:
@@ -337,8 +337,8 @@ def test_udp_ends_when_nothing_has_moved_for_the_timeout(five: Rig) -> None:
     assert five.record(method="UDP", target_url="0.0.0.0:10")["reason"] == "connection_read_timeout"
 
 
-def test_udp_to_prohibited_targets_sends_nothing_and_is_told_as_403() -> None:
-    with Rig(NOBODY_ALLOWED, protocol="socks5") as rig, datagram_socket() as origin, datagram_socket() as client:
+def test_udp_to_prohibited_targets_sends_nothing_and_is_reported_as_403() -> None:
+    with Rig(NO_ONE_ALLOWED, protocol="socks5") as rig, datagram_socket() as origin, datagram_socket() as client:
         control, _code, relay = ask(rig, 3, address(bytes(4), 0))
         with control:
             client.sendto(b"\0\0\0" + address(LOOPBACK, origin.getsockname()[1]) + b"hello", relay)
@@ -350,7 +350,7 @@ def test_udp_to_prohibited_targets_sends_nothing_and_is_told_as_403() -> None:
             origin.recv(65535)
 
 
-def test_a_proxy_that_is_told_to_stop_ends_associations_when_its_time_is_up() -> None:
+def test_a_proxy_that_stops_ends_associations_when_its_time_is_up() -> None:
     with Rig(LOOPBACK_ALLOWED, protocol="socks5") as rig:
         control, _code, _relay = ask(rig, 3, address(bytes(4), 0))
         with control:

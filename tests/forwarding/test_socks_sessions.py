@@ -286,7 +286,7 @@ def test_v5_tells_bad_credentials_with_status_1_and_closes() -> None:
     assert not talk.all(Open)
 
 
-def test_v5_that_wants_credentials_takes_nobody_without() -> None:
+def test_v5_that_wants_credentials_takes_no_one_without() -> None:
     talk = Talk(5, wants_credentials=True).client(NO_AUTH)
     assert talk.to_client == b"\x05\xff"
     assert talk.report.status == 407

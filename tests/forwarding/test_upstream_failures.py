@@ -382,7 +382,7 @@ def test_without_accounts_a_user_name_may_still_bring_a_session_word() -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_an_upstream_hears_of_the_client_and_its_connection_is_no_other_clients(child: Rig, version: str) -> None:
+def test_an_upstream_learns_of_the_client_and_its_connection_is_no_other_clients(child: Rig, version: str) -> None:
     received: list[object] = []
 
     def announced(sock: socket.socket) -> None:
@@ -407,7 +407,7 @@ def test_an_upstream_hears_of_the_client_and_its_connection_is_no_other_clients(
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("sent", [build_v2(*ENDS), LOCAL_V2], ids=["a client", "none"])
-def test_an_upstream_hears_both_addresses_of_a_client_that_a_balancer_has_announced(
+def test_an_upstream_receives_both_addresses_of_a_client_that_a_balancer_has_announced(
     child: Rig, version: str, sent: bytes
 ) -> None:
     received: list[object] = []

@@ -89,7 +89,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.loop.close()
 
 
-def test_what_is_used_is_told_within_a_second_or_so_and_nothing_is_said_of_nothing(world: World) -> None:
+def test_what_is_used_is_reported_within_a_second_or_so_and_nothing_is_said_of_nothing(world: World) -> None:
     one = Process(world, 1)
     one.configure(ADA)
     world.pass_time(20)
@@ -118,7 +118,7 @@ def test_a_new_process_begins_with_what_the_one_before_it_has_used(world: World)
     assert (new.knows(), world.kept()) == (405, 405)
 
 
-def test_of_two_processes_each_hears_what_the_other_uses_and_the_quota_is_one(world: World) -> None:
+def test_of_two_processes_each_receives_what_the_other_uses_and_the_quota_is_one(world: World) -> None:
     processes = [Process(world, number) for number in (1, 2)]
     for each in processes:
         each.configure(ADA)
@@ -129,7 +129,7 @@ def test_of_two_processes_each_hears_what_the_other_uses_and_the_quota_is_one(wo
     assert all(each.limits.accounts["ada"].exhausted for each in processes)
 
 
-def test_without_the_collector_counting_goes_on_and_is_told_when_it_is_back(world: World) -> None:
+def test_without_the_collector_counting_goes_on_and_is_reported_when_it_is_back(world: World) -> None:
     one = Process(world, 1)
     world.collector.down = True
     one.configure(ADA)
@@ -141,7 +141,7 @@ def test_without_the_collector_counting_goes_on_and_is_told_when_it_is_back(worl
     assert world.kept() == 300
 
 
-def test_a_reset_is_heard_with_the_next_answer_and_what_comes_after_it_counts(world: World) -> None:
+def test_a_reset_is_received_with_the_next_answer_and_what_comes_after_it_counts(world: World) -> None:
     one = Process(world, 1)
     one.configure(ADA)
     one.uses(1000)

@@ -100,14 +100,14 @@ def _socks(kind: type[Socks4Session | Socks5Session], octets: bytes) -> None:
     if given is None:
         return
     late = given.flag(3)  # then everything behind the request is held until the reply; else it depends on the cuts
-    outcomes = [_told(SocksSide(kind, given).run(way).outcome, late) for way in given.ways()]
+    outcomes = [_reported(SocksSide(kind, given).run(way).outcome, late) for way in given.ways()]
     assert outcomes[0] == outcomes[1] == outcomes[2], outcomes
     if given.flag(6):
         much = given.much()
         check_work(lambda: SocksSide(kind, given).run(much), sum(map(len, much)))
 
 
-def _told(outcome: list[Any], late: bool) -> list[Any]:
+def _reported(outcome: list[Any], late: bool) -> list[Any]:
     return outcome if late else [entry for entry in outcome if not isinstance(entry, ToOrigin)]
 
 

@@ -276,7 +276,7 @@ def test_a_journal_whose_files_are_gone_is_not_taken_for_done(
         TinyStore(folder)
 
 
-def test_a_damaged_journal_is_told(folder: Path) -> None:
+def test_a_damaged_journal_is_reported(folder: Path) -> None:
     TinyStore(folder).close()
     (folder / "journal.json").write_bytes(b"not one of ours")
     with pytest.raises(StoreDamaged, match=r"journal\.json"):

@@ -62,7 +62,7 @@ def test_what_is_read_or_was_given_is_the_readers_own(folder: Path) -> None:
     assert [each.body["tags"] for each in store.find("proxies")] == [["x"]]
 
 
-def test_put_with_expect_refuses_what_somebody_else_changed(folder: Path) -> None:
+def test_put_with_expect_refuses_what_someone_else_changed(folder: Path) -> None:
     store = TinyStore(folder)
     first = store.put("proxies", named("a"), expect=0)
     store.put("proxies", named("a", port=2), expect=first.revision)
@@ -109,7 +109,7 @@ def test_changes_tell_each_document_once_deletions_too(folder: Path) -> None:
     ]
 
 
-def test_a_follower_that_missed_forgotten_deletions_is_told_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_that_missed_forgotten_deletions_is_informed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny, "TOMBSTONES_KEPT", 3)
     store = TinyStore(folder)
     since = store.revision

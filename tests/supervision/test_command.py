@@ -170,7 +170,7 @@ def test_sighup_takes_a_good_file_over_and_a_bad_one_changes_nothing() -> None:
         assert product.stop() == 0
 
 
-def test_the_service_manager_is_told_when_there_is_one(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_service_manager_is_notified_when_there_is_one(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     notify("READY=1")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

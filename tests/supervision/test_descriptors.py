@@ -45,7 +45,7 @@ def test_there_is_room_while_more_are_free_than_have_to_be_left(spare: int, said
     assert (done.stdout.strip(), done.stderr) == (said, "")
 
 
-def test_the_limit_is_told_apart_from_its_neighbour() -> None:
+def test_the_limit_is_distinguished_from_its_neighbour() -> None:
     outcomes = []
     for spare in range(6, 12):
         command = [sys.executable, "-c", PROGRAM, str(spare), "dense"]

@@ -25,7 +25,7 @@ def wake() -> Iterator[int]:
     os.close(writing)
 
 
-def test_a_signal_that_came_before_is_told_and_a_later_one_waits_for_the_next_program(wake: int) -> None:
+def test_a_signal_that_came_before_is_reported_and_a_later_one_waits_for_the_next_program(wake: int) -> None:
     signal.raise_signal(signal.SIGHUP)
     assert last_signals(wake) == bytes([signal.SIGHUP])
     signal.raise_signal(signal.SIGHUP)
@@ -33,5 +33,5 @@ def test_a_signal_that_came_before_is_told_and_a_later_one_waits_for_the_next_pr
     assert signal.SIGHUP in signal.sigpending()
 
 
-def test_without_a_signal_nothing_is_told(wake: int) -> None:
+def test_without_a_signal_nothing_is_reported(wake: int) -> None:
     assert last_signals(wake) == b""

@@ -47,7 +47,7 @@ def test_a_name_is_looked_up() -> None:
     assert Resolver().names().resolve("good.example", 80) == (socket.AF_INET, ("192.0.2.7", 80))
 
 
-def test_a_name_that_nobody_knows_is_told_as_the_resolver_tells_it() -> None:
+def test_a_name_that_no_one_knows_is_reported_as_the_resolver_tells_it() -> None:
     with pytest.raises(socket.gaierror, match="not known"):
         Resolver().names().resolve("bad.example", 80)
 

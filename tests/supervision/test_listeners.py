@@ -130,7 +130,7 @@ def test_a_refused_move_leaves_the_old_socket_listening(listeners: ListenerRegis
     assert accepts(old)
 
 
-def test_a_release_ends_listening_whoever_has_a_copy(listeners: ListenerRegistry) -> None:
+def test_a_release_ends_listening_any_who_has_a_copy(listeners: ListenerRegistry) -> None:
     port = free_port()
     copy = listeners.keep("a", LOCAL, port).dup()
     listeners.release("a")
@@ -183,7 +183,7 @@ def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(listener
 
 
 @pytest.mark.parametrize(("first", "then"), [(LOCAL, "0.0.0.0"), ("0.0.0.0", LOCAL)])
-def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_nobody_else_in(
+def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_no_one_else_in(
     listeners: ListenerRegistry, first: str, then: str
 ) -> None:
     port = free_port()

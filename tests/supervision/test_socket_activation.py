@@ -75,7 +75,7 @@ def test_connections_that_queued_before_are_accepted_from_the_inherited_socket()
                 assert connection.recv(5) == b"early"
 
 
-def test_another_address_is_bound_anew_and_the_inherited_one_ends_when_nobody_wants_it() -> None:
+def test_another_address_is_bound_anew_and_the_inherited_one_ends_when_no_one_wants_it() -> None:
     old, new = free_port(), free_port()
     older = listen(LOCAL, old)
     inherited = InheritedListeners([(stored_name(older), older.dup())])

@@ -133,7 +133,7 @@ def test_twenty_restarts_under_load_refuse_and_drop_nothing(supervised: Supervis
     assert len(set(caller.pids)) > 10
 
 
-def test_a_reload_while_connections_drain_cuts_nobody(supervise: Callable[..., Supervised]) -> None:
+def test_a_reload_while_connections_drain_cuts_no_one(supervise: Callable[..., Supervised]) -> None:
     supervised, port = supervise(drain=30), free_port()
     supervised.put(spec("one", port))
     supervised.running("one")

@@ -132,7 +132,7 @@ def test_an_end_is_reported_with_its_cause(nursery: Nursery, number: signal.Sign
 
 
 @pytest.mark.parametrize("entry", ["tests.supervision.standins:StubbornAtStart", "no.such.module:Actor"])
-def test_an_actor_that_fails_at_its_start_is_told_and_the_zygote_lives(nursery: Nursery, entry: str) -> None:
+def test_an_actor_that_fails_at_its_start_is_reported_and_the_zygote_lives(nursery: Nursery, entry: str) -> None:
     nursery.spawn(entry=entry)
     nursery.until(lambda: nursery.ended, "its end is reported")
     assert "status 1" in nursery.ended[0][1]
@@ -160,7 +160,7 @@ def test_a_process_that_the_zygote_has_no_descriptor_for_fails_alone(nursery: Nu
     assert nursery.spawner.zygote_pid == zygote_process.pid
 
 
-def test_a_fork_that_fails_is_told_and_the_zygote_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_that_fails_is_reported_and_the_zygote_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_fork() -> int:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -195,7 +195,7 @@ def test_a_request_that_does_not_go_out_at_once_is_sent_again(
     assert refusals == []
 
 
-def test_a_killed_zygote_is_replaced_and_deaths_of_its_children_are_still_told(nursery: Nursery) -> None:
+def test_a_killed_zygote_is_replaced_and_deaths_of_its_children_are_still_reported(nursery: Nursery) -> None:
     older = nursery.spawn("older")
     nursery.until(lambda: "older" in nursery.hellos, "it says hello")
     first = nursery.spawner.zygote_pid

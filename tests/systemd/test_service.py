@@ -84,7 +84,7 @@ def test_a_restart_under_load_refuses_and_fails_nothing(started: ServiceOn) -> N
     assert started.stored == 2
 
 
-def test_a_killed_supervisor_is_started_again_and_nobody_is_refused(started: ServiceOn) -> None:
+def test_a_killed_supervisor_is_started_again_and_no_one_is_refused(started: ServiceOn) -> None:
     started.proxy("one", PROXY)
     first = started.pid
     with started.origin() as origin, started.knocking(origin, PROXY) as knocking:
@@ -146,7 +146,7 @@ def test_a_stop_ends_it_for_good_and_soon_when_it_is_idle(started: ServiceOn) ->
     assert refuses(started.machine, API)
 
 
-def test_whoever_comes_to_the_socket_unit_starts_the_service(service: ServiceOn) -> None:
+def test_any_who_comes_to_the_socket_unit_starts_the_service(service: ServiceOn) -> None:
     machine = service.machine
     machine.systemctl("start", "proxyfleet.socket")
     try:

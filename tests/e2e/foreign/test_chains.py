@@ -115,7 +115,7 @@ def test_a_websocket_through_two_proxies(
 
 @needs("squid")
 @needs("danted")
-def test_when_squid_is_gone_dante_takes_over_and_nobody_hears_of_it(
+def test_when_squid_is_gone_dante_takes_over_and_no_one_learns_of_it(
     entrance: MakeEntrance, site: Site, foreign: dict[str, Relay], pair: tuple[str, str]
 ) -> None:
     second = upstream("socks5", foreign["socks5"].ports["socks5"], pair[0], auth=False)

@@ -71,7 +71,7 @@ def test_all_fifty_resources_arrive_and_the_records_show_them(
     assert files <= {line.split()[1] for line in site.asked()[asked_before:]}
     plain = {name for name in files if is_plain(name)}
 
-    def all_told(records: list[Record]) -> bool:
+    def in_all(records: list[Record]) -> bool:
         if in_tunnels(records, site.tls_port) < size(site, files - plain):
             return False
         if scheme.startswith("socks"):
@@ -79,7 +79,7 @@ def test_all_fifty_resources_arrive_and_the_records_show_them(
         fetched = {record["target_url"] for record in records if record["method"] == "GET"}
         return {site.url(name) for name in plain} <= fetched
 
-    records = proxy.records_when(all_told, "all resources in the records")
+    records = proxy.records_when(in_all, "all resources in the records")
     others = {record["reason"] for record in records if "127.0.0.1" not in record["target_url"]}
     assert others <= {"destination_denied"}
 

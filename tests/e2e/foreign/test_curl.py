@@ -133,7 +133,7 @@ def test_an_ipv6_target_is_reached(entrance: MakeEntrance, site: Site, scheme: s
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_target_where_nobody_listens_is_told_in_the_schemes_own_way(
+def test_a_target_where_no_one_listens_is_reported_in_the_schemes_own_way(
     entrance: MakeEntrance, site: Site, scheme: str
 ) -> None:
     proxy = entrance(scheme)

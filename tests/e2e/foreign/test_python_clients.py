@@ -142,8 +142,8 @@ def test_pages_and_uploads_by_http_and_https_pass_and_are_recorded(
     assert (site.folder / f"files{name}-tls").read_bytes() == MEGABYTES
     secure = f"127.0.0.1:{site.tls_port}"
 
-    def all_told(records: list[Record]) -> bool:
+    def in_all(records: list[Record]) -> bool:
         return sum(record["bytes_in"] for record in records if record["target_url"] == secure) > len(MEGABYTES)
 
-    records = proxy.records_when(all_told, "the upload within TLS")
+    records = proxy.records_when(in_all, "the upload within TLS")
     assert {record["status_code"] // 100 for record in records} == {2}
