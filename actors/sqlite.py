@@ -57,10 +57,10 @@ def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequ
 
 
 def open_for_reading(file: Path, alone: bool = False) -> sqlite3.Connection:
-    """Open what somebody may be writing to at this moment, only to read. Raises `sqlite3.Error`.
+    """Open only to read what another process may be writing to at this moment. Raises `sqlite3.Error`.
 
-    For that SQLite makes files beside it. It makes none when nobody else has it open, which the caller knows (`alone`)
-    or a read-only file system says, and nothing is left in its `-wal`.
+    For that SQLite makes files beside it. It makes none when no other process has it open, which the caller knows
+    (`alone`) or a read-only file system says, and nothing is left in its `-wal`.
     """
     wal = file.with_name(f"{file.name}-wal")
     unshared = (alone or not os.access(file.parent, os.W_OK)) and not (wal.exists() and wal.stat().st_size)

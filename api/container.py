@@ -42,7 +42,7 @@ from api.store import Store, StoreError
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from config.model.events import checked
-from config.model.webhooks import tells_of_people
+from config.model.webhooks import is_about_people
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
 from config.settings.settings import Auth, Proxy, Security, Server
@@ -198,7 +198,7 @@ class Services:
         """Publish an event on the events plane, with its author, its request and the changed fields."""
         current = origin()
         if kind.startswith(_AUTHORED):
-            data = {**data, "by": current.author(with_name=tells_of_people([kind]))}
+            data = {**data, "by": current.author(with_name=is_about_people([kind]))}
         if kind in _CHANGES:
             data["changed"] = sorted(current.changes.get(data[_CHANGES[kind]], ()))
         if current.request_id is not None:

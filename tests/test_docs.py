@@ -1,4 +1,4 @@
-"""What keeps the documents complete and true: every message is told, every file that is named exists."""
+"""What keeps the documents complete and true: every message is described, every file that is named exists."""
 
 from __future__ import annotations
 

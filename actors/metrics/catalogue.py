@@ -39,8 +39,8 @@ def _percentile(percent: int) -> _Read:
 
 
 def _response_time(bucket: Bucket, _seconds: float) -> _Value:
-    answered = _counted(bucket, "answered")
-    return 1000 * _counted(bucket, "response_seconds") / answered if answered else None
+    responded = _counted(bucket, "answered")
+    return 1000 * _counted(bucket, "response_seconds") / responded if responded else None
 
 
 def _error_rate(bucket: Bucket, _seconds: float) -> _Value:

@@ -101,9 +101,9 @@ class LiveRates:
 
 
 def _means(minute: Increments) -> Metrics:
-    requests, answered = minute["requests"], minute["answered"]
+    requests, responded = minute["requests"], minute["answered"]
     return {
         "error_rate": 100 * minute["errors"] / requests if requests > 0 else 0.0,
-        "response_time_avg": 1000 * max(0.0, minute["response_seconds"]) / answered if answered > 0 else 0.0,
+        "response_time_avg": 1000 * max(0.0, minute["response_seconds"]) / responded if responded > 0 else 0.0,
         **{f"response_time_p{each}": 1000 * (percentile(minute.latency, each) or 0.0) for each in (50, 95, 99)},
     }

@@ -157,7 +157,7 @@ def _query_parameter(name: str, parameter: Parameter) -> dict[str, Any]:
 
 def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     responses = {str(operation.status): _success(operation, schemas)}
-    if operation.answers_503:
+    if operation.may_be_503:
         responses["503"] = {**_success(operation, schemas), "description": "The service is unhealthy"}
     if operation.redirects:
         location = {"Location": {"description": "The target of the redirect", "schema": {"type": "string"}}}

@@ -59,7 +59,7 @@ def of(operation: Operation) -> dict[str, Any]:
 
 def _statuses(operation: Operation) -> list[int]:
     statuses = {400, 406, 413, 431, 500, *operation.errors}
-    if not operation.answers_503:
+    if not operation.may_be_503:
         statuses.add(503)
     if not operation.unlimited:
         statuses |= {403, 429}  # any client may be rejected by its address

@@ -8,12 +8,12 @@ from api.resources import health
 
 TABLE = (
     *resource("", read=NONE)(
-        get("/health", "health", health.check, SmallHealth, answers_503=True, unlimited=True),
+        get("/health", "health", health.check, SmallHealth, may_be_503=True, unlimited=True),
         get("/livez", "livez", health.live, Alive, unlimited=True),
-        get("/readyz", "readyz", health.ready, SmallHealth, answers_503=True, unlimited=True),
+        get("/readyz", "readyz", health.ready, SmallHealth, may_be_503=True, unlimited=True),
     ),
     *resource(V1)(
-        get("/health", "getHealth", health.report, HealthReport, ANY, answers_503=True, scoped=True),
+        get("/health", "getHealth", health.report, HealthReport, ANY, may_be_503=True, scoped=True),
         get("/status", "getStatus", health.system_status, SystemStatus, "metrics.read"),
         get("/version", "getVersion", health.version, Version, ANY, scoped=True),
     ),

@@ -57,7 +57,7 @@ class Operation:
     errors: tuple[int, ...] = ()
     """Statuses of errors beside those that follow from the other fields: 404 where the query names a resource, 502
     where the operation depends on a service elsewhere."""
-    answers_503: bool = False
+    may_be_503: bool = False
     """It may respond with 503 and the same data: the service is unhealthy."""
     redirects: bool = False
     """It responds with 302 and the same data, unless the client accepts JSON by name."""

@@ -15,7 +15,7 @@ from api.call import Call, Reply
 from api.errors import MissingPermission
 from api.http.query import Query, choice, integer
 from api.services.webhooks import StoredWebhook
-from config.model.webhooks import MASK, WebhookRecord, masked_url, tells_of_people
+from config.model.webhooks import MASK, WebhookRecord, is_about_people, masked_url
 from config.text.formatting import timestamp_text
 
 
@@ -138,7 +138,7 @@ def redeliver(call: Call) -> Reply:
 
 
 def _check_subscription(call: Call, events: list[str]) -> None:
-    if tells_of_people(events) and not call.caller.may("users.read"):
+    if is_about_people(events) and not call.caller.may("users.read"):
         raise MissingPermission("users.read", by_key=call.caller.key is not None)
 
 
@@ -177,7 +177,7 @@ def _status(status: WebhookStatus) -> dict[str, Any]:
 
 def _delivery(call: Call, delivery: Delivery) -> dict[str, Any]:
     event = delivery.event
-    hidden = tells_of_people([event.type]) and not call.caller.may("users.read")
+    hidden = is_about_people([event.type]) and not call.caller.may("users.read")
     return {
         "id": delivery.id,
         "webhook_id": delivery.webhook_id,

@@ -93,7 +93,7 @@ class _StatsMirror:
         self._asked = self._read_whole = -math.inf
         self._as_of = 0.0
         self._known: dict[str, ProxyStats] = {}
-        self._answered = False
+        self._replied = False
 
     def get(self, remembered: float) -> Mapping[str, ProxyStats]:
         """By proxy id; empty when the collector does not reply."""
@@ -101,13 +101,13 @@ class _StatsMirror:
             with self._asking:
                 if time.monotonic() - self._asked >= remembered:
                     self._ask()
-        return self._known if self._answered else {}
+        return self._known if self._replied else {}
 
     def _ask(self) -> None:
         began = time.monotonic()
         whole = began - self._read_whole >= REREAD
         reply = self._bridge.ask(METRICS, QueryStats((), since=0.0 if whole else self._as_of), STATS_TIMEOUT)
-        self._answered = isinstance(reply, Stats)
+        self._replied = isinstance(reply, Stats)
         if isinstance(reply, Stats):
             self._as_of = reply.as_of
             if whole:

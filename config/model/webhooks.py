@@ -51,7 +51,7 @@ def matches(subscribed: Iterable[str], event: str) -> bool:
     return any(pattern in (event, group, EVERYTHING) for pattern in subscribed)
 
 
-def tells_of_people(subscribed: Iterable[str]) -> bool:
+def is_about_people(subscribed: Iterable[str]) -> bool:
     """Does one of the subscriptions take events about users, their keys or their sign-ins?"""
     return any(pattern == EVERYTHING or pattern.startswith(ABOUT_PEOPLE) for pattern in subscribed)
 

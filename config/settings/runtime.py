@@ -139,7 +139,7 @@ class Grouped(Protocol):
     def proxy(self) -> Proxy: ...
 
 
-_SHOWN: dict[tuple[str, str], Callable[[Any], Any]] = {
+_EFFECTIVE: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("server", "ssl_enabled"): attrgetter("tls.enabled"),
     ("auth", "enabled"): lambda _auth: True,
     ("auth", "session_timeout"): attrgetter("access_token_ttl"),
@@ -150,7 +150,7 @@ _SHOWN: dict[tuple[str, str], Callable[[Any], Any]] = {
 def visible_settings(settings: Grouped) -> dict[str, dict[str, Any]]:
     """The four groups as the API shows them: what is in force."""
     return {
-        name: {key: _SHOWN.get((name, key), attrgetter(key))(getattr(settings, name)) for key in model.model_fields}
+        name: {key: _EFFECTIVE.get((name, key), attrgetter(key))(getattr(settings, name)) for key in model.model_fields}
         for name, model in _KEYS.items()
     }
 

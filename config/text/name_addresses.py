@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-_SHOWN = re.compile(r"^(\S+) \([0-9a-f.:]+\) port (?=\d)", re.ASCII)
+_NAME_WITH_ADDRESS = re.compile(r"^(\S+) \([0-9a-f.:]+\) port (?=\d)", re.ASCII)
 
 
 def name_and_address(name: str, address: str) -> str:
@@ -17,4 +17,4 @@ def name_and_address(name: str, address: str) -> str:
 
 def without_address(sentence: str) -> str:
     """The sentence without the address of its name; any other sentence as it is."""
-    return _SHOWN.sub(r"\1 port ", sentence)
+    return _NAME_WITH_ADDRESS.sub(r"\1 port ", sentence)

@@ -26,18 +26,18 @@ def idle_actor(bench: Bench) -> list[Row]:
     """An actor that has nothing to do: its memory, and how soon after the create request it forwards."""
     if bench.product is None:
         return []
-    memory, accepted, answered = [], [], []
+    memory, accepted, responded = [], [], []
     for number in range(bench.effort.samples):
         began = time.monotonic()
         proxy, port = bench.product.create(f"idle-{number}")
         accepted.append(load.first_connection(port, began))
-        answered.append(load.first_answer(port, bench.origin.port, began))
+        responded.append(load.first_response(port, bench.origin.port, began))
         memory.append(uss([bench.product.forwarding_pid(proxy)]))
         bench.product.call("DELETE", f"/proxies/{proxy}")
     return [
         Row("idle forwarding actor, memory (USS)", "MB", statistics.median(memory) / MB, bar=Bar(10.0)),
         Row("create request to accepted connection", "ms", statistics.median(accepted) * 1e3, bar=Bar(150.0)),
-        Row("create request to first answer forwarded", "ms", statistics.median(answered) * 1e3, bar=Bar(150.0)),
+        Row("create request to first response forwarded", "ms", statistics.median(responded) * 1e3, bar=Bar(150.0)),
     ]
 
 

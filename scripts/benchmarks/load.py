@@ -68,10 +68,10 @@ def _whole(seconds: float) -> int:
     return max(1, round(seconds))
 
 
-def first_answer(proxy: int, origin: int, began: float, seconds: float = 10.0) -> float:
+def first_response(proxy: int, origin: int, began: float, seconds: float = 10.0) -> float:
     """Seconds from `began` (monotonic) until a request through `proxy` gets the origin's response."""
 
-    def answered() -> bool:
+    def responded() -> bool:
         try:
             with socket.create_connection(("127.0.0.1", proxy), seconds) as client:
                 client.sendall(b"GET http://127.0.0.1:%d/1k HTTP/1.1\r\nHost: origin\r\n\r\n" % origin)
@@ -79,7 +79,7 @@ def first_answer(proxy: int, origin: int, began: float, seconds: float = 10.0) -
         except ConnectionError:
             return False
 
-    wait_until(answered, f"port {proxy} responds to a request", seconds)
+    wait_until(responded, f"port {proxy} responds to a request", seconds)
     return time.monotonic() - began
 
 

@@ -44,7 +44,7 @@ class Product:
         try:
             wait_until(self._healthy, "proxyfleet is healthy", STORED_START_SECONDS)
             self.ready_after = time.monotonic() - began
-            """Seconds from the start of its process until it said that it is healthy."""
+            """Seconds from the start of its process until it reports that it is healthy."""
             self._sign_in()
         except BaseException:
             self.end()
@@ -118,8 +118,8 @@ class Product:
     def started_at(self) -> float | None:
         """When the supervisor's program was started, if it says so; it doesn't while it is just upgraded."""
         with BusClient(self.run_dir) as asking:
-            said = asking.ask(DescribeProgram(), timeout=1.0)
-        return said.started_at if isinstance(said, Program) and said.ready else None
+            reply = asking.ask(DescribeProgram(), timeout=1.0)
+        return reply.started_at if isinstance(reply, Program) and reply.ready else None
 
     @property
     def run_dir(self) -> RunDir:

@@ -37,7 +37,7 @@ class Pace:
 class Sent:
     """What became of it. `latencies` are seconds, one of a hundred requests."""
 
-    answered: int = 0
+    responded: int = 0
     failed: int = 0
     connections: int = 0
     tunnels: int = 0
@@ -78,13 +78,13 @@ class Generator:
             while begun < due and self._begin():
                 begun += 1
             self._open_tunnels(int((now - began) * self._pace.tunnels))
-            self._take_answers(0.001)
+            self._receive_responses(0.001)
             now = time.monotonic()
             if now - began >= (sampled + 1) * period:
                 sampled += 1
                 sample(now - began)
         while self._busy and time.monotonic() - now < 10:
-            self._take_answers(0.1)
+            self._receive_responses(0.1)
 
     def _begin(self) -> bool:
         """Send one request; False when every connection that there may be is busy."""
@@ -108,7 +108,7 @@ class Generator:
         self.sent.connections += 1
         return _Connection(sock, self._pace.per_connection, asks_close=self.sent.connections % 2 == 0)
 
-    def _take_answers(self, timeout: float) -> None:
+    def _receive_responses(self, timeout: float) -> None:
         for descriptor, _ in self._epoll.poll(timeout):
             connection = self._busy.get(descriptor)
             if connection is None:  # the proxy ended an idle one
@@ -127,14 +127,14 @@ class Generator:
         connection.response += data
         end = connection.response.find(b"\r\n\r\n")
         if end >= 0 and len(connection.response) >= end + 4 + BODY:
-            self._answered(connection)
+            self._responded(connection)
 
-    def _answered(self, connection: _Connection) -> None:
+    def _responded(self, connection: _Connection) -> None:
         if connection.response[9:12] != b"200":
             self._failed(connection)
             return
-        self.sent.answered += 1
-        if self.sent.answered % 100 == 0:
+        self.sent.responded += 1
+        if self.sent.responded % 100 == 0:
             self.sent.latencies.append(time.monotonic() - connection.since)
         connection.response = b""
         connection.left -= 1

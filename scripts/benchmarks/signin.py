@@ -37,12 +37,12 @@ class Outcome(NamedTuple):
 
 
 ATTEMPTS: dict[str, tuple[str, str]] = {
-    REFERENCE: ("somebody", WRONG),
-    "unknown name": ("nobody-has-this-name", WRONG),
+    REFERENCE: ("someuser", WRONG),
+    "unknown name": ("unknown-with-this-name", WRONG),
     "disabled account, right password": ("disabled", PASSWORD),
     "locked out, right password": ("locked", PASSWORD),
     "locked out, wrong password": ("locked", WRONG),
-    "locked out, unknown name": ("nobody-has-that-name", WRONG),
+    "locked out, unknown name": ("unknown-with-that-name", WRONG),
 }
 """User name and password of each kind."""
 
@@ -70,10 +70,10 @@ def timed(
     for number in range(rounds + 1):
         for kind in random.sample(list(attempts), len(attempts)):
             began = time.perf_counter()
-            answer = attempts[kind]()
+            response = attempts[kind]()
             if number:
                 taken[kind].append(time.perf_counter() - began)
-            responses[kind].add(answer)
+            responses[kind].add(response)
     return taken, responses
 
 
@@ -87,7 +87,7 @@ def rows_of(taken: Mapping[str, Sequence[float]]) -> list[Row]:
 
 def _prepare(product: Product) -> None:
     """The accounts; and two names that one failure locks, before failures count for little."""
-    for name in ("somebody", "disabled", "locked"):
+    for name in ("someuser", "disabled", "locked"):
         user = product.call("POST", "/users", {"username": name, "password": PASSWORD})["user"]
         if name == "disabled":
             product.call("PATCH", f"/users/{user['id']}", {"status": "disabled"})

@@ -84,14 +84,14 @@ def _sample(proxy: OurProxy, at: float) -> Sample:
 
 def _progress(sample: Sample, sent: Sent) -> str:
     held = f"actor {sample.uss / MB:.1f} MB and {sample.descriptors} descriptors, all {sample.all_uss / MB:.1f} MB"
-    return f"{sample.at:5.0f} s: {sent.answered:,} answered, {sent.failed} failed; {held}"
+    return f"{sample.at:5.0f} s: {sent.responded:,} responses, {sent.failed} failed; {held}"
 
 
 def _traffic(sent: Sent, seconds: float, pace: Pace, cpu: float) -> list[Row]:
     p99 = statistics.quantiles(sent.latencies, n=100)[98] * 1e3
-    answered = Bar(0.99 * pace.requests, at_least=True)
+    responded = Bar(0.99 * pace.requests, at_least=True)
     return [
-        Row("soak: requests answered", "requests/s", sent.answered / seconds, bar=answered),
+        Row("soak: responses", "requests/s", sent.responded / seconds, bar=responded),
         Row("soak: requests and tunnels that failed", "", sent.failed, bar=Bar(0)),
         Row("soak: new client connections and tunnels", "1/s", (sent.connections + sent.tunnels) / seconds),
         Row("soak: p99", "ms", p99),

@@ -77,7 +77,7 @@ def _upgrade(product: Product) -> list[Row]:
     def knock(index: int) -> None:
         while not over.is_set():
             began = time.monotonic()
-            failed[index] += not _answered(ports[index])
+            failed[index] += not _responded(ports[index])
             longest[index] = max(longest[index], time.monotonic() - began)
             time.sleep(KNOCK_EVERY)
 
@@ -96,7 +96,7 @@ def _upgrade(product: Product) -> list[Row]:
     ]
 
 
-def _answered(port: int) -> bool:
+def _responded(port: int) -> bool:
     """A proxy answers this with 404 or the like, and so does the API; any response counts."""
     try:
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:

@@ -101,7 +101,7 @@ def before_call(_context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
             if name in parameters and isinstance(parameters[name], str):
                 parameters[name] = KNOWN["with_accounts"] if name == "proxy_id" and "username" in parameters else value
     if case.method.upper() in ("PUT", "PATCH", "DELETE") and parameters.get("user_id") == OWN_USER:
-        parameters["user_id"] = "usr_nobody"
+        parameters["user_id"] = "usr_unknown"
     if operation == "importConfig" and isinstance(case.query, dict):
         case.query["dry_run"] = "true"
     query = case.query if isinstance(case.query, dict) else {}

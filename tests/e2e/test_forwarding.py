@@ -74,7 +74,7 @@ def test_the_request_reaches_the_origin_in_origin_form_with_its_authority_as_hos
     proxy: dict[str, Any], origin: Origin
 ) -> None:
     with Client(proxy["port"]) as client:
-        client.send(f"GET {origin.url('/headers?q=1')} HTTP/1.1\r\nHost: somebody.else\r\n\r\n")
+        client.send(f"GET {origin.url('/headers?q=1')} HTTP/1.1\r\nHost: another.example\r\n\r\n")
         fields = dict(json.loads(client.answer().body))
     assert fields["Host"] == f"127.0.0.1:{origin.port}"
     assert origin.seen[-1][1] == "/headers?q=1"

@@ -204,7 +204,7 @@ def test_an_id_token_signed_with_the_client_secret_is_refused(fleet: Product, is
 
 def test_a_wrong_client_secret_is_a_502_and_not_in_the_log(fleet: Product, issuer: str) -> None:
     reconfigure(fleet, configuration(issuer, "ps256", client_secret="planted-wrong-secret"))
-    response = sign_in(fleet, "nobody")
+    response = sign_in(fleet, "unknown")
     assert (response.status_code, response.json()["error"]["code"]) == (502, "EXTERNAL_SERVICE_ERROR")
     assert "invalid_client" in fleet.log
     assert "planted-wrong-secret" not in fleet.log

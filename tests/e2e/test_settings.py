@@ -121,7 +121,7 @@ def test_limits_of_sign_ins_and_lifetimes_hold_at_once(product: Product) -> None
     before = product.data("GET", "/settings")["auth"]
     changed = {"auth": {"max_login_attempts": 1, "session_timeout": 77}}
     assert product.data("PATCH", "/settings", changed)["auth"] == {"enabled": True, **changed["auth"]}
-    wrong = {"username": "nobody-at-all", "password": "wrong password"}
+    wrong = {"username": "unknown-user", "password": "wrong password"}
     assert product.api("POST", "/auth/login", wrong).status_code == 401
     assert product.api("POST", "/auth/login", wrong).status_code == 429
     product.data("PUT", "/settings", {"auth": before})

@@ -38,7 +38,7 @@ def product(port: int) -> Iterator[Product]:
 
 @pytest.fixture(scope="module")
 def proxy(product: Product) -> dict[str, Any]:
-    return product.proxy(name="told of")
+    return product.proxy(name="reported")
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def receiver(product: Product, port: int) -> Iterator[Receiver]:
 
 
 def pushed_requests(receiver: Receiver, proxy: dict[str, Any]) -> int:
-    own = {("proxy", proxy["id"]), ("proxy.name", "told of"), ("protocol", "http"), ("code", "200")}
+    own = {("proxy", proxy["id"]), ("proxy.name", "reported"), ("protocol", "http"), ("code", "200")}
     point = receiver.series().get(("proxyfleet.requests", frozenset(own)))
     return 0 if point is None else int(point.as_int)
 

@@ -75,7 +75,7 @@ def kinds(target: Target) -> list[str]:
 
 def test_what_is_done_to_a_proxy_is_reported_signed_and_in_order(product: Product, target: Target) -> None:
     with webhook(product, target, "proxy.*") as hook:
-        with proxy(product, "told") as made:
+        with proxy(product, "reported") as made:
             path = f"/proxies/{made['id']}"
             product.data("PATCH", path, {"tags": ["x"]})
             product.data("POST", f"{path}/stop")

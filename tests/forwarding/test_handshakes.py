@@ -40,7 +40,7 @@ def https(pair: tuple[str, str]) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def five() -> Iterator[Rig]:
-    with Rig(protocol="socks5", params=SHORT, auth_username="me", auth_hash="$2b$04$nobody") as rig:
+    with Rig(protocol="socks5", params=SHORT, auth_username="me", auth_hash="$2b$04$absent") as rig:
         yield rig
 
 

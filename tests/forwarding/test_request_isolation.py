@@ -215,7 +215,7 @@ def test_a_test_that_was_refused_is_known_with_its_reason_and_one_that_went_well
             read_response(client)
         report = plain.ask(QueryTester(user))
         assert (report.parent, report.reason, bool(report.detail)) == (None, reason, bool(reason))
-    assert plain.ask(QueryTester("nobody")) == ReportOfTest()
+    assert plain.ask(QueryTester("unknown")) == ReportOfTest()
 
 
 def test_many_testers_cost_the_oldest_alone_and_each_comes_once() -> None:

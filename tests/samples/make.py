@@ -1,6 +1,6 @@
 """Make the sample of the present version's data through the running product: `python -m tests.samples.make`.
 
-Everything that is kept is in it at least once. Addresses are on 127.77.0.1, where nobody else listens.
+Everything that is kept is in it at least once. Addresses are on 127.77.0.1, where no other program listens.
 """
 
 from __future__ import annotations

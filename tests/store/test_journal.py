@@ -80,7 +80,7 @@ def test_several_changes_are_made_together_each_of_them_a_step(store: TinyStore,
     [
         (Write("users", "a", {"id": "a"}, expect=0), RevisionConflict),
         (Write("users", "a", {"id": "a"}, expect=99), RevisionConflict),
-        (Write("users", "nobody", None), NotStored),
+        (Write("users", "absent", None), NotStored),
     ],
 )
 def test_one_change_that_is_refused_refuses_all(store: TinyStore, wrong: Write, error: type[Exception]) -> None:

@@ -90,7 +90,7 @@ REALS = st.builds(
 
 
 @given(st.lists(SPECS, max_size=3), st.dictionaries(st.sampled_from("abc"), REALS))
-def test_it_is_pure_and_starts_only_what_is_wished(specs: list[ProxySpec], actual: dict[str, ActualState]) -> None:
+def test_it_is_pure_and_starts_only_what_is_desired(specs: list[ProxySpec], actual: dict[str, ActualState]) -> None:
     desired = {each.id: each for each in specs}
     before = (dict(desired), dict(actual))
     steps = reconcile(desired, actual, EGRESS)

@@ -72,7 +72,7 @@ def rows(results: dict[str, Figure], count: int) -> list[Row]:
     beside = f"GET one proxy during {LOGIN_RATE:.0f} sign-ins/s"
     made += _compared(f"{beside}, p99", "login p99", "ms", results, Bar(50.0))
     made += _compared(f"{beside}", "login rate", "requests/s", results)
-    made += _compared("sign-ins beside these reads, answered", "login answered", "1/s", results)
+    made += _compared("sign-ins beside these reads, with a response", "login responded", "1/s", results)
     made += _compared("sign-ins beside these reads, median", "login median", "ms", results)
     made += _compared("sign-ins beside these reads, refused", "login refused", "", results)
     made += _compared("sign-ins by 8 clients", "login most", "1/s", results)
@@ -115,13 +115,13 @@ def _sign_ins(plan: Plan, server: Server) -> Figure:
     began = time.monotonic()
     with load.sign_ins_at(server, LOGIN_RATE) as seen:
         reads = load.gets(plan.folder, server, _details(server), plan.seconds)
-    answered = len(seen.took) / (time.monotonic() - began)  # the last of them, too, was awaited
+    responded = len(seen.took) / (time.monotonic() - began)  # the last of them, too, was awaited
     if seen.failed or not seen.took:
         raise BenchError(f"{server.name}: {len(seen.took)} sign-ins succeeded, {seen.failed} failed")
     return {
         "p99": reads.p99,
         "rate": reads.requests / reads.seconds,
-        "answered": answered,
+        "responded": responded,
         "refused": seen.refused,
         "median": statistics.median(seen.took) * 1e3,
         "most": load.sign_ins_back_to_back(server, plan.seconds),
