@@ -21,12 +21,11 @@ settings.load_profile("any machine")
 
 
 SLOW_FOLDERS = (
-    "tests/e2e/",
+    "tests/product/e2e/",
     "tests/conformance/",
-    "tests/systemd/",
-    "tests/supervision/",
-    "tests/cli/",
-    "tests/store/",
+    "tests/product/systemd/",
+    "tests/actor/supervision/",
+    "tests/product/cli/",
     "tests/packaging/",
 )
 """Their tests wait for processes. Each worker begins with its part of them; the quick ones of all are left for the end,

@@ -1,7 +1,8 @@
 """The steps that bring data of earlier releases to the present format, in order; the first leads from format 1 to 2.
 
 A step is added, never altered, when a release stores something that the release before could not read; together with a
-sample of that release's data (`scripts/make-sample-data`), which `tests/store/test_samples.py` starts this program on.
+sample of that release's data (`scripts/make-sample-data`), on which `tests/unit/api/store/test_samples.py` starts this
+program.
 """
 
 from __future__ import annotations

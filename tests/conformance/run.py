@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import requests
 
-from tests.api.fake_provider import CLIENT_ID, CLIENT_SECRET, REDIRECT, FakeProvider
+from tests.kit.fake_provider import CLIENT_ID, CLIENT_SECRET, REDIRECT, FakeProvider
 from tests.kit.product import PASSWORD, Product
 
 FOLDER = Path(__file__).parent

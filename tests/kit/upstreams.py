@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
-from tests.forwarding.harness import Rig
+from tests.kit.forwarding_rig import Rig
 
 
 def upstream_entry(port: int, protocol: str = "http", **changes: Any) -> UpstreamSpec:

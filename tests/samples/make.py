@@ -20,11 +20,11 @@ import requests
 
 from config import VERSION
 from config.text.formatting import timestamp_text
-from tests.actors.webhook_targets import Received, Target
 from tests.kit.certificates import make_pair
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
+from tests.kit.webhook_targets import Received, Target
 
 HOST = "127.77.0.1"
 PORTS = {"http": 21_001, "https": 21_002, "socks4": 21_003, "socks5": 21_004, "parent": 21_005, "idle": 21_006}

@@ -1,0 +1,1 @@
+"""One real actor, or the supervisor, with stand-ins for the others."""

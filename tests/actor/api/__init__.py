@@ -1,0 +1,1 @@
+"""The API's process and its listeners."""

@@ -1,0 +1,1 @@
+"""A forwarding actor with real clients and origins."""

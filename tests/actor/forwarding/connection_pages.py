@@ -1,0 +1,27 @@
+"""Pages of live connections, and whether a connection was closed."""
+
+from __future__ import annotations
+
+import socket
+
+from actors.bus.messages.forwarding import (
+    ConnectionFilter,
+    Connections,
+    QueryConnections,
+)
+from tests.kit.forwarding_rig import Rig
+
+ALL = ConnectionFilter()
+
+
+def page(rig: Rig, only: ConnectionFilter = ALL, sort: str = "-age", limit: int = 1000, offset: int = 0) -> Connections:
+    response = rig.ask(QueryConnections(only, sort, limit, offset))
+    assert isinstance(response, Connections)
+    return response
+
+
+def is_cut(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(100) == b""
+    except ConnectionResetError:
+        return True

@@ -1,0 +1,214 @@
+"""An explanation is what really happens: by a real actor, and compared with dialling for generated cases."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from actors.bus.loop import Loop
+from actors.bus.messages.common import Failed
+from actors.bus.messages.forwarding import Explain, Explanation
+from actors.bus.messages.specs import AccessSpec, EgressSpec
+from actors.forwarding.context import ForwardingContext
+from actors.forwarding.explain import explain, read_target
+from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure, Refused
+from tests.actor.forwarding.http_client import get, read_response
+from tests.kit.forwarding_rig import Rig, spec
+from tests.kit.scripted_origins import Origin, counted, responds
+
+
+@pytest.mark.parametrize(
+    ("written", "host", "port"),
+    [
+        ("http://Example.com/path?q", "example.com", 80),
+        ("https://example.com", "example.com", 443),
+        ("HTTPS://example.com:8443/", "example.com", 8443),
+        ("example.com:25", "example.com", 25),
+        ("example.com", "example.com", 443),
+        ("192.0.2.1", "192.0.2.1", 443),
+        ("[2001:db8::1]:80", "2001:db8::1", 80),
+        ("2001:DB8::1", "2001:db8::1", 443),
+    ],
+)
+def test_a_target_may_be_written_as(written: str, host: str, port: int) -> None:
+    target = read_target(written)
+    assert (target.host, target.port) == (host, port)
+
+
+@pytest.mark.parametrize("written", ["", "ftp://a.example/", "http://u@a.example/", "127.1", "a b", "a:0", "ä.example"])
+def test_what_a_proxy_would_not_read_is_no_target(written: str) -> None:
+    with pytest.raises(Refused):
+        read_target(written)
+
+
+# --- a real actor ---
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    with Rig() as shared:
+        yield shared
+
+
+def real_status(rig: Rig, client_ip: str, origin: Origin) -> int:
+    with socket.create_connection(("127.0.0.1", rig.port), 20, (client_ip, 0)) as client:
+        client.sendall(get(origin))
+        return int(read_response(client)[0].split()[1])
+
+
+@pytest.mark.parametrize(
+    ("access", "stage", "reason"),
+    [
+        (AccessSpec(), "address", ""),
+        (AccessSpec(deny_clients=("127.0.0.2",)), "client", "client_denied"),
+        (AccessSpec(allow_clients=("127.0.0.3",)), "client", "client_not_allowed"),
+        (AccessSpec(allow_clients=("127.0.0.2",)), "address", ""),
+        (AccessSpec(deny_destinations=("127.0.0.1",)), "address", "destination_denied"),
+        (AccessSpec(deny_destinations=(":1-65535",)), "name", "destination_denied"),
+        (AccessSpec(allow_destinations=("a.example",)), "name", "destination_not_allowed"),
+        (AccessSpec(allow_destinations=("192.0.2.0/24",)), "address", "destination_not_allowed"),
+        (AccessSpec(deny_clients=("127.0.0.2",), mode="report"), "client", "reported:client_denied"),
+        (AccessSpec(deny_destinations=("*",), mode="report"), "address", "reported:destination_denied"),
+    ],
+)
+def test_a_real_actor_does_what_it_explains(rig: Rig, access: AccessSpec, stage: str, reason: str) -> None:
+    rig.configure(access=access)
+    with Origin(responds(counted(b"yes"))) as origin:
+        explanation = rig.ask(Explain("127.0.0.2", None, f"http://{origin.authority}/"))
+        assert isinstance(explanation, Explanation)
+        assert origin.connections == 0
+        assert (explanation.stage, explanation.reason) == (stage, reason)
+        assert (explanation.decision == "allow") == (real_status(rig, "127.0.0.2", origin) == 200)
+
+
+def test_the_guard_explains_itself(rig: Rig) -> None:
+    rig.configure(access=AccessSpec())
+    explanation = rig.ask(Explain("127.0.0.1", None, "10.0.0.1:80"))
+    assert (explanation.decision, explanation.stage, explanation.reason) == (
+        "deny",
+        "egress_guard",
+        "destination_ip_prohibited",
+    )
+    assert [(each.address, each.decision) for each in explanation.addresses] == [("10.0.0.1", "deny")]
+
+
+def test_an_unknown_user_and_a_bad_target_are_reported(rig: Rig) -> None:
+    rig.configure(access=AccessSpec(), auth_username="ada", auth_hash="x")
+    assert rig.ask(Explain("127.0.0.1", "eve", "127.0.0.1:80")).stage == "user"
+    assert rig.ask(Explain("127.0.0.1", "ada", "127.0.0.1:80")).decision == "allow"
+    without = rig.ask(Explain("127.0.0.1", None, "127.0.0.1:80"))
+    assert (without.decision, without.stage, "407" in without.rule) == ("deny", "user", True)
+    assert rig.ask(Explain("127.0.0.1", None, "127.1:80")).__class__ is Failed
+    rig.configure(auth_username=None, auth_hash=None)
+
+
+# --- generated cases, without any network ---
+
+ZONE: dict[str, Resolution] = {
+    "a.test": Resolved(("127.0.0.1", "127.0.1.1")),
+    "b.a.test": Resolved(("127.0.1.1", "10.0.0.1")),
+    "private.test": Resolved(("10.0.0.1",)),
+    "six.test": Resolved(("::1", "127.0.2.1")),
+    "gone.test": failures.dns_failed("gone.test does not resolve"),
+}
+TARGETS = (*ZONE, "127.0.0.1", "127.0.2.1", "10.0.0.1", "[::1]", "[::ffff:127.0.0.1]")
+CLIENTS = ("127.0.0.1", "192.0.2.1", "::1", "::ffff:127.0.0.1")
+CLIENT_RULES = st.lists(st.sampled_from(("127.0.0.0/8", "192.0.2.1", "::/0", "0.0.0.0/0")), max_size=2).map(tuple)
+ENTRIES = (
+    "a.test",
+    "*.a.test",
+    "*.test:80",
+    "*",
+    ":80",
+    ":81-90",
+    "127.0.1.0/24",
+    "127.0.0.0/8:80",
+    "::1",
+    "10.0.0.0/8",
+)
+ENTRY_LISTS = st.lists(st.sampled_from(ENTRIES), max_size=3).map(tuple)
+ACCESS = st.builds(
+    AccessSpec, CLIENT_RULES, CLIENT_RULES, ENTRY_LISTS, ENTRY_LISTS, st.sampled_from(("enforce", "report"))
+)
+
+
+class Bench:
+    """A context whose resolver knows `ZONE` and whose connections lead nowhere; `connected` has their targets."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.shared = ForwardingContext(self.loop, lambda _row: None, 10, 10.0)
+        self.connected: list[str] = []
+        self._others: list[socket.socket] = []
+        resolver = Resolver(self.loop, new_threads(self.loop), ZONE.__getitem__)
+        self.shared.dialer = Dialer(self.loop, resolver, self.shared.policy.access, self._connect)
+
+    def _connect(self, address: str, _port: int) -> socket.socket:
+        self.connected.append(address)
+        mine, other = socket.socketpair()
+        self._others.append(other)
+        mine.setblocking(False)
+        return mine
+
+    def wait(self, begin: Callable[[Callable[[object], None]], object]) -> object:
+        """Run the loop until what was begun has called back."""
+        results: list[object] = []
+
+        def done(result: object) -> None:
+            results.append(result)
+            self.loop.stop()
+
+        self.loop.call_soon(lambda: begin(done) and None)
+        self.loop.run()
+        for other in self._others:
+            other.close()
+        self._others.clear()
+        return results[0]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.loop.close()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@given(ACCESS, st.sampled_from(CLIENTS), st.sampled_from(TARGETS), st.sampled_from((80, 85, 443)))
+def test_what_is_explained_is_what_dialling_does(
+    bench: Bench, access: AccessSpec, client: str, target: str, port: int
+) -> None:
+    bench.shared.configure(spec(1, access=access), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
+    bench.connected.clear()
+    question = Explain(client, None, f"{target}:{port}")
+    explanation = bench.wait(lambda done: explain(bench.shared, question, done))
+    assert isinstance(explanation, Explanation)
+    assert bench.connected == []
+
+    accepted = bench.shared.policy.access.client(client)  # what the actor does at accept
+    if accepted.failure is not None:
+        assert (explanation.decision, explanation.reason) == ("deny", accepted.failure.reason)
+        return
+    dials = []
+
+    def dial(done: Callable[[object], None]) -> None:
+        dials.append(bench.shared.dialer.dial(read_target(question.target), done))
+
+    really = bench.wait(dial)
+    if isinstance(really, Failure):
+        assert (explanation.decision, explanation.reason) == ("deny", really.reason)
+        assert bench.connected == []
+        return
+    assert isinstance(really, socket.socket)
+    bench.loop.unwatch(really.fileno())
+    really.close()
+    assert explanation.decision == "allow"
+    assert explanation.reason == (accepted.reason or dials[0].reported)
+    assert bench.connected == [next(each.address for each in explanation.addresses if each.decision == "allow")]

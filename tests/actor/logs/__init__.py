@@ -1,0 +1,1 @@
+"""The indexer as a process."""

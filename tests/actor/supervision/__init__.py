@@ -1,0 +1,1 @@
+"""The supervisor as a process, and what it starts."""

@@ -1,0 +1,1 @@
+"""The webhook sender with real targets."""

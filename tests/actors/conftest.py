@@ -1,5 +1,0 @@
-"""The bench of the bus, for actors that are tested as processes."""
-
-from tests.bus import conftest
-
-bench = conftest.bench

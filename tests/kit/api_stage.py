@@ -1,0 +1,266 @@
+"""An API without processes: the real application on a real store, and a bridge whose other end is played here."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from falcon.testing import Result
+
+from actors.bus.messages.common import METRICS, SUPERVISOR, ApplySettings, Done, Unreachable
+from actors.bus.messages.events import Event
+from actors.bus.messages.forwarding import AllowTestClient
+from actors.bus.messages.metrics import ProxyStats, QueryStats, Stats
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.supervision import (
+    ApplyOverrides,
+    ApplyProxy,
+    AwaitProxy,
+    CancelListeners,
+    ListenerRefused,
+    ListenerReserved,
+    QueryRuntime,
+    RemoveProxy,
+    ReplaceProxies,
+    ReserveListener,
+    RestartProxy,
+    Runtime,
+    RuntimeReport,
+    ValidateSettings,
+)
+from api.app import create_app
+from api.container import ApiSettings, Services
+from api.security import users
+from api.security.signing import SigningKeys
+from api.security.users import User, UserCreate
+from api.store import TinyStore, open_store
+from config.files.paths import DataDir, open_data_dir
+from config.settings.runtime import Stored, overlay
+from config.settings.settings import Proxy, RateLimiting, Security
+from tests.kit.folders import FOLDERS
+from tests.kit.openapi_document import DescribedClient
+
+PASSWORD = "correct horse"
+QUIET = Security(rate_limiting=RateLimiting(enabled=False))
+INTRANET = Proxy(upstreams_allow=("10.0.0.0/8", "127.0.0.0/8", "192.0.2.0/24", "::1"))
+"""Upstreams of tests are at addresses that are not public."""
+
+
+class FakeFleet:
+    """A supervisor and a collector that reply as the real ones would, and record the messages that they receive."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[str, Any]] = []
+        self.events: list[Event] = []
+        self.desired: dict[str, ProxySpec] = {}
+        self.bound: dict[tuple[str, int], str] = {}
+        self.reserved: dict[str, tuple[str, int]] = {}
+        self.stats: dict[str, ProxyStats] = {}
+        self.helpers = {name: Runtime("running", 7, 1.0, 0, None) for name in ("api", "metrics", "logs", "webhooks")}
+        self.failed: set[str] = set()
+        self.problems: dict[str, tuple[Problem, ...]] = {}
+        self.gone: set[str] = set()
+        self.forwarding: Callable[[AllowTestClient], Any] = lambda _admit: Done()
+        self.configured = ApiSettings(security=QUIET, proxy=INTRANET)
+        self.stored: Stored = {}
+        self.taken: set[int] = set()
+        self.others: dict[str, Callable[[Any], Any]] = {}
+        self.certificate_ends = 0.0
+        self._replies_left: int | None = None
+        self._late: list[Any] = []
+
+    def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
+        self.received.append((to, message))
+        if to in self.gone:
+            return Unreachable(to, "it is not on the bus")
+        if to == SUPERVISOR:
+            return self._reply_or_not(message)
+        if to == METRICS and isinstance(message, QueryStats):
+            return Stats({each: self.stats[each] for each in message.proxy_ids or self.stats if each in self.stats})
+        if isinstance(message, AllowTestClient):
+            return self.forwarding(message)
+        return self.others[to](message) if to in self.others else Unreachable(to, "it is not played")
+
+    @contextmanager
+    def silent_after(self, replies: int) -> Iterator[None]:
+        """A supervisor that stops for the time of the block once it gave so many replies, and does the rest later."""
+        self._replies_left, self._late = replies, []
+        yield
+        late, self._late, self._replies_left = self._late, [], None
+        for message in late:
+            self._supervise(message)
+
+    def _reply_or_not(self, message: Any) -> Any:
+        if self._replies_left is None:
+            return self._supervise(message)
+        if self._replies_left == 0:
+            self._late.append(message)
+            return Unreachable(SUPERVISOR, "no response in time")
+        self._replies_left -= 1
+        return self._supervise(message)
+
+    def publish(self, topic: str, message: Any) -> None:
+        assert topic == f"events.{message.type}"
+        self.events.append(message)
+
+    def published(self, kind: str) -> list[dict[str, Any]]:
+        return [event.data for event in self.events if event.type == kind]
+
+    def _supervise(self, message: Any) -> Any:
+        if isinstance(message, ReserveListener):
+            return self._reserve(message)
+        if isinstance(message, ApplyProxy):
+            self.desired[message.spec.id] = message.spec
+            self._keep(message.spec)
+            return Done()
+        if isinstance(message, RemoveProxy):
+            del self.desired[message.proxy_id]
+            self._release(message.proxy_id)
+            return Done()
+        if isinstance(message, ReplaceProxies):
+            self.desired = {spec.id: spec for spec in message.specs}
+            self.bound, self.reserved = {}, {}
+            for spec in message.specs:
+                self._keep(spec)
+            return Done()
+        if isinstance(message, AwaitProxy):
+            return Done()
+        if isinstance(message, CancelListeners):
+            for each in message.proxy_ids:
+                self.reserved.pop(each, None)
+            return Done()
+        if isinstance(message, ValidateSettings):
+            return self._prepare(message.stored)
+        if isinstance(message, ApplyOverrides):
+            self.stored = message.stored
+            laid = overlay(self.configured, message.stored)
+            whole = {
+                name: getattr(self.configured, name) for name in ("server", "logging", "auth", "proxy", "security")
+            }
+            return ApplySettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
+        if isinstance(message, QueryRuntime):
+            return RuntimeReport({each: self._runtime(spec) for each, spec in self.desired.items()}, self.helpers, 1.0)
+        return Done() if isinstance(message, RestartProxy) else None
+
+    def _prepare(self, stored: Stored) -> Any:
+        port = stored.get("server", {}).get("port")
+        return ListenerRefused("port", f"port {port} is in use") if port in self.taken else Done()
+
+    def _reserve(self, message: ReserveListener) -> Any:
+        address = message.host, message.port
+        others = {at: each for each, at in self.reserved.items()} | self.bound
+        holder = others.get(address, message.proxy_id)
+        if holder not in (message.proxy_id, *message.instead_of) or message.port in self.taken:
+            return ListenerRefused("port", f"port {message.port} is in use")
+        self.reserved[message.proxy_id] = address
+        return ListenerReserved(message.host, message.port)
+
+    def _keep(self, spec: ProxySpec) -> None:
+        self._release(spec.id)
+        if spec.active:
+            self.bound[spec.host, spec.port] = spec.id
+
+    def _release(self, proxy_id: str) -> None:
+        self.reserved.pop(proxy_id, None)
+        self.bound = {address: holder for address, holder in self.bound.items() if holder != proxy_id}
+
+    def _runtime(self, spec: ProxySpec) -> Runtime:
+        state = "failed" if spec.id in self.failed else "running" if spec.active else "stopped"
+        ends = self.certificate_ends if state == "running" else 0.0
+        runtime = Runtime(state, 4711 if state == "running" else None, time.time(), 0, None, certificate_ends=ends)
+        problems = self.problems.get(spec.id, ())
+        if state != "running" or not problems:
+            return runtime
+        return replace(runtime, state="degraded", error="; ".join(each.detail for each in problems), problems=problems)
+
+
+class Api:
+    """The application with an administrator, and short ways to talk to it."""
+
+    def __init__(self, settings: ApiSettings | None = None) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
+        self.data: DataDir = open_data_dir(Path(self.folder.name) / "d")
+        self.store: TinyStore = open_store(self.data)
+        self.fleet = FakeFleet()
+        self.settings = settings or ApiSettings(security=QUIET, proxy=INTRANET)
+        self.fleet.configured = self.settings
+        self.admin = self.add_user("admin", role="administrator")
+        self.start()
+
+    def start(self) -> None:
+        """A new process, as far as the application can tell: only store and key file remain."""
+        if hasattr(self, "services"):
+            self.services.close()
+        self.services = Services(self.store, self.fleet, self.settings, SigningKeys(self.data), self.data)
+        self.services.runtime.remembered = 0.0
+        self.client = DescribedClient(create_app(self.services))
+
+    def add_user(self, username: str, **fields: Any) -> User:
+        user = users.new_user(UserCreate(username=username, password=PASSWORD, **fields))
+        self.store.put("users", user.model_dump(mode="json"), expect=0)
+        return user
+
+    def token(self, username: str = "admin") -> dict[str, str]:
+        """The headers of a user who is signed in."""
+        user = users.by_name(self.store, username)
+        assert user is not None
+        return {"Authorization": f"Bearer {self.services.tokens.issue(user.id).access_token}"}
+
+    def key(self, username: str = "admin", **fields: Any) -> dict[str, str]:
+        """The headers of a program with an API key."""
+        body = {"name": "a key", **fields}
+        made = self.post("/api-keys", body, self.token(username))
+        assert made.status_code == 201, made.text
+        return {"X-API-Key": made.json["data"]["key"]}
+
+    def request(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> Result:
+        full = path if path.startswith(("/health", "/livez", "/readyz", "/proxy.pac", "/api/")) else f"/api/v1{path}"
+        result = self.client.simulate_request(method, full, headers=headers, **more)
+        check_envelope(result)
+        return result
+
+    def get(self, path: str, headers: dict[str, str] | None = None, **more: Any) -> Result:
+        return self.request("GET", path, headers, **more)
+
+    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None, **more: Any) -> Result:
+        return self.request("POST", path, headers, **({} if body is None else {"json": body}), **more)
+
+    def put(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Result:
+        return self.request("PUT", path, headers, json=body)
+
+    def patch(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Result:
+        return self.request("PATCH", path, headers, json=body)
+
+    def close(self) -> None:
+        self.services.close()
+        self.store.close()
+        self.folder.cleanup()
+
+
+def check_envelope(result: Result) -> None:
+    """Every response of the API, good or bad, has the one form."""
+    assert result.headers["X-Request-Id"]
+    if not result.content:
+        return
+    body = result.json
+    if result.status_code < 400 or body["success"]:
+        assert body.keys() == {"success", "data"}, body
+        assert body["success"] is True
+    else:
+        assert body.keys() == {"success", "error"}, body
+        assert body["error"].keys() == {"code", "message", "details"}, body
+
+
+def error_of(result: Result) -> tuple[int, str, Any]:
+    """Status, code and details of a failure."""
+    error = result.json["error"]
+    return result.status_code, error["code"], error["details"]
+
+
+PROXY: dict[str, Any] = {"name": "first", "port": 3128, "protocol": "http"}

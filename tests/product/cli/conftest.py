@@ -1,0 +1,80 @@
+"""One running product for the command line's tests of a worker, and a signed-in command line."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.backup import sealed_keys
+from tests.kit.folders import FOLDERS
+from tests.kit.product import Product
+from tests.product.cli.shell import Shell, shell_of
+from tests.product.cli.sites import Site
+
+
+@pytest.fixture(scope="session")
+def product() -> Iterator[Product]:
+    with Product() as running:
+        yield running
+
+
+@pytest.fixture
+def shell(product: Product, tmp_path: Path) -> Shell:
+    return shell_of(product, tmp_path / "home")
+
+
+@pytest.fixture
+def stranger(product: Product, tmp_path: Path) -> Shell:
+    """A command line without a sign-in."""
+    return Shell(tmp_path / "elsewhere", product.base_url)
+
+
+@pytest.fixture
+def proxy(product: Product) -> Iterator[dict[str, Any]]:
+    made = product.proxy()
+    yield made
+    product.api("DELETE", f"/proxies/{made['id']}")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="session")
+def original() -> Iterator[Path]:
+    """The data of a product that was stopped: two proxies, one with an upstream that has a password, a webhook."""
+    with Product() as product:
+        credentials = {"username": "u", "password": "sesame 1"}
+        upstream = {
+            "protocol": "http",
+            "host": "127.0.0.1",
+            "port": 9,
+            "auth": credentials,
+        }
+        product.proxy(name="chained", upstreams=[upstream], upstream_check={"enabled": False})
+        product.proxy(name="plain")
+        hook = {"name": "h", "url": "https://example.com/", "events": ["proxy.*"], "headers": {"X-Secret": "sesame 2"}}
+        product.data("POST", "/webhooks", hook)
+        assert product.stop() == 0
+        yield product.data_dir
+
+
+@pytest.fixture(autouse=True)
+def seal_with_less_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of backups are sealed by a passphrase with a fraction of the usual work."""
+    monkeypatch.setattr(sealed_keys, "N", 2**10)
+
+
+@pytest.fixture
+def site(folder: Path, original: Path) -> Site:
+    """A stopped product with two proxies."""
+    shutil.copytree(original, folder / "data")
+    (folder / "data").chmod(0o700)
+    return Site(folder, folder / "data")

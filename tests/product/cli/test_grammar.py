@@ -1,0 +1,132 @@
+"""What all commands have in common: help, names as arguments, other names, questions, and errors that come once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.cli.errors import CommandError, combined
+from api.cli.remote.webhooks import DELIVERIES, sent_again
+from api.cli.terminal.output import Output
+from config import VERSION
+from tests.kit.product import Product
+from tests.product.cli.commands import all_commands
+from tests.product.cli.shell import Shell
+
+
+@pytest.mark.parametrize("name", [name for name, _ in all_commands()])
+def test_every_command_has_help_by_its_short_option(stranger_at_nothing: Shell, name: str) -> None:
+    assert "Usage: proxyfleet" in stranger_at_nothing.good(*name.split(), "-h").out
+
+
+@pytest.fixture
+def stranger_at_nothing(tmp_path: Path) -> Shell:
+    return Shell(tmp_path, "http://127.0.0.1:1")
+
+
+def test_the_version_is_an_option_too(stranger_at_nothing: Shell) -> None:
+    assert stranger_at_nothing.good("--version").out == f"proxyfleet {VERSION}\n"
+
+
+def test_an_error_of_an_entry_of_a_list_names_the_option() -> None:
+    error = CommandError("no")
+    error.options = {"scope.ip_whitelist": "--network"}
+    assert error.label("scope.ip_whitelist[0]") == "scope.ip_whitelist[0] (--network)"
+    assert error.label("scope.ip_whitelist_x") == "scope.ip_whitelist_x"
+
+
+def test_a_delivery_whose_time_has_come_waits_for_others() -> None:
+    (column,) = (each for each in DELIVERIES if each.title == "NEXT")
+    assert column.cell({"next_attempt_at": "2020-01-01T00:00:00.000Z"}) == "after others"
+    assert column.cell({"next_attempt_at": "2999-01-01T00:00:00.000Z"}) == "2999-01-01T00:00:00.000Z"
+    assert column.cell({"next_attempt_at": None}) == "-"
+
+
+@pytest.mark.product
+def test_names_are_arguments_of_every_create_and_the_option_is_still_taken(shell: Shell, product: Product) -> None:
+    port = str(product.free_port())
+    made = shell.good("proxies", "create", "by-argument", "--protocol", "http", "--port", port, "-o", "json").data
+    assert made["proxy"]["name"] == "by-argument"
+    again = shell("proxies", "create", "a", "--name", "b", "--protocol", "http", "--port", port)
+    assert (again.status, "give one of them" in again.err) == (2, True)
+    shell.good("proxies", "delete", "by-argument", "--yes")
+    hook = shell.good("webhooks", "create", "h", "--target", "https://example.com/", "--event", "*", "-o", "json").data
+    assert hook["webhook"]["name"] == "h"
+    shell.good("webhooks", "delete", "h", "--yes")
+
+
+@pytest.mark.product
+def test_a_key_is_rotated_with_and_without_grace(shell: Shell, stranger: Shell) -> None:
+    old = shell.good("keys", "create", "turning", "--permission", "proxy.read", "--expires", "30d").out.strip()
+    kept = shell.good("keys", "rotate", "turning", "--grace", "1h")
+    assert "is valid until" in kept.err
+    for key in (old, kept.out.strip()):
+        stranger.good("proxies", "list", "--key", key)
+    assert shell("keys", "rotate", "turning", "--yes").status == 2  # two have the name for the time of the grace
+    newer = next(
+        each
+        for each in shell.good("keys", "list", "-o", "json").data["api_keys"]
+        if kept.out.startswith(each["prefix"])
+    )
+    assert shell("keys", "rotate", newer["id"]).status == 2  # there is no terminal to ask at
+    last = shell.good("keys", "rotate", newer["id"], "--yes")
+    assert "is revoked" in last.err
+    assert stranger("proxies", "list", "--key", kept.out.strip()).status == 4
+    stranger.good("proxies", "list", "--key", last.out.strip())
+    assert shell("keys", "rotate", newer["id"], "--grace", "soon").status != 0
+    for each in shell.good("keys", "list", "-o", "json").data["api_keys"]:
+        shell.good("keys", "revoke", each["id"], "--yes")
+
+
+@pytest.mark.product
+def test_tags_are_added_and_removed_without_naming_the_others(shell: Shell, product: Product) -> None:
+    proxy = product.proxy(tags=["a", "b"])
+    changed = shell.good("proxies", "update", proxy["name"], "--add-tag", "c", "--add-tag", "a", "--remove-tag", "b")
+    assert changed.out == f"{proxy['name']} is changed.\n"
+    assert product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["tags"] == ["a", "c"]
+    both = shell("proxies", "update", proxy["name"], "--tag", "x", "--add-tag", "y")
+    assert (both.status, "--tag replaces all tags" in both.err) == (2, True)
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+@pytest.mark.product
+def test_connections_end_by_another_name_and_a_filter_asks_first(shell: Shell, proxy: dict[str, Any]) -> None:
+    asked = shell("connections", "kill", proxy["name"], "--client", "192.0.2.1")
+    assert (asked.status, "There is no terminal to ask at: --yes" in asked.err) == (2, True)
+    ended = shell.good("connections", "kill", proxy["name"], "--client", "192.0.2.1", "--yes")
+    assert ended.out == "0 closed.\n"
+
+
+@pytest.mark.product
+def test_an_error_is_printed_once_with_the_name_of_its_proxy(shell: Shell, product: Product) -> None:
+    one = product.proxy()
+    product.data("POST", f"/proxies/{one['id']}/stop")
+    two = product.proxy(port=one["port"])
+    refused = shell("proxies", "start", one["name"])
+    assert refused.status == 1
+    assert refused.err.count("proxyfleet: ") == 1, refused.err
+    assert refused.err.startswith(f"proxyfleet: {one['name']}: ")
+    assert refused.err.count(f"port {one['port']}") == 1, refused.err
+    for each in (one, two):
+        product.data("DELETE", f"/proxies/{each['id']}")
+
+
+def test_problems_of_several_things_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    both = combined([("a", CommandError("no", "ask", problems=(("port", "taken"),))), ("b", CommandError("never"))])
+    Output("table").error(both)
+    assert capsys.readouterr().err.splitlines()[:3] == [
+        "proxyfleet: a: no",
+        "proxyfleet: b: never",
+        "  a: port: taken",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("waiting", "dlv_1 is sent again; "), ("delivered", "dlv_1 is delivered: 200")],
+)
+def test_a_redelivery_says_how_older_attempts_went_only_at_its_end(status: str, said: str) -> None:
+    delivery = {"id": "dlv_1", "status": status, "attempts": [{"error": None, "status_code": 200}]}
+    assert sent_again("hook", delivery).startswith(said)

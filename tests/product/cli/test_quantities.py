@@ -1,0 +1,122 @@
+"""Sizes, rates and spans of time, as people and programs read them, and as people type them."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.cli.errors import CommandError
+from api.cli.quantities import Size, Span, field_value, rate_of, size_of, with_binary_units, with_unit
+from api.cli.terminal.output import Column, cell_text
+from tests.product.cli.shell import Shell
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (131, "131 B"),
+        (1023.6, "1 KiB"),
+        (1024, "1 KiB"),
+        (5_000_000, "4.77 MiB"),
+        (2**20 - 1, "1 MiB"),
+        (1536 * 2**20, "1.5 GiB"),
+        (2**70, "1024 EiB"),
+    ],
+)
+def test_sizes_are_1024_based_and_say_so(count: float, text: str) -> None:
+    assert Size(count).text == text
+    assert Size(count, per_second=True).text == f"{text}/s"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (-1, "0s"), (59.9, "59s"), (60, "1m"), (3_700, "1h 1m")])
+def test_a_span_under_a_minute_is_in_seconds(seconds: float, text: str) -> None:
+    assert Span(seconds).text == text
+
+
+def test_programs_get_numbers_where_people_get_units() -> None:
+    column = Column("IN", lambda row: [Size(row["in"]), Span(7)])
+    assert column.cell({"in": 2048}) == "2 KiB, 7s"
+    assert column.cell({"in": 2048}, plain=True) == "2048, 7"
+    assert cell_text(Size(1.6, per_second=True), plain=True) == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("0", 0),
+        ("5000000", 5_000_000),
+        ("5MB", 5_000_000),
+        ("5 mb", 5_000_000),
+        ("5MiB", 5 * 2**20),
+        ("1.5GiB", 3 * 2**29),
+        ("2 kB", 2_000),
+        ("100 bytes", 100),
+        ("7B", 7),
+    ],
+)
+def test_a_size_is_read_with_and_without_a_unit(text: str, count: int) -> None:
+    assert size_of(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("125000", 125_000),
+        ("1Mbit/s", 125_000),
+        ("1 Mbps", 125_000),
+        ("1Mibit/s", 2**17),
+        ("125kB/s", 125_000),
+        ("1MiB/s", 2**20),
+        ("1MB", 1_000_000),
+    ],
+)
+def test_a_rate_is_read_in_bytes_or_bits(text: str, rate: int) -> None:
+    assert rate_of(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "MB", "5 XB", "5M", "-1", "1e6", "5MB/s", "5Mbit", "1,5MB", "٣MB"])
+def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a size in bytes: 5000000, 5MB, 5MiB"):
+        size_of(text)
+
+
+@pytest.mark.parametrize("text", ["5Mb", "5Mb/s", "1kb"])
+def test_a_unit_that_could_be_bits_or_bytes_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"could be bits or bytes: write [Mk]B or [Mk]bit"):
+        rate_of(text)
+
+
+def test_fields_that_hold_sizes_and_rates_are_known_by_their_names() -> None:
+    assert field_value("limits.bandwidth_in", "1Mbit/s") == 125_000
+    assert field_value("quota.bytes", "20GiB") == 20 * 2**30
+    assert field_value("name", "5MB") is None
+    assert (with_unit("quota.bytes", 5), with_unit("settings.timeout", 5)) == (Size(5), 5)
+
+
+def test_texts_of_the_api_get_the_names_of_their_units() -> None:
+    assert with_binary_units("45.0%, 7.75 GB of 15.50 GB, 131.00 B") == "45.0%, 7.75 GiB of 15.50 GiB, 131 B"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["accounts", "create", "p", "u", "--quota", "5Mb"],
+        ["proxies", "update", "p", "--set", "limits.bandwidth_in=1 furlong"],
+    ],
+)
+def test_a_bad_size_or_rate_on_the_line_is_refused_before_anything_is_asked(stranger: Shell, line: list[str]) -> None:
+    refused = stranger(*line)
+    assert refused.status == 2, refused.err
+    assert "must be " in refused.err or "write " in refused.err
+
+
+def test_the_error_is_that_of_a_wrong_line() -> None:
+    from api.cli.request_body import body_of
+
+    with pytest.raises(CommandError, match=r"limits\.bandwidth_in=x: must be a rate"):
+        body_of({}, ["limits.bandwidth_in=x"])
+    assert body_of({}, ["limits.bandwidth_in=1Mbit/s", "quota.bytes=5MB", "name=5MB"]) == {
+        "limits": {"bandwidth_in": 125_000},
+        "quota": {"bytes": 5_000_000},
+        "name": "5MB",
+    }

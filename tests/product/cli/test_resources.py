@@ -1,0 +1,350 @@
+"""Commands on proxies, users, keys, webhooks, connections and settings, against a running product."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin, serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.product.cli.shell import Shell
+
+pytestmark = pytest.mark.product
+
+
+def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_name(
+    shell: Shell, product: Product
+) -> None:
+    port = product.free_port()
+    made = shell.good("proxies", "create", "--name", "desk", "--port", str(port), "--protocol", "http", "--tag", "a")
+    assert made.out.startswith(f"desk listens at 127.0.0.1:{port} (prx_")
+    assert shell.good("proxies", "show", "desk").details["settings"].startswith("timeout 30, keep_alive yes")
+    changed = shell.good("proxies", "update", "desk", "--idle-timeout", "60", "--set", 'tags=["b","c"]', "-o", "json")
+    assert (changed.data["proxy"]["settings"]["timeout"], changed.data["proxy"]["tags"]) == (60, ["b", "c"])
+    assert shell.good("proxies", "show", "desk").details["headers"] == "via pseudonym"
+    for given in (("--via", "off"), ("--set", "headers.via=on")):
+        changed = shell.good("proxies", "update", "desk", *given, "-o", "json")
+        assert changed.data["proxy"]["headers"] == {"via": given[1].rpartition("=")[2]}
+    assert shell.good("proxies", "stop", "desk").out == "desk: The proxy was stopped\n"
+    assert shell.good("proxies", "show", "desk").details["status"] == "inactive"
+    assert shell.good("proxies", "start", "desk").out == "desk: The proxy was started\n"
+    assert shell.good("proxies", "restart", "desk").out == "desk: The proxy was restarted\n"
+    assert shell.good("proxies", "delete", "desk", "--yes").out == "desk: is deleted\n"
+    assert shell("proxies", "show", "desk").status == 5
+
+
+def test_the_list_is_filtered_and_for_programs_it_is_the_data_of_the_api(
+    shell: Shell, product: Product, proxy: dict[str, Any]
+) -> None:
+    product.api("PATCH", f"/proxies/{proxy['id']}", {"tags": ["berlin"]})
+    (row,) = shell.good("proxies", "list", "--tag", "berlin").rows
+    assert row[:5] == [proxy["name"], "http", f"127.0.0.1:{proxy['port']}", "active", "running"]
+    assert shell.good("proxies", "list", "--tag", "paris").rows == []
+    assert proxy["id"] not in shell.good("proxies", "list", "--status", "inactive").out
+    listed = shell.good("proxies", "list", "-o", "json").data
+    assert listed.keys() == product.data("GET", "/proxies").keys()
+    assert proxy["id"] in [one["id"] for one in listed["proxies"]]
+
+
+def test_all_pages_of_a_long_list_are_shown(shell: Shell, product: Product, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.cli.client.PAGE", 1)
+    made = [product.proxy() for _ in range(3)]
+    listed = shell.good("proxies", "list", "-o", "json").data["proxies"]
+    assert {one["id"] for one in made} <= {one["id"] for one in listed}
+    for one in made:
+        product.data("DELETE", f"/proxies/{one['id']}")
+
+
+def test_an_id_wins_over_a_name_and_a_name_that_is_near_is_offered(shell: Shell, proxy: dict[str, Any]) -> None:
+    assert shell.good("proxies", "show", proxy["id"]).details["name"] == proxy["name"]
+    missed = shell("proxies", "show", proxy["name"] + "x")
+    assert missed.status == 5
+    assert f"Did you mean '{proxy['name']}'?" in missed.err
+
+
+def test_a_body_from_a_file_is_overlaid_by_options_and_those_by_set(
+    shell: Shell, product: Product, tmp_path: Path
+) -> None:
+    file = tmp_path / "proxy.toml"
+    file.write_text('name = "by file"\nprotocol = "http"\nport = 1\n[settings]\ntimeout = 10\nmax_connections = 7\n')
+    port = str(product.free_port())
+    given = ("--from", str(file), "--port", port, "--idle-timeout", "20", "--set", "settings.timeout=30")
+    made = shell.good("proxies", "create", *given, "-o", "json").data["proxy"]
+    assert (made["name"], str(made["port"])) == ("by file", port)
+    assert (made["settings"]["timeout"], made["settings"]["max_connections"]) == (30, 7)
+    product.data("DELETE", f"/proxies/{made['id']}")
+
+
+def test_what_the_api_refuses_is_shown_with_every_field(shell: Shell) -> None:
+    refused = shell("proxies", "create", "--name", "x", "--port", "80", "--set", "settings.timeout=0", "--set", "a=1")
+    assert refused.status == 1
+    for words in ("protocol: is required", "settings.timeout (--idle-timeout): ", "a: is not a known field"):
+        assert words in refused.err
+    error = json.loads(shell("proxies", "create", "--name", "x", "-o", "json").err)["error"]
+    assert (error["code"], error["exit_status"]) == ("INVALID_REQUEST", 1)
+
+
+def test_a_password_of_a_proxy_comes_by_standard_input(shell: Shell, product: Product, origin: Origin) -> None:
+    port = product.free_port()
+    given = ("--name", "closed", "--port", str(port), "--protocol", "http", "--username", "alice", "--password-stdin")
+    made = shell.good("proxies", "create", *given, "-o", "json", stdin="open sesame\n").data["proxy"]
+    assert made["auth"] == {"enabled": True, "username": "alice"}
+    through = {"http": f"http://alice:open sesame@127.0.0.1:{port}"}
+    wait_until(
+        lambda: product.session.get(origin.url("/hello"), proxies=through, timeout=10).status_code == 200, "it runs"
+    )
+    product.data("DELETE", f"/proxies/{made['id']}")
+
+
+def test_a_test_that_fails_ends_with_1(shell: Shell, proxy: dict[str, Any], origin: Origin) -> None:
+    assert shell.good("proxies", "test", proxy["name"], "--target", origin.url("/hello")).rows[0][1:3] == [
+        "success",
+        "200",
+    ]
+    failed = shell("proxies", "test", proxy["name"], "--target", "http://127.0.0.1:1/")
+    assert (failed.status, failed.rows[0][1]) == (1, "failed")
+
+
+def test_the_environment_of_a_shell_is_set_by_lines_to_copy(
+    shell: Shell, product: Product, proxy: dict[str, Any], origin: Origin
+) -> None:
+    lines = shell.good("proxies", "snippets", proxy["name"], "environment").out
+    script = f"{lines}\nno_proxy= NO_PROXY= exec {sys.executable} -c '{FETCH}' {origin.url('/hello')}"
+    clean = {name: value for name, value in shell.env.items() if not name.lower().endswith("_proxy")}
+    fetched = subprocess.run(["bash", "-ec", script], env=clean, capture_output=True, text=True, timeout=60)
+    assert fetched.stdout == "hello\n", fetched.stderr
+    wait_until(lambda: shell.good("logs", "--proxy", proxy["name"]).rows, "the request went through the proxy")
+    assert shell.good("proxies", "snippets", proxy["name"]).out.count("# ") >= 8
+    assert shell("proxies", "snippets", proxy["name"], "telnet").status == 2
+
+
+FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())"
+
+
+def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: dict[str, Any]) -> None:
+    product.api("PATCH", f"/proxies/{proxy['id']}", {"access": {"deny_destinations": ["example.com"]}})
+    result = shell.good("proxies", "explain", proxy["name"], "http://example.com/").details
+    assert (result["decision"], "deny_destinations" in result["rule"]) == ("deny", True)
+
+
+def test_one_that_fails_among_several_doesnt_stop_the_others(shell: Shell, product: Product) -> None:
+    one, two = product.proxy(), product.proxy()
+    product.data("POST", f"/proxies/{one['id']}/stop")
+    with socket.create_server(("127.0.0.1", one["port"])):
+        ran = shell("proxies", "start", one["name"], two["name"])
+    assert ran.status == 1
+    assert f"{two['name']}: The proxy was active already" in ran.out
+    assert f"port: port {one['port']}" in ran.err
+    shell.good("proxies", "delete", one["name"], two["name"], "--yes")
+
+
+def test_an_account_is_added_limited_disabled_and_removed(shell: Shell, proxy: dict[str, Any]) -> None:
+    name = proxy["name"]
+    shell.good(
+        "accounts", "create", name, "eve", "--quota", "2048", "--period", "day", "--password-stdin", stdin="sesame\n"
+    )
+    (row,) = shell.good("accounts", "list", name).rows
+    assert row[:6] == ["eve", "yes", "0", "0", "2048", "day"]
+    shell.good("accounts", "update", name, "eve", "--disable", "--connections", "3")
+    printed = shell.good("accounts", "show", name, "eve", "-o", "json").data["account"]
+    assert (printed["enabled"], printed["limits"]["connections"], printed["quota"]["bytes"]) == (False, 3, 2048)
+    shell.good("accounts", "reset-usage", name, "eve")
+    assert shell("accounts", "show", name, "mallory").status == 5
+    assert shell("accounts", "delete", name, "eve").status == 2
+    shell.good("accounts", "delete", name, "eve", "--yes")
+    assert shell.good("accounts", "list", name).rows == []
+
+
+def test_a_proxy_that_anybody_could_use_is_warned_of(shell: Shell, product: Product) -> None:
+    given = ("--name", "open", "--protocol", "http", "--host", "0.0.0.0", "--port", str(product.free_port()))
+    made = shell.good("proxies", "create", *given)
+    assert made.err.startswith("warning: ")
+    assert "warning" in shell.good("proxies", "stop", "open").err
+    assert shell.good("proxies", "show", "open", "-o", "json").err == ""
+    shell.good("proxies", "delete", "open", "--yes")
+
+
+def test_a_user_is_created_changed_disabled_and_deleted(shell: Shell, stranger: Shell) -> None:
+    shell.good("users", "create", "carol", "--role", "operator", "--password-stdin", stdin="carols first password\n")
+    assert "operator" in next(row for row in shell.good("users", "list").rows if row[0] == "carol")
+    stranger.good("login", "-u", "carol", "--password-stdin", stdin="carols first password\n")
+    shell.good(
+        "users", "update", "carol", "--password-stdin", "--email", "carol@example.com", stdin="another password\n"
+    )
+    assert stranger("whoami").status == 4
+    stranger.good("login", "-u", "carol", "--password-stdin", stdin="another password\n")
+    shell.good("users", "update", "carol", "--status", "disabled")
+    assert shell.good("users", "show", "carol").details["status"] == "disabled"
+    shell.good("users", "delete", "carol", "--yes")
+    assert shell("users", "show", "carol").status == 5
+
+
+def test_a_key_is_shown_once_and_opens_what_it_may(shell: Shell, stranger: Shell, proxy: dict[str, Any]) -> None:
+    made = shell.good(
+        "keys", "create", "robot", "--permission", "proxy.read", "--expires", "1h", "--proxy", proxy["name"]
+    )
+    key = made.out.strip()
+    assert re.fullmatch(r"pf_[0-9A-Za-z]{40}", key)
+    listed = stranger.good("proxies", "list", "-o", "json", PROXYFLEET_API_KEY=key).data["proxies"]
+    assert [one["id"] for one in listed] == [proxy["id"]]
+    refused = stranger("proxies", "stop", proxy["name"], PROXYFLEET_API_KEY=key)
+    assert refused.status == 4
+    assert "proxy.write" in refused.err
+    assert key not in shell.good("keys", "list", "-o", "json").out
+    shell.good("keys", "revoke", "robot", "--yes")
+    assert stranger("proxies", "list", PROXYFLEET_API_KEY=key).status == 4
+
+
+def test_a_webhook_is_created_with_its_secret_and_deleted(shell: Shell) -> None:
+    made = shell.good(
+        "webhooks", "create", "--name", "pager", "--target", "https://example.com/x", "--event", "proxy.*"
+    )
+    assert re.search(r"^whsec_\S+$", made.out, re.MULTILINE)
+    shell.good("webhooks", "update", "pager", "--disable", "--header", "X-Team: net")
+    printed = shell.good("webhooks", "show", "pager").details
+    assert (printed["enabled"], printed["headers"], printed["waiting"]) == ("no", "X-Team: net", "-")
+    assert not [value for value in printed.values() if "{" in value], "people don't read JSON"
+    assert shell.good("webhooks", "deliveries", "pager").rows == []
+    shell.good("webhooks", "delete", "pager", "--yes")
+
+
+def test_a_live_connection_is_listed_and_ended(shell: Shell, product: Product) -> None:
+    proxy = product.proxy(protocol="http")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as target,
+        socket.create_connection(("127.0.0.1", proxy["port"])) as one,
+    ):
+        authority = f"127.0.0.1:{target.getsockname()[1]}"
+        one.sendall(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+        assert one.recv(1000).startswith(b"HTTP/1.1 200")
+        (row,) = shell.good("connections", "list", proxy["name"]).rows
+        assert (row[0], row[3], row[4]) == (proxy["name"], authority, "tunnel")
+        assert shell.good("connections", "end", proxy["name"], row[-1]).out == f"{row[-1]} is closed.\n"
+        one.settimeout(10)
+        assert one.recv(1) == b""
+    assert shell("connections", "end", proxy["name"], row[-1]).status == 5
+    assert shell("connections", "end", proxy["name"]).status == 2
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_settings_are_shown_and_set(shell: Shell) -> None:
+    before = dict(row[:2] for row in shell.good("settings", "show").rows)
+    shell.good("settings", "set", "proxy.default_timeout=31")
+    after = dict(row[:2] for row in shell.good("settings", "show").rows)
+    assert after == {**before, "proxy.default_timeout": "31"}
+    unset = dict(row[:2] for row in shell.good("settings", "unset", "proxy.default_timeout").rows)
+    assert unset == before
+    assert shell("settings", "unset", "proxy.colour").status == 5
+    refused = shell("settings", "set", "logging.level=loud")
+    assert (refused.status, "logging.level: must be one of" in refused.err) == (1, True)
+    fixed = shell("settings", "set", "webhooks.allow_private=true")
+    assert (fixed.status, "configuration file" in fixed.err) == (1, True)
+    bare = shell("settings", "set", "logging.level")
+    assert (bare.status, "must be GROUP.KEY=VALUE" in bare.err) == (2, True)
+
+
+def test_metrics_are_a_row_for_each_bucket_and_status_tells_of_the_parts(shell: Shell) -> None:
+    table = shell.good("metrics", "error_rate", "requests_total", "--interval", "5m", "--since", "15m")
+    assert table.out.splitlines()[0] == "TIME\terror_rate\trequests_total"
+    assert 3 <= len(table.rows) <= 4
+    assert "requests_per_second" in shell.good("metrics", "--now").details
+    assert shell.good("status").details["database"].startswith("healthy")
+    unknown = shell("metrics", "happiness")
+    assert (unknown.status, "metrics" in unknown.err) == (1, True)
+    now = shell("metrics", "happiness", "--now")
+    assert (now.status, "error_rate" in now.err) == (2, True)
+    assert list(shell.good("metrics", "error_rate", "--now").details) == ["time", "error_rate"]
+    assert shell("metrics", "--now", "--since", "1d").status == 2
+
+
+def test_the_audit_trail_tells_who_did_what(shell: Shell, proxy: dict[str, Any]) -> None:
+    rows = shell.good("audit", "list", "--action", "proxy.created", "--resource-id", proxy["id"]).rows
+    assert [row[2:5] for row in rows] == [["proxy.created", "done", "admin"]]
+    assert shell.good("audit", "list", "--action", "proxy.created", "--resource-id", proxy["name"]).rows == rows
+    shell.good("proxies", "update", proxy["name"], "--tag", "audited")
+    (row,) = shell.good("audit", "list", "--resource-id", proxy["name"], "--limit", "1").rows
+    assert row[-1] == "tags"
+    details = shell.good("audit", "show", row[0]).details
+    assert (details["action"], details["by"]) == ("proxy.updated", "admin")
+    assert details["tags"].endswith("→ audited")
+    assert shell("audit", "show", "999999").status == 5
+
+
+@pytest.fixture(scope="module")
+def origin() -> Any:
+    server = Origin()
+    with serving(server):
+        yield server
+
+
+def test_the_sign_in_follows_the_api_to_another_port_and_back(shell: Shell, product: Product) -> None:
+    there = f"http://127.0.0.1:{product.free_port()}"
+    del shell.env["PROXYFLEET_URL"]
+    moved = shell.good("settings", "set", f"server.port={there.rpartition(':')[2]}")
+    assert f"the API is at {there} now" in moved.err
+    assert shell.good("whoami").details["api"] == there
+    back = shell.good("settings", "unset", "server.port")
+    assert f"the API is at {product.base_url} now" in back.err
+    assert shell.good("whoami").details["api"] == product.base_url
+
+
+def test_a_proxy_without_its_last_account_rejects_all_clients_with_a_note(shell: Shell, proxy: dict[str, Any]) -> None:
+    name = proxy["name"]
+    shell.good("accounts", "create", name, "bob", "--quota", "2.048kB", "--password-stdin", stdin="bobs password\n")
+    printed = shell.good("accounts", "show", name, "bob").details
+    assert (printed["quota"], printed["period"], printed["used"], printed["networks"]) == ("2048", "total", "0", "any")
+    assert shell.good("proxies", "show", name).details["sign-in"] == "as an account"
+    removed = shell.good("accounts", "delete", name, "bob", "--yes")
+    assert "rejects all clients" in removed.err
+    assert "all clients are rejected" in shell.good("proxies", "show", name).details["sign-in"]
+    shell.good("proxies", "update", name, "--no-sign-in")
+    assert shell.good("proxies", "show", name).details["sign-in"] == "not required"
+
+
+def test_the_password_gets_into_the_lines_percent_encoded_when_it_is_given(shell: Shell, product: Product) -> None:
+    odd = "'\"$ @:/%"
+    proxy = product.proxy(auth={"enabled": True, "username": "alice", "password": odd})
+    bare = shell.good("proxies", "snippets", proxy["name"], "curl")
+    assert ("alice:PASSWORD@" in bare.out, "percent-encoded" in bare.err) == (True, True)
+    filled = shell.good("proxies", "snippets", proxy["name"], "--password-stdin", stdin=f"{odd}\n")
+    assert "PASSWORD" not in filled.out + filled.err
+    assert "alice:%27%22%24%20%40%3A%2F%25@" in filled.out
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_a_client_that_does_not_speak_the_protocol_gets_no_line(shell: Shell, product: Product) -> None:
+    proxy = product.proxy(protocol="socks4")
+    refused = shell("proxies", "snippets", proxy["name"], "apt")
+    assert (refused.status, refused.out, "doesn't speak" in refused.err) == (1, "", True)
+    everything = shell.good("proxies", "snippets", proxy["name"]).out
+    assert "# apt\n# (does not speak this protocol)\n" in everything
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_a_key_is_shown_with_what_it_is_good_for(shell: Shell, proxy: dict[str, Any]) -> None:
+    shell.good("keys", "create", "ci", "--permission", "proxy.read", "--proxy", proxy["name"], "--expires", "1y")
+    printed = shell.good("keys", "show", "ci").details
+    assert (printed["proxies"], printed["owner"]) == (proxy["name"], "admin")
+    assert any(proxy["name"] in row and "admin" in row for row in shell.good("keys", "list").rows)
+    assert (printed["permissions"], printed["proxies"], printed["networks"]) == ("proxy.read", proxy["name"], "any")
+    assert shell.good("keys", "show", "ci", "-o", "json").data["api_key"]["name"] == "ci"
+    shell.good("keys", "revoke", "ci", "--yes")
+
+
+def test_a_certificate_is_given_by_options_of_its_own(shell: Shell, product: Product, tmp_path: Path) -> None:
+    cert, key = make_pair(tmp_path)
+    port = str(product.free_port())
+    create = ("proxies", "create", "--name", "sealed", "--protocol", "https", "--port", port)
+    refused = shell(*create)
+    assert (refused.status, "tls (--cert-file and --key-file): is required" in refused.err) == (1, True)
+    shell.good(*create, "--cert-file", cert, "--key-file", key)
+    shell.good("proxies", "delete", "sealed", "--yes")

@@ -1,0 +1,108 @@
+"""The clock of the machine is set back an hour, and forward again: nothing steps, nothing waits, nothing is lost."""
+
+from __future__ import annotations
+
+import glob
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from config.text.formatting import timestamp_text
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.kit.webhook_targets import Target
+from tests.product.e2e.fetching import fetched
+
+HOUR = 3600
+LIBRARIES = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+
+pytestmark = [
+    pytest.mark.product,
+    pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed"),
+]
+
+
+class Clock:
+    """The wall clock of a product, which the test sets; the monotonic one goes on as ever."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._ahead = 0
+        self.set(0)
+
+    def set(self, ahead: int) -> None:
+        """So many seconds before the true time (negative: behind)."""
+        self._ahead = ahead
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(f"{ahead:+d}\n")
+        fresh.rename(self._file)
+
+    def now(self) -> float:
+        return time.time() + self._ahead
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": LIBRARIES[0],
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true",
+        }
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with Target() as made:
+        yield made
+
+
+def rates(product: Product, clock: Clock) -> list[float]:
+    """The requests per second of each minute of the last two hours, by the product's clock."""
+    since = timestamp_text(clock.now() - 2 * HOUR)
+    data = product.data("GET", f"/metrics?interval=1m&metrics=requests_per_second&start_time={since}")
+    return [point["value"] for point in data["metrics"]["requests_per_second"]]
+
+
+def total(product: Product, proxy: dict[str, Any]) -> int:
+    return int(product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]["total_requests"])
+
+
+def test_a_clock_that_is_set_back_an_hour_makes_no_spike_and_events_and_records_go_on(
+    tmp_path: Path, origin: Origin, target: Target
+) -> None:
+    clock = Clock(tmp_path / "clock")
+    with Product(clock.environment()) as product:
+        proxy = product.proxy()
+        hook = {"name": "hook", "url": target.url, "events": ["proxy.down", "proxy.up"]}
+        product.data("POST", "/webhooks", hook)
+        for _ in range(5):
+            assert fetched(proxy, origin)
+        wait_until(lambda: total(product, proxy) == 5, "the first are counted")
+        clock.set(-HOUR)
+        product._token = None
+        for _ in range(5):
+            assert fetched(proxy, origin)
+        wait_until(lambda: total(product, proxy) == 10, "the others are counted")
+        assert max(rates(product, clock)) <= 10
+        assert 0 <= product.data("GET", "/metrics/realtime")["metrics"]["requests_per_second"] <= 10
+        found = wait_until(
+            lambda: product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=5")["logs"][4:], "the records are found"
+        )
+        assert found
+        psutil.Process(product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]["pid"]).kill()
+        wait_until(lambda: len(target.received) >= 2, "a death is reported")
+        assert [each.content["type"] for each in target.received] == ["proxy.down", "proxy.up"]
+        before = product.actor("metrics")
+        before.kill()
+        wait_until(lambda: product.actor("metrics").pid != before.pid, "the collector runs again")
+        assert fetched(proxy, origin)
+        clock.set(0)
+        product._token = None
+        wait_until(lambda: total(product, proxy) == 11, "no step when the clock is right again")
+        assert max(rates(product, clock)) <= 11

@@ -1,0 +1,1 @@
+"""The checkout itself: imports, documents, scripts, benchmarks."""

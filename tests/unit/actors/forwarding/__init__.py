@@ -1,0 +1,1 @@
+"""Sessions, parsers, rules and limits of forwarding actors, without a connection."""

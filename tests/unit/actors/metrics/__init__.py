@@ -1,0 +1,1 @@
+"""Counters, series and alerts."""

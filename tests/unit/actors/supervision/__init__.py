@@ -1,0 +1,1 @@
+"""Tables and decisions of the supervisor."""

@@ -1,0 +1,1 @@
+"""What webhooks keep on disk."""

@@ -1,0 +1,1 @@
+"""The management API in the process of the test, with a stand-in for the supervisor."""

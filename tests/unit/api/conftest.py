@@ -1,0 +1,48 @@
+"""Fixtures of the API's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from api.container import ApiSettings
+from config import passwords
+from config.settings.settings import Auth
+from tests.kit.api_stage import QUIET, Api
+from tests.kit.fake_provider import FakeProvider, Make
+
+
+@pytest.fixture(autouse=True)
+def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """bcrypt at its lowest cost: what is tested here is who may, not how dear it is to guess."""
+    monkeypatch.setattr(passwords.hash_password, "__defaults__", (4,))
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def provider() -> Iterator[FakeProvider]:
+    made = FakeProvider()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make(provider: FakeProvider) -> Iterator[Make]:
+    """An API that trusts the provider, with settings of one's own."""
+    made: list[Api] = []
+
+    def start(**settings: Any) -> Api:
+        made.append(Api(ApiSettings(auth=Auth(oauth2=provider.settings(**settings)), security=QUIET)))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()

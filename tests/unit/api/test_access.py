@@ -1,0 +1,171 @@
+"""Access rules over the API: stored, merged, sent to the supervisor, and refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
+from actors.bus.messages.specs import AccessSpec
+from tests.kit.api_stage import PROXY, Api, error_of
+
+OPEN = {
+    "allow_clients": [],
+    "deny_clients": [],
+    "allow_destinations": [],
+    "deny_destinations": [],
+    "mode": "enforce",
+}
+
+
+@pytest.fixture
+def headers(api: Api) -> dict[str, str]:
+    return api.token()
+
+
+def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
+    made = api.post("/proxies", {**PROXY, **fields}, headers)
+    assert made.status_code == 201, made.text
+    proxy: dict[str, Any] = made.json["data"]["proxy"]
+    return proxy
+
+
+def test_without_rules_everybody_may_go_everywhere(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    assert proxy["access"] == OPEN
+    assert api.fleet.desired[proxy["id"]].access == AccessSpec()
+
+
+def test_rules_are_in_the_detailed_view_and_sent_to_the_supervisor(api: Api, headers: dict[str, str]) -> None:
+    access = {"deny_clients": ["192.0.2.0/24"], "allow_destinations": ["*.example.com:443"], "mode": "report"}
+    proxy = create(api, headers, access=access)
+    assert api.get(f"/proxies/{proxy['id']}", headers).json["data"]["proxy"]["access"] == {**OPEN, **access}
+    assert "access" not in api.get("/proxies", headers).json["data"]["proxies"][0]
+    expected = AccessSpec(deny_clients=("192.0.2.0/24",), allow_destinations=("*.example.com:443",), mode="report")
+    assert api.fleet.desired[proxy["id"]].access == expected
+
+
+def test_an_update_replaces_the_lists_that_are_given_and_keeps_the_others(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers, access={"deny_clients": ["192.0.2.1"], "deny_destinations": [":25", ":26"]})
+    body = {"access": {"deny_destinations": [":27"], "mode": "report"}}
+    view = api.patch(f"/proxies/{proxy['id']}", body, headers).json["data"]["proxy"]["access"]
+    assert view == {**OPEN, "deny_clients": ["192.0.2.1"], "deny_destinations": [":27"], "mode": "report"}
+    view = api.patch(f"/proxies/{proxy['id']}", {"access": {"deny_clients": []}}, headers).json["data"]["proxy"]
+    assert view["access"]["deny_clients"] == []
+
+
+@pytest.mark.parametrize(
+    ("access", "field"),
+    [
+        ({"deny_destinations": [":25", "*.a.example", "a*b"]}, "access.deny_destinations[2]"),
+        ({"allow_destinations": ["10.0.0.0/33"]}, "access.allow_destinations[0]"),
+        ({"allow_destinations": [25]}, "access.allow_destinations[0]"),
+        ({"allow_destinations": [None]}, "access.allow_destinations[0]"),
+        ({"allow_clients": ["10.0.0.0/8", "example.com"]}, "access.allow_clients[1]"),
+        ({"deny_clients": ["10.0.0.1:80"]}, "access.deny_clients[0]"),
+        ({"deny_clients": "10.0.0.1"}, "access.deny_clients"),
+        ({"deny_clients": None}, "access.deny_clients"),
+        ({"deny_clients": ["10.0.0.1"] * 10_001}, "access.deny_clients"),
+        ({"mode": "dream"}, "access.mode"),
+        ({"colour": "red"}, "access.colour"),
+        ([], "access"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_bad_rule_is_400_naming_it(api: Api, headers: dict[str, str], access: Any, field: str) -> None:
+    status, code, details = error_of(api.post("/proxies", {**PROXY, "access": access}, headers))
+    assert (status, code, details["field"]) == (400, "INVALID_REQUEST", field)
+    assert details["error"]
+    assert api.store.find("proxies") == []
+
+
+# --- explain ---
+
+QUESTION = {"client_ip": "192.0.2.1", "target": "https://a.example/"}
+EXPLAINED = Explanation(
+    "deny", "destination_denied", "access.deny_destinations[0] *", "name", "enforce", "a.example", 443, ()
+)
+
+
+def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: EXPLAINED
+    data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "user": "ada"}, headers).json["data"]
+    assert api.fleet.received[-1] == (forwarding_name(proxy["id"]), Explain("192.0.2.1", "ada", "https://a.example/"))
+    assert data == {
+        "decision": "deny",
+        "reason": "destination_denied",
+        "rule": "access.deny_destinations[0] *",
+        "stage": "name",
+        "mode": "enforce",
+        "target": {"host": "a.example", "port": 443},
+        "addresses": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"target": "a.example"}, "client_ip"),
+        ({"client_ip": "192.0.2.1"}, "target"),
+        ({**QUESTION, "client_ip": "a.example"}, "client_ip"),
+        ({**QUESTION, "target": "127.1"}, "target"),
+        ({**QUESTION, "target": "ftp://a.example"}, "target"),
+        ({**QUESTION, "user": None}, "user"),
+        ({**QUESTION, "colour": "red"}, "colour"),
+    ],
+)
+def test_explain_with_a_bad_field_is_400_naming_it(
+    api: Api, headers: dict[str, str], body: dict[str, Any], field: str
+) -> None:
+    proxy = create(api, headers)
+    status, _code, details = error_of(api.post(f"/proxies/{proxy['id']}/explain", body, headers))
+    assert (status, details["field"]) == (400, field)
+
+
+def test_explain_of_an_inactive_a_silent_and_an_unknown_proxy(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}"
+    assert error_of(api.post(f"{path}/explain", QUESTION, headers))[:2] == (503, "UNAVAILABLE")
+    api.post(f"{path}/stop", None, headers)
+    assert error_of(api.post(f"{path}/explain", QUESTION, headers))[2]["field"] == "status"
+    assert error_of(api.post("/proxies/prx_none/explain", QUESTION, headers))[0] == 404
+
+
+INSIDE = Explanation(
+    "deny",
+    "destination_ip_prohibited",
+    "10.0.0.7 is not a public address",
+    "egress_guard",
+    "enforce",
+    "a.example",
+    443,
+    (ExplainedAddress("10.0.0.7", "deny", "destination_ip_prohibited", "10.0.0.7 is not a public address"),),
+)
+
+
+def test_addresses_of_a_name_are_returned_only_to_callers_who_may_change_proxies(
+    api: Api, headers: dict[str, str]
+) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}/explain"
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: INSIDE
+    assert api.post(path, QUESTION, headers).json["data"]["addresses"][0]["address"] == "10.0.0.7"
+    api.add_user("reader", role="user")
+    response = api.post(path, QUESTION, api.token("reader"))
+    assert (response.json["data"]["decision"], response.json["data"]["addresses"]) == ("deny", [])
+    assert "10.0.0.7" not in response.text
+    assert "a.example" in response.json["data"]["rule"]
+    written = api.post(path, {**QUESTION, "target": "10.0.0.7:443"}, api.token("reader"))
+    assert written.json["data"]["addresses"][0]["address"] == "10.0.0.7"
+
+
+def test_explain_needs_to_read_proxies_and_obeys_the_scope_of_a_key(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}/explain"
+    api.add_user("unknown", role="user", permissions=["metrics.read"])
+    assert api.post(path, QUESTION, api.token("unknown")).status_code == 403
+    other = api.key(permissions=["proxy.read"], scope={"proxies": ["prx_other"]})
+    assert api.post(path, QUESTION, other).status_code == 403

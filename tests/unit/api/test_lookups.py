@@ -1,0 +1,54 @@
+"""What is remembered of users and keys between requests: no more than is needed, and nothing that is no longer so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.errors import TooBusy
+from api.import_export import state
+from api.security import users
+from api.security.api_keys import LAST_USED_STEP, LastUsed, load
+from tests.kit.api_stage import PROXY, Api, error_of
+
+
+def test_a_user_who_was_found_by_name_is_not_searched_for_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = users.by_name(api.store, "ADMIN")
+    monkeypatch.setattr(users, "_searched", lambda *_: pytest.fail("searched"))
+    assert users.by_name(api.store, "ADMIN") == found
+
+
+def test_a_user_who_is_deleted_or_made_anew_is_not_the_one_that_was_found_before(api: Api) -> None:
+    first = api.add_user("other")
+    assert users.by_name(api.store, "other") == first
+    api.store.delete("users", first.id)
+    assert users.by_name(api.store, "other") is None
+    second = api.add_user("other")
+    assert users.by_name(api.store, "other") == second != first
+
+
+def test_uses_of_keys_are_forgotten_when_they_would_be_written_anew(api: Api) -> None:
+    for _ in range(3):
+        api.key()
+    noted = LastUsed(api.store)
+    keys = [load(document) for document in api.store.find("api_keys")]
+    for number, key in enumerate(keys):
+        noted.touch(key, 1e9 + number * LAST_USED_STEP)
+    assert list(noted._written) == [keys[-1].id]
+
+
+def test_a_configuration_that_changes_all_the_time_is_an_error_and_not_read_for_ever(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revisions = iter(range(10_000))
+    monkeypatch.setattr(state, "_revisions", lambda _found: (("users", "usr_1", next(revisions)),))
+    with pytest.raises(TooBusy, match="changed all the time"):
+        state.read_state(api.store)
+
+
+def test_a_name_that_is_taken_is_quoted_as_it_was_written(api: Api) -> None:
+    headers: dict[str, Any] = api.token()
+    api.post("/proxies", {**PROXY, "name": "it's"}, headers)
+    again = api.post("/proxies", {**PROXY, "name": "it's", "port": 3129}, headers)
+    assert error_of(again)[2] == {"field": "name", "error": 'the name "it\'s" is in use'}

@@ -1,0 +1,123 @@
+"""The description of the API: it is that of the table, of the routes and of the responses, and it stands by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from api.app import OPERATIONS
+from api.openapi.examples import example_of
+from api.operations import Operation
+from config.model import fields
+from tests.kit.api_stage import Api
+from tests.kit.openapi_document import document
+
+ENVELOPED = [each for each in OPERATIONS if each.response is not None]
+
+
+def by_id(operation: Operation) -> str:
+    return operation.id
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    assert list(OpenAPIV31SpecValidator(document()).iter_errors()) == []
+
+
+def test_the_document_has_exactly_the_operations_of_the_table() -> None:
+    described = {(method.upper(), path) for path, item in document()["paths"].items() for method in item}
+    assert described == {(each.method, each.path) for each in OPERATIONS}
+
+
+def test_the_routes_are_exactly_the_operations_of_the_table(api: Api) -> None:
+    for path in {each.path for each in OPERATIONS}:
+        allowed = api.client.simulate_request("TRACE", re.sub(r"\{[a-z_]+\}", "x", path)).headers.get("allow", "")
+        wanted = {each.method for each in OPERATIONS if each.path == path}
+        assert set(re.findall("[A-Z]+", allowed)) - {"HEAD", "OPTIONS"} == wanted
+
+
+def test_ids_of_operations_are_unique() -> None:
+    assert len({each.id for each in OPERATIONS}) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.body], ids=by_id)
+def test_the_example_of_a_body_is_accepted(operation: Operation) -> None:
+    assert operation.body is not None
+    example = fields.example_of(operation.body)
+    operation.body.model_validate(example)
+    Draft202012Validator(resolved(f"#/components/schemas/{operation.body.__name__}")).validate(example)
+
+
+@pytest.mark.parametrize("operation", ENVELOPED, ids=by_id)
+def test_the_example_of_a_response_fits_its_model(operation: Operation) -> None:
+    assert operation.response is not None
+    operation.response.model_validate_json(json.dumps(example_of(operation.response)), strict=True)
+
+
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.query], ids=by_id)
+def test_the_examples_of_parameters_fit_their_schemas(operation: Operation) -> None:
+    assert operation.query is not None
+    for name, each in operation.query.parameters.items():
+        Draft202012Validator(each.schema).validate(each.example)
+        operation.query({name: str(each.example)})
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+def test_an_operation_is_described_in_two_sentences(operation: Operation) -> None:
+    assert len(re.findall(r"[.](?:\s|$)", operation.description)) >= 2
+    assert not operation.summary.endswith(".")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+def test_the_page_fills_in_no_optional_parameter(operation: Operation) -> None:
+    """Swagger UI sends what it finds as `example` of a parameter or of its schema; defaults change nothing."""
+    described = document()["paths"][operation.path][operation.method.lower()]
+    for parameter in described["parameters"]:
+        assert "example" not in parameter
+        assert "example" not in parameter["schema"]
+
+
+def test_a_required_permission_is_described() -> None:
+    for each in OPERATIONS:
+        described = document()["paths"][each.path][each.method.lower()]
+        assert described.get("x-permission") == each.permission
+        assert ("403" in described["responses"]) or each.access == "(none)"
+
+
+def test_a_body_member_that_must_not_be_null_is_not_described_as_nullable() -> None:
+    assert "null" not in str(resolved("#/components/schemas/ProxyUpdate")["properties"])
+
+
+def test_the_document_is_served_bare_and_to_anybody(api: Api) -> None:
+    response = api.client.simulate_get("/api/v1/openapi.json")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/json"
+    assert response.json["openapi"].startswith("3.1.")
+    assert response.json["info"]["title"] == "Proxyfleet"
+
+
+def test_the_page_needs_nothing_from_elsewhere(api: Api) -> None:
+    page = api.client.simulate_get("/api/v1/docs", headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        assert address.startswith(("/api/v1/docs/", "data:"))
+        if address.startswith("/"):
+            assert api.client.simulate_get(address).status_code == 200
+
+
+def test_no_other_file_can_be_had_from_the_page(api: Api) -> None:
+    for name in ("VERSION", "..%2f..%2fapp.py", "document.py", ".."):
+        assert api.client.simulate_get(f"/api/v1/docs/{name}").status_code == 404
+
+
+def resolved(reference: str) -> dict[str, Any]:
+    """A schema with the definitions that it refers to."""
+    name = reference.rsplit("/", 1)[1]
+    schemas = document()["components"]["schemas"]
+    return {**schemas[name], "components": {"schemas": schemas}}

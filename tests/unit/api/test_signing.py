@@ -1,0 +1,106 @@
+"""The key of access tokens: rotation signs no user out, and an old key is worth nothing when its tokens have ended."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jwt
+import pytest
+
+from api.operator.offline import rotate_signing_key
+from api.security.signing import SigningKeys
+from api.security.tokens import BadToken, Lifetimes, Tokens
+from api.store import StoreDamaged
+from tests.kit.api_stage import PASSWORD, Api
+
+
+def header(token: dict[str, str]) -> dict[str, Any]:
+    return jwt.get_unverified_header(token["Authorization"].removeprefix("Bearer "))
+
+
+def test_tokens_of_the_older_key_stay_good_and_new_ones_name_the_new_key(api: Api) -> None:
+    older = api.token()
+    response = api.post("/auth/signing-key/rotate", None, older).json["data"]
+    newer = api.token()
+    assert header(older)["kid"] != header(newer)["kid"] == response["key_id"]
+    api.start()  # and so after a restart
+    for token in (older, newer):
+        assert api.get("/auth/test", token).status_code == 200
+    assert api.get("/audit", newer).json["data"]["audit"][0]["action"] == "signing_key.rotated"
+    assert {file.stat().st_mode & 0o777 for file in api.data.keys.iterdir()} == {0o600}
+
+
+def test_with_revoke_previous_all_older_tokens_end_at_once_and_refresh_tokens_get_new_ones(api: Api) -> None:
+    oldest = api.token()
+    api.services.tokens.rotate_key()
+    pair = api.post("/auth/login", {"username": "admin", "password": PASSWORD}).json["data"]
+    older = {"Authorization": f"Bearer {pair['access_token']}"}
+    response = api.post("/auth/signing-key/rotate", {"revoke_previous": True}, older)
+    assert response.status_code == 200
+    for _ in range(2):
+        assert [api.get("/auth/test", each).status_code for each in (oldest, older)] == [401, 401]
+        api.start()
+    fresh = api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).json["data"]["access_token"]
+    assert api.get("/auth/test", {"Authorization": f"Bearer {fresh}"}).status_code == 200
+
+
+def test_the_older_key_is_believed_until_its_last_token_has_ended(api: Api) -> None:
+    now = time.time()
+    clock = [now]
+    keys = SigningKeys(api.data, lambda: clock[0])
+    tokens = Tokens(api.store, keys, Lifetimes(100, 1000), lambda: clock[0])
+    pair = tokens.issue(api.admin.id)
+    tokens.lifetimes = Lifetimes(1, 1000)  # shorter ones since
+    tokens.refresh(pair.refresh_token)
+    _, until = tokens.rotate_key()
+    assert until == pytest.approx(now + 101)
+    retired = keys.believed(None)[1]
+    assert tokens.check(pair.access_token).user_id == api.admin.id
+    clock[0] = until + 1
+    forged = jwt.encode({"sub": api.admin.id}, retired.secret, "HS256", headers={"kid": retired.id})
+    with pytest.raises(BadToken):
+        tokens.check(forged)
+    assert keys.believed(retired.id) == []
+
+
+def test_a_token_that_names_no_key_is_tried_with_all(api: Api) -> None:
+    keys = api.services.tokens._keys
+    good = api.token()["Authorization"].removeprefix("Bearer ")
+    claims = jwt.decode(good, options={"verify_signature": False})
+    unnamed = jwt.encode(claims, keys.current.secret, "HS256")
+    api.services.tokens.rotate_key()
+    assert api.get("/auth/test", {"Authorization": f"Bearer {unnamed}"}).status_code == 200
+    wrong = jwt.encode(claims, keys.current.secret, "HS256", headers={"kid": "another"})
+    assert api.get("/auth/test", {"Authorization": f"Bearer {wrong}"}).status_code == 401
+
+
+@pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
+@pytest.mark.parametrize("algorithm", ["none", "HS512"])
+def test_another_algorithm_is_rejected_for_every_signer(api: Api, algorithm: str) -> None:
+    good = api.token()["Authorization"].removeprefix("Bearer ")
+    claims = jwt.decode(good, options={"verify_signature": False})
+    key = api.services.tokens._keys.current
+    token = jwt.encode(claims, None if algorithm == "none" else key.secret, algorithm, headers={"kid": key.id})
+    assert api.get("/auth/test", {"Authorization": f"Bearer {token}"}).status_code == 401
+
+
+def test_only_an_administrator_rotates(api: Api) -> None:
+    api.add_user("eva", role="operator")
+    assert api.post("/auth/signing-key/rotate", None, api.token("eva")).status_code == 403
+
+
+def test_without_the_api_it_is_rotated_from_the_command_line(api: Api) -> None:
+    pair = api.post("/auth/login", {"username": "admin", "password": PASSWORD}).json["data"]
+    api.services.close()
+    before = SigningKeys(api.data).current
+    key_id, _ = rotate_signing_key(api.data)
+    assert key_id != before.id
+    api.start()
+    assert api.get("/auth/test", {"Authorization": f"Bearer {pair['access_token']}"}).status_code == 200
+
+
+def test_a_damaged_list_of_older_keys_is_named(api: Api) -> None:
+    (api.data.keys / "access-tokens.older").write_text("{")
+    with pytest.raises(StoreDamaged, match=r"access-tokens\.older"):
+        SigningKeys(api.data)

@@ -1,0 +1,55 @@
+"""Proxies that any client could use cause a warning, in the response and in the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.kit.api_stage import PROXY, Api
+
+OPEN, ANNOUNCED = ["auth.enabled"], ["accept_proxy_protocol"]
+AUTH = {"auth": {"enabled": True, "username": "a", "password": "b"}}
+
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "loopback": ({}, []),
+    "loopback by IPv6": ({"host": "::1"}, []),
+    "loopback by name": ({"host": "localhost"}, []),
+    "all addresses": ({"host": "0.0.0.0"}, OPEN),
+    "all addresses of IPv6": ({"host": "::"}, OPEN),
+    "one public address": ({"host": "192.0.2.1"}, OPEN),
+    "credentials": ({"host": "0.0.0.0", **AUTH}, []),
+    "accounts": ({"host": "0.0.0.0", "accounts": [{"username": "a", "password": "b"}]}, []),
+    "a list of clients": ({"host": "0.0.0.0", "access": {"allow_clients": ["10.0.0.0/8"]}}, []),
+    "a list of all clients": ({"host": "0.0.0.0", "access": {"allow_clients": ["10.0.0.0/8", "::/0"]}}, OPEN),
+    "a list that only reports": (
+        {"host": "0.0.0.0", "access": {"allow_clients": ["10.0.0.0/8"], "mode": "report"}},
+        OPEN,
+    ),
+    "a list of who may not": ({"host": "0.0.0.0", "access": {"deny_clients": ["10.0.0.0/8"]}}, OPEN),
+    "a balancer": ({"host": "0.0.0.0", "accept_proxy_protocol": True, **AUTH}, ANNOUNCED),
+    "a balancer on this machine": ({"accept_proxy_protocol": True}, []),
+}
+
+
+@pytest.mark.parametrize(("fields", "warned"), CASES.values(), ids=CASES)
+def test_who_could_use_a_proxy_that_is_created(api: Api, fields: dict[str, Any], warned: list[str]) -> None:
+    made = api.post("/proxies", {**PROXY, **fields}, api.token())
+    assert made.status_code == 201, made.text
+    assert [each["field"] for each in made.json["data"]["warnings"]] == warned
+    path = f"/proxies/{made.json['data']['proxy']['id']}"
+    assert api.get(path, api.token()).json["data"]["warnings"] == made.json["data"]["warnings"]
+    assert api.post(f"{path}/stop", None, api.token()).json["data"]["warnings"] == made.json["data"]["warnings"]
+
+
+def test_the_log_warns_when_it_comes_to_be_and_not_again(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="api.services.proxies"):
+        made = api.post("/proxies", {**PROXY, "host": "0.0.0.0", **AUTH}, api.token()).json["data"]["proxy"]
+        assert caplog.messages == []
+        opened = api.patch(f"/proxies/{made['id']}", {"auth": {"enabled": False}}, api.token())
+        assert [each["field"] for each in opened.json["data"]["warnings"]] == OPEN
+        assert api.patch(f"/proxies/{made['id']}", {"tags": ["x"]}, api.token()).status_code == 200
+    (warning,) = caplog.messages
+    assert made["id"] in warning
+    assert "asks for no credentials" in warning
