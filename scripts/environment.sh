@@ -37,7 +37,7 @@ version_of() {
 
 # Of the tests; at least two, so that tests that share something by mistake show.
 workers() {
-    echo $(($(nproc 2>/dev/null || echo 2) + 1))
+    echo $(($(nproc 2>/dev/null || echo 2) * 2))
 }
 
 make_environment() {

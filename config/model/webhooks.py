@@ -1,4 +1,4 @@
-"""Webhooks: what is accepted as one, what is stored of it, and the names of the events.
+"""Webhooks: what is accepted as one, what is stored of it, and subscriptions to events.
 
 A subscription is an event's name, all below a group (`proxy.*`) or everything (`*`). The signing secret is one of
 Standard Webhooks: `whsec_` and base64 of random bytes.

@@ -112,6 +112,15 @@ def test_every_file_of_the_project_that_is_named_exists(document: Path) -> None:
         assert (ROOT / name).exists(), f"{document.name}: {name}"
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_module_that_is_named_without_its_folder_exists(document: Path) -> None:
+    known = {
+        path.name for part in ("actors", "api", "config", "scripts", "tests") for path in (ROOT / part).rglob("*.py")
+    }
+    named = set(re.findall(r"`(\w+\.py)`", document.read_text())) - {"supervisor.py"}
+    assert named - known == set()
+
+
 def names_in_docstrings() -> list[tuple[str, str]]:
     """Each dotted name of the product in backticks within a docstring, with the file that has it."""
     files = [

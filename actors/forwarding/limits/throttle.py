@@ -24,7 +24,7 @@ class Billing(Protocol):
 
 
 class Throttle:
-    """One direction of a connection. Ask for a `available` before moving bytes and `consume` what has moved.
+    """One direction of a connection. Ask for what is `available` before moving bytes and `consume` what has moved.
 
     A share of 0 means: read nothing, and `wait` to be called when there is one.
     """

@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_is_named_and_leaves_what_was_there(site: Site, monk
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(snapshot, "_put", full)
+    monkeypatch.setattr(snapshot, "_write_store_copies", full)
     failed = site.shell("backup", str(file), "--without-keys")
     assert failed.status == 1
     assert f"the disk of {site.folder} is full" in failed.err

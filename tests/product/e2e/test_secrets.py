@@ -131,7 +131,7 @@ class Planted:
             back = self.provider.sign_in(begun["authorization_url"])
             self.secrets[f"a code of the provider, broken: {broken}"] = back["code"]
             if broken:
-                self.provider.answers["/token"] = (200, {}, b'{"access_token": "' + b"x" * 100)
+                self.provider.responses["/token"] = (200, {}, b'{"access_token": "' + b"x" * 100)
             data = self.call("POST", "/auth/oauth2/callback", back, shows=True)
             if data:
                 self.secrets["a token after a sign-in elsewhere"] = data["access_token"]
