@@ -1,0 +1,33 @@
+"""The certificate of a proxy is also checked while no client connects."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from actors.bus.loop import Loop
+from actors.forwarding.net import certificate_watch
+from actors.forwarding.net.certificate_watch import CertificateWatch
+from actors.problems import Problems
+from tests.kit.certificates import make_pair
+
+
+def test_a_pair_that_appears_is_read_by_the_next_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_watch, "PERIOD", 0.05)
+    monkeypatch.setattr(certificate_watch, "RETRY", 0.01)
+    loop, reports = Loop(), []
+    problems = Problems(loop, time.time, lambda active, over: reports.append((active, over)))
+    watch = CertificateWatch(loop, problems)
+    watch.use((str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")))
+    deadline = time.monotonic() + 30
+    while not reports and time.monotonic() < deadline:
+        loop.turn(0.01)
+    assert [each.serves for each in reports[-1][0]] == [False]
+    make_pair(tmp_path)
+    while reports[-1][0] and time.monotonic() < deadline:
+        loop.turn(0.01)
+    assert reports[-1][0] == ()
+    assert watch.ends > time.time()
+    loop.close()
