@@ -31,7 +31,7 @@ import pytest
 from tests.kit.folders import FOLDERS, ROOT
 from tests.kit.wait import wait_until
 
-BOOT = ROOT / "tests" / "systemd" / "boot"
+BOOT = ROOT / "tests" / "product" / "systemd" / "boot"
 UNITS = Path("/usr/lib/systemd/system")
 PROGRAMS = ("unshare", "nsenter", "mount", "ip", "awk", "systemctl", "systemd-analyze", "journalctl")
 BOOTED_WITHIN = 30.0
