@@ -60,7 +60,7 @@ prepare() {
     if [ "$extra" != run ]; then target="$root[$extra]"; fi
     if [ "$(cat "$stamp" 2>/dev/null)" != "$(fingerprint)" ]; then
         echo "Installing into .venv ..." >&2
-        "$bin/python" -m pip install --quiet --disable-pip-version-check --editable "$target" >&2 ||
+        "$bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --editable "$target" >&2 ||
             fail "the install failed; see above. Nothing outside .venv was changed"
         fingerprint >"$stamp"
     fi
