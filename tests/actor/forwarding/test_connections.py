@@ -34,7 +34,8 @@ def rig() -> Iterator[Rig]:
 
 
 def the_one(rig: Rig) -> Connection:
-    [connection] = page(rig).connections
+    """The only connection, as soon as the proxy has accepted it."""
+    [connection] = until(lambda: page(rig).connections, "a connection is accepted")
     return connection
 
 
