@@ -12,7 +12,7 @@ class FlagsWithoutTypes:
 
     def get_params(self, ctx: Any) -> Any:
         """The parameters of the command or group."""
-        params = super().get_params(ctx)  # type: ignore[misc]
+        params = super().get_params(ctx)  # type: ignore[misc]  # a mixin: its sibling is a command
         for each in params:
             if getattr(each, "is_flag", False):
                 each.metavar = ""

@@ -42,7 +42,7 @@ def _wait(bus: BusClient, before: Program, timeout: float) -> Program:
         now = bus.ask(DescribeProgram(), timeout=1.0)
         if isinstance(now, Program) and now.started_at != before.started_at and now.ready:
             return now
-        time.sleep(POLL_INTERVAL)
+        time.sleep(POLL_INTERVAL)  # a command at a terminal waits; the deadline is checked above
     raise NotUpgraded(f"the new program is not ready after {timeout:g} s; see its log")
 
 
