@@ -78,16 +78,16 @@ class ConnectionStats:
     def exchange_ended(self, report: Report, client_ip: str) -> None:
         """Count an exchange or tunnel that has ended, and write its record."""
         wall = time.time()
-        status, latency = report.status, 0.0
+        values, status, latency = self.values, report.status, 0.0
         if report.responded:
             latency = report.responded - report.started
-            self.values[RESPONSE_SECONDS] += latency
+            values[RESPONSE_SECONDS] += latency
             self.latency[bisect_left(BOUNDS, latency)] += 1
-        self.values[REQUESTS] += 1
+        values[REQUESTS] += 1
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.last_request = wall
         if status >= 500:
-            self.values[ERRORS] += 1
+            values[ERRORS] += 1
         if report.reason:
             self._count_reason(report)
         self._record(report, client_ip, wall, latency)

@@ -123,7 +123,8 @@ class ClientConnection(ClientIO):
     def release_origin(self, reusable: bool, authenticated: bool = False) -> None:
         """Release the origin's connection to the pool, or close it; keep it if it is `authenticated` itself."""
         origin, self.origin = self.origin, None
-        self._abort_relays()
+        if self.request_relay is not None or self.response_relay is not None:
+            self._abort_relays()
         if origin is None:
             return
         if origin.upstream is not None:
@@ -149,10 +150,6 @@ class ClientConnection(ClientIO):
 
     def _stop_when_idle(self) -> None:
         self.stop_keep_alive(allow_first_request=False)
-
-    def request_over(self) -> None:
-        """Begin the next request's context: nothing of the one that was reported is taken over."""
-        self.last, self.request = self.request, RequestContext()
 
     # --- for `Connection` ---
 

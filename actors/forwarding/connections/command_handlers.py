@@ -6,6 +6,7 @@ import socket
 
 from actors.forwarding.connections.client_connection import ClientConnection, Handlers
 from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
+from actors.forwarding.connections.request_context import RequestContext
 from actors.forwarding.connections.tunnel import Tunnel as RunningTunnel
 from actors.forwarding.connections.udp_association import UdpAssociation
 from actors.forwarding.protocols.commands import (
@@ -51,7 +52,7 @@ def _relay_to_origin(client: ClientConnection, command: RelayToOrigin) -> None:
 def _tunnel(client: ClientConnection, command: Tunnel) -> None:
     origin = client.origin
     assert origin is not None
-    report = _completed(client, command.report)
+    report = _completed(client, client.request, command.report)
     buffered = bytes(client.send_buffer)
     readable = client.client_readable or client.client_ended
     tunnel = RunningTunnel(
@@ -77,15 +78,16 @@ def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
 
 
 def _report(client: ClientConnection, command: Report) -> None:
-    upstream = client.request.upstream
+    request = client.request
+    upstream = request.upstream
     if upstream is not None:
         from actors.forwarding.connections.upstream_handlers import reported  # only proxies with upstreams pay for it
 
         reported(client, upstream, command)
     if client.context.debug:
-        trace.note_report(client.id, command, client.request.target)
-    client.context.stats.exchange_ended(_completed(client, command), client.client_ip)
-    client.request_over()
+        trace.note_report(client.id, command, request.target)
+    client.context.stats.exchange_ended(_completed(client, request, command), client.client_ip)
+    client.last, client.request = request, RequestContext()  # nothing of this request is taken over by the next
     if client.meter is not None:
         client.meter.exchange_over()
 
@@ -98,9 +100,8 @@ def _upstream_refused(client: ClientConnection, _command: UpstreamRefused) -> No
     upstream_refused(client)
 
 
-def _completed(client: ClientConnection, report: Report) -> Report:
+def _completed(client: ClientConnection, request: RequestContext, report: Report) -> Report:
     """With the upstream, the id of a test, and, where it has no other reason, the one of a rule in report mode."""
-    request = client.request
     if request.upstream is not None:
         report = report._replace(upstream=request.upstream.name)
     if request.tester is not None:

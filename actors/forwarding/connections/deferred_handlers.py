@@ -173,13 +173,14 @@ def _reuse_bound(client: ClientConnection, origin: OriginConnection) -> list[Com
 
 def _refusal(client: ClientConnection) -> list[Command] | None:
     """The commands that follow when rules, credentials or limits refuse the request; None when it is admitted."""
-    if client.access is not client.context.policy.access:
+    policy = client.context.policy
+    if client.access is not policy.access:
         denied = _denied_now(client)
         if denied is not None:
             return client.session.failed(denied, client.loop.now)
     request = client.request
     if not request.admitted:
-        if not _credentials_unchanged(client, request):
+        if policy.session.wants_credentials and not _credentials_unchanged(client, request):
             return client.session.failed(failures.CREDENTIALS_WANTED, client.loop.now)
         request.admitted = True
     meter = client.meter
@@ -204,12 +205,12 @@ def _denied_now(client: ClientConnection) -> Failure | None:
 
 
 def _credentials_unchanged(client: ClientConnection, request: RequestContext) -> bool:
-    """Whether the credentials are still valid in the present configuration.
+    """Whether the credentials are still valid in the present configuration, which wants some.
 
     Between the greeting of SOCKS and its request the proxy may have come to want credentials, and the user may have
     been removed or got another password.
     """
-    if not client.context.policy.session.wants_credentials or request.tester is not None:
+    if request.tester is not None:
         return True
     stored = client.context.authenticator.stored(request.user)
     return request.verified_hash is not None and stored == request.verified_hash

@@ -61,7 +61,11 @@ _HEAD, _END = Part.HEAD, Part.END
 
 
 class Exchange:
-    """One exchange. `bytes_in`, `bytes_out` are what the client sent and received for it."""
+    """One exchange. `bytes_in`, `bytes_out` are what the client sent and received for it.
+
+    `is_connect`: it asks for a tunnel. `authenticates_connection`: either side has authenticated the connection with
+    it, or begun to (NTLM, Negotiate: RFC 4559).
+    """
 
     __slots__ = (
         "_interim",
@@ -73,10 +77,12 @@ class Exchange:
         "_searched",
         "_through_upstream",
         "_upstreams_tried",
+        "authenticates_connection",
         "bytes_in",
         "bytes_out",
         "excess",
         "head",
+        "is_connect",
         "path",
         "persists",
         "request_body",
@@ -100,7 +106,9 @@ class Exchange:
         self.via = via
         self.request_body: Body | None = None
         self.path = b""
-        if head.method == b"CONNECT":
+        self.authenticates_connection = fields.per_connection
+        self.is_connect = head.method == b"CONNECT"
+        if self.is_connect:
             self.target = parse_authority(head.target, None)
             if fields.chunked or fields.length:
                 raise failures.malformed("CONNECT has no body")
@@ -129,11 +137,6 @@ class Exchange:
         self._upstreams_tried = 0
 
     # --- the request ---
-
-    @property
-    def is_connect(self) -> bool:
-        """True when it asks for a tunnel."""
-        return self.head.method == b"CONNECT"
 
     @property
     def retriable(self) -> bool:
@@ -238,21 +241,13 @@ class Exchange:
     def origin_persists(self) -> bool:
         """True when the origin's connection may be used again."""
         response = self.response
-        if (
-            response is None
-            or self.request_body is not None
-            or self.excess
-            or isinstance(self._response_body, CloseDelimitedBody)
-        ):
-            return False
-        if (response.status == 204 and response.fields.length) or (response.status == 304 and response.fields.chunked):
-            return False  # it may have a body in the eyes of who wrote it, and that may be on its way
-        return response.may_persist
-
-    @property
-    def authenticates_connection(self) -> bool:
-        """True when either side has authenticated the connection with it, or begun to (NTLM, Negotiate: RFC 4559)."""
-        return self.head.fields.per_connection or (self.response is not None and self.response.fields.per_connection)
+        return (
+            response is not None
+            and response.may_persist
+            and self.request_body is None
+            and not self.excess
+            and not isinstance(self._response_body, CloseDelimitedBody)
+        )
 
     def report(self, status: int, reason: str, now: float) -> Report:
         """The report of it, as of now."""
@@ -333,11 +328,14 @@ class Exchange:
         self._rechunk = modern and isinstance(body, Chunked)
         delimited = self._rechunk or not isinstance(body, (Chunked, CloseDelimitedBody))
         self.persists = may_persist and delimited and self.request_body is None
+        connection = None
+        if response.fields.per_connection:
+            self.authenticates_connection = True
+            connection = PROXY_SUPPORT
         if self.authenticates_connection and not response.may_persist:
             self.persists = False  # the client's connection ends with the one that was authenticated
-        connection = None if self.persists else b"close"
-        if self.persists and response.fields.per_connection:
-            connection = PROXY_SUPPORT
+        if not self.persists:
+            connection = b"close"
         start = passed_to_client(response, self.via, chunked=response.fields.chunked and modern, connection=connection)
         # A response may last for hours, and nothing is sent a second time any more.
         self._origin_head = b""

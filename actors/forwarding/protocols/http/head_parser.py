@@ -113,28 +113,25 @@ class RequestHead:
     target: bytes
     minor: int
     fields: Fields
+    may_persist: bool = field(init=False, compare=False, repr=False)
+    """True when the client's connection may be kept after the response.
+
+    Never with HTTP/1.0, whatever it asks for: another proxy before this one may have passed on a `keep-alive` that
+    it doesn't understand, and would wait for the end of the connection (RFC 9112 9.3 and C.2.2).
+    """
+    may_upgrade: bool = field(init=False, compare=False, repr=False)
+    """True when it offers other protocols.
+
+    Only without a body: some servers take the body for the first bytes of the other protocol.
+    """
     derived: dict[object, Any] | None = field(default=None, compare=False, repr=False)
     """What `head_cache` has derived from it; None when it is not remembered."""
 
-    @property
-    def may_persist(self) -> bool:
-        """True when the client's connection may be kept after the response.
-
-        Never with HTTP/1.0, whatever it asks for: another proxy before this one may have passed on a `keep-alive` that
-        it doesn't understand, and would wait for the end of the connection (RFC 9112 9.3 and C.2.2).
-        """
-        return self.minor == 1 and not self.fields.close
-
-    @property
-    def may_upgrade(self) -> bool:
-        """True when it offers other protocols.
-
-        Only without a body: some servers take the body for the first bytes of the other protocol.
-        """
-        fields = self.fields
-        if fields.chunked or fields.length:
-            return False
-        return fields.wants_upgrade and fields.upgrade is not None and self.minor == 1
+    def __post_init__(self) -> None:
+        fields, modern = self.fields, self.minor == 1
+        without_body = not (fields.chunked or fields.length)
+        self.may_persist = modern and not fields.close
+        self.may_upgrade = fields.wants_upgrade and fields.upgrade is not None and modern and without_body
 
 
 @dataclass(slots=True)
@@ -145,13 +142,18 @@ class ResponseHead:
     status: int
     phrase: bytes
     fields: Fields
+    may_persist: bool = field(init=False, compare=False, repr=False)
+    """True when the origin leaves its connection open behind this response, and the next response can be found on it.
+
+    A 204 with a length or a chunked 304 has a body in the eyes of its sender, which may be on its way.
+    """
     derived: dict[object, Any] | None = field(default=None, compare=False, repr=False)
     """As with a request."""
 
-    @property
-    def may_persist(self) -> bool:
-        """True when the origin leaves its connection open behind this response."""
-        return self.fields.keep_alive if self.minor == 0 else not self.fields.close
+    def __post_init__(self) -> None:
+        fields, status = self.fields, self.status
+        ambiguous = (status == 204 and fields.length) or (status == 304 and fields.chunked)
+        self.may_persist = (fields.keep_alive if self.minor == 0 else not fields.close) and not ambiguous
 
 
 def find_end(buffer: bytes | bytearray, searched: int) -> int:
@@ -160,7 +162,7 @@ def find_end(buffer: bytes | bytearray, searched: int) -> int:
     Raises `Refused` as soon as the part that is there can't become a head: a bare CR or LF, a NUL, a line or a head
     over its limit.
     """
-    end = buffer.find(END, max(0, searched - 3))
+    end = buffer.find(END, searched - 3 if searched > 3 else 0)
     if 0 <= end <= HEAD_MAX - 4:
         return end + 4
     if end >= 0 or len(buffer) >= HEAD_MAX:  # at the limit nothing more is read: it could never end

@@ -22,7 +22,7 @@ from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefus
 from actors.forwarding.protocols.http.basic_auth import read_basic
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
-from actors.forwarding.protocols.http.head_parser import RequestHead
+from actors.forwarding.protocols.http.head_parser import HEAD_MAX, RequestHead
 from actors.forwarding.protocols.http.replies import ESTABLISHED, dated, refuse_head
 from actors.forwarding.protocols.http.session_buffer import SessionBuffer
 from actors.forwarding.protocols.http.states import (
@@ -76,7 +76,7 @@ class HttpSession(SessionBuffer):
         if phase is EXCHANGE and self._exchange.request_body is not None:
             return self._exchange.takes_content
         if phase is IDLE or phase is HEAD:
-            return self._has_room
+            return len(self._in) <= HEAD_MAX
         return not self._in  # what is behind a request waits in the kernel, but for one read
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.forwarding.protocols.http.head_parser import HEAD_MAX, find_end
+from actors.forwarding.protocols.http.head_parser import find_end
 from actors.forwarding.protocols.http.states import Phase
 from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import SessionConfig
@@ -22,11 +22,6 @@ class SessionBuffer(Session):
         self._searched = 0
         self._head_size = 0
         self._empty_lines = 0
-
-    @property
-    def _has_room(self) -> bool:
-        """More of a head may be read."""
-        return len(self._in) <= HEAD_MAX
 
     def _append(self, data: bytes) -> None:
         if not self._in:
@@ -57,7 +52,7 @@ class SessionBuffer(Session):
 
     def _head_begins(self) -> bool:
         """Skip empty lines; True when the first byte of a head is there."""
-        while self._empty_lines < EMPTY_LINES_MAX and self._in.startswith(b"\r\n"):
+        while self._in.startswith(b"\r\n") and self._empty_lines < EMPTY_LINES_MAX:
             self._empty_lines += 1
             self._consume(2)
         if not self._in or self._in == b"\r":
