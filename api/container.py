@@ -41,8 +41,8 @@ from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
-from config.model.events import checked
-from config.model.webhooks import is_about_people
+from config.model.event_check import checked
+from config.model.subscriptions import is_about_people
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
 from config.settings.settings import Auth, Proxy, Security, Server

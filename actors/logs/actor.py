@@ -6,7 +6,7 @@ import logging
 import socket
 import sqlite3
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.records import QueryLogs, TailLogs
@@ -18,7 +18,10 @@ from actors.logs.search_service import Searches
 from actors.logs.sinks import ActiveSink
 from actors.process import Actor, Boot
 from actors.throttled_log import ThrottledLog
-from config.settings.groups import Logging
+from config.settings.view import view
+
+if TYPE_CHECKING:
+    from config.settings.groups import Logging
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +31,7 @@ class LogsActor(Actor):
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        self._settings = Logging.model_validate(boot.settings["logging"])
+        self._settings: Logging = view(boot.settings["logging"])
         folder = self.data_dir.logs
         self._sink = ActiveSink(folder)
         self._index = LogIndex(folder, stored=self._on_stored)
@@ -52,7 +55,7 @@ class LogsActor(Actor):
 
     def settings_changed(self, _groups: Collection[str]) -> None:
         """See `Actor`: outputs and retention."""
-        self._settings = Logging.model_validate(self.settings["logging"])
+        self._settings = view(self.settings["logging"])
         self._sink.configure(self._settings.output, self._settings.template)
         self._retain()
 

@@ -18,9 +18,8 @@ from typing import Any, Protocol
 from actors.journald import PRIORITIES, SOCKET, Journal
 from actors.logs.record_schema import Row
 from actors.throttled_log import Throttle
-from config.settings.groups import FILE_FORMATS
 from config.text.access_fields import LINE_FIELDS, message_of
-from config.text.access_format import FORMATS, compiled
+from config.text.access_format import FILE_FORMATS, FORMATS, compiled
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text
 

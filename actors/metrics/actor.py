@@ -39,9 +39,9 @@ from actors.metrics.totals import Totals
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.throttled_log import ThrottledLog
-from config.model.events import checked
-from config.settings.groups import Alerts as AlertSettings
-from config.settings.types import tcp_parts
+from config.model.event_check import checked
+from config.net.tcp_address import tcp_parts
+from config.settings.view import view
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class MetricsActor(Actor):
         self._totals = Totals(self.data_dir.metrics)
         self._usage = UsageLedger(self.data_dir.metrics)
         self._series = SeriesWriter(self._totals)
-        self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.settings["alerts"]))
+        self._alerts = Alerts(self.data_dir.metrics, view(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
         self._save_errors = ThrottledLog(log, "cannot save totals and series")
@@ -182,7 +182,7 @@ class MetricsActor(Actor):
     def settings_changed(self, groups: Collection[str]) -> None:
         """See `Actor`: limits of error rates, and who may subscribe."""
         if "alerts" in groups:
-            self._alerts.settings = AlertSettings.model_validate(self.settings["alerts"])
+            self._alerts.settings = view(self.settings["alerts"])
         if "metrics" in groups:
             self._feed.set_clients(self.settings["metrics"]["curve_clients"])
 

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.bus.messages.metrics import ProxyStats
 from actors.sqlite import open_database
-from config.settings.groups import Alerts as Settings
+
+if TYPE_CHECKING:
+    from config.settings.groups import Alerts as Settings
 
 EVALUATION_PERIOD = 10.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from config.net.tcp_address import tcp_parts
 from config.settings.settings import Settings, plain
-from config.settings.types import tcp_parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.specs import ProxySpec
 from actors.supervision.processes.lifecycle import Lifecycle
-from config.model.events import checked
+from config.model.event_check import checked
 
 log = logging.getLogger(__name__)
 

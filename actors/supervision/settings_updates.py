@@ -20,7 +20,7 @@ from actors.supervision.listeners.bind import ListenError
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.program_lifecycle import ProgramLifecycle
 from actors.supervision.systemd import notify, notify_reloading
-from config.model.events import checked
+from config.model.event_check import checked
 from config.settings.runtime import InvalidOverride
 from config.settings.settings import ConfigError, Settings, plain
 

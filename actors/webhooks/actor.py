@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.bus.events import Subscription
 from actors.bus.mailbox import Reply, refuse
@@ -36,7 +36,10 @@ from actors.throttled_log import ThrottledLog
 from actors.webhooks.missed_events import MissedEvents
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import DISK_PAUSE, Sender
-from config.settings.groups import Webhooks as Settings
+from config.settings.view import view
+
+if TYPE_CHECKING:
+    from config.settings.groups import Webhooks as Settings
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +60,7 @@ class WebhooksActor(Actor):
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        self._settings = Settings.model_validate(boot.settings["webhooks"])
+        self._settings: Settings = view(boot.settings["webhooks"])
         self._outbox = Outbox(self.data_dir.webhooks)
         self._sender = Sender(self.loop, self._outbox, self._settings, self._report_disabled)
         self._sender.set_own_addresses(_own(boot.settings[EGRESS]))
@@ -90,7 +93,7 @@ class WebhooksActor(Actor):
         if EGRESS in groups:
             self._sender.set_own_addresses(_own(self.settings[EGRESS]))
         if "webhooks" in groups:
-            self._settings = Settings.model_validate(self.settings["webhooks"])
+            self._settings = view(self.settings["webhooks"])
             self._sender.apply_settings(self._settings)
 
     def drain(self, seconds: float) -> None:

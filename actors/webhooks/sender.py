@@ -26,12 +26,12 @@ from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.queues import DeliveryQueue, Sending, Target
 from actors.webhooks.retry_policy import Outcome, RetryDecision, after_attempt
 from actors.webhooks.slot_scheduler import SlotScheduler
-from config.model.events import checked
-from config.model.webhooks import matches
-from config.settings.groups import Webhooks as Settings
+from config.model.event_check import checked
+from config.model.subscriptions import matches
 
 if TYPE_CHECKING:
     from actors.webhooks.request import Request
+    from config.settings.groups import Webhooks as Settings
 
 log = logging.getLogger(__name__)
 

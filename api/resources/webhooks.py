@@ -15,7 +15,8 @@ from api.call import Call, Reply
 from api.errors import MissingPermission
 from api.http.query import Query, choice, integer
 from api.services.webhooks import StoredWebhook
-from config.model.webhooks import MASK, WebhookRecord, is_about_people, masked_url
+from config.model.subscriptions import is_about_people
+from config.model.webhooks import MASK, WebhookRecord, masked_url
 from config.text.formatting import timestamp_text
 
 

@@ -15,8 +15,8 @@ from actors.bus.messages.specs import EgressSpec
 from actors.net.egress_guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord
+from config.net.tcp_address import tcp_parts
 from config.settings.settings import Proxy, Server
-from config.settings.types import tcp_parts
 
 FOREIGN = "is a proxy that the key's scope doesn't have"
 

@@ -185,9 +185,3 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "webhook.disabled": WebhookDisabled,
     "webhook.test": WebhookTest,
 }
-
-
-def checked(kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """`data`, if they are those of an event of this kind. Raises `KeyError` or `pydantic.ValidationError`."""
-    EVENT_DATA[kind].model_validate(data)
-    return data

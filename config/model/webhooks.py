@@ -1,6 +1,6 @@
-"""Webhooks: what is accepted as one, what is stored of it, and subscriptions to events.
+"""Webhooks: what is accepted as one, what is stored of it.
 
-A subscription is an event's name, all below a group (`proxy.*`) or everything (`*`). The signing secret is one of
+The signing secret is one of
 Standard Webhooks: `whsec_` and base64 of random bytes.
 """
 
@@ -10,7 +10,6 @@ import base64
 import binascii
 import re
 import secrets
-from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
@@ -19,15 +18,13 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, Wi
 from config.model import json_patterns
 from config.model.events import EVENT_DATA
 from config.model.fields import Body, Name, example
+from config.model.subscriptions import EVERYTHING
 
 MASK = "***"
 """Stands for a secret wherever one is left out."""
 EVENTS = tuple(EVENT_DATA)
-EVERYTHING = "*"
 PATTERNS = (*EVENTS, *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in EVENTS if "." in name), EVERYTHING)
 """Everything that can be subscribed to."""
-ABOUT_PEOPLE = ("user.", "api_key.", "auth.")
-"""Beginnings of the events that tell of users."""
 
 LONGEST_URL = 2048
 MAX_HEADERS = 50
@@ -43,17 +40,6 @@ _RESERVED = ("webhook-", "content-", "proxy-")
 _OURS = frozenset(
     ("host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect", "date")
 )
-
-
-def matches(subscribed: Iterable[str], event: str) -> bool:
-    """Does one of the subscriptions take this event?"""
-    group = f"{event.partition('.')[0]}.*" if "." in event else None
-    return any(pattern in (event, group, EVERYTHING) for pattern in subscribed)
-
-
-def is_about_people(subscribed: Iterable[str]) -> bool:
-    """Does one of the subscriptions take events about users, their keys or their sign-ins?"""
-    return any(pattern == EVERYTHING or pattern.startswith(ABOUT_PEOPLE) for pattern in subscribed)
 
 
 def new_secret() -> str:

@@ -1,4 +1,4 @@
-"""Groups of the settings that processes besides the API and the supervisor read; light to import."""
+"""Groups of the settings that processes besides the API and the supervisor read, by way of `config.settings.view`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, mo
 
 from config.model.choices import LogLevel
 from config.text.access_fields import LINE_FIELDS
-from config.text.access_format import FORMATS, compiled
+from config.text.access_format import FILE_FORMATS, FORMATS, compiled
 
 RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 
@@ -31,8 +31,6 @@ class Live:
     request: Any = None
 
 
-FILE_FORMATS = ("jsonl", *FORMATS, "template")
-"""Formats of access records in files."""
 OUTPUTS = ("stderr", "stdout", "journald", *FILE_FORMATS)
 """Values of `logging.output`; a format, a colon and an absolute path is another one, in the configuration alone."""
 _OUTPUT_PATTERN = rf"^({'|'.join(OUTPUTS)}|({'|'.join(FILE_FORMATS)}):/[^\x00]{{1,4096}})$"

@@ -30,13 +30,13 @@ from pydantic_settings.exceptions import SettingsError
 
 from config.files.credentials import CredentialError, as_settings
 from config.model.fields import Host, field_path
+from config.net.tcp_address import TCP_ADDRESS
 from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
 from config.settings.groups import Alerts, Group, Live, Logging, Webhooks
 from config.settings.oauth import OAuth2
 from config.settings.telemetry import Telemetry
 from config.settings.toml_positions import line_of, lines_of
 from config.settings.types import (
-    TCP_ADDRESS,
     CurveKey,
     EgressException,
     ListenHost,

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-TCP_ADDRESS = re.compile(r"tcp://([0-9.]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", re.ASCII)
+from config.net.tcp_address import TCP_ADDRESS
+
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
@@ -37,12 +38,6 @@ def _publish_address(text: str) -> str:
             "that is free"
         )
     return text
-
-
-def tcp_parts(address: str) -> tuple[str, int] | None:
-    """Host and port of a ZeroMQ address of TCP; None for any other."""
-    match = TCP_ADDRESS.fullmatch(address)
-    return (match[1].strip("[]"), int(match[2])) if match else None
 
 
 def _is_address(text: str) -> bool:

@@ -39,6 +39,8 @@ FORMATS: dict[str, str] = {
     "squid": "%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru %un %Sh/%<a %mt",
 }
 """Templates by the name that `logging.output` has for them."""
+FILE_FORMATS = ("jsonl", *FORMATS, "template")
+"""Formats of access records in files."""
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _NOTHING = "-"

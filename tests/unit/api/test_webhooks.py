@@ -24,7 +24,8 @@ from actors.bus.messages.webhooks import (
     WebhookStatuses,
     WebhookTried,
 )
-from config.model.webhooks import EVENTS, PATTERNS, masked_url, matches
+from config.model.subscriptions import matches
+from config.model.webhooks import EVENTS, PATTERNS, masked_url
 from tests.kit.api_stage import Api, error_of
 
 HOOK: dict[str, Any] = {"name": "alerts", "url": "https://hooks.example.com/x?y=1", "events": ["proxy.*"]}
