@@ -101,6 +101,11 @@ class DataDir:
         return self.path / "audit"
 
     @property
+    def accounts_table(self) -> Path:
+        """The table of accounts that forwarding actors read (`actors.accounts.table`), derived from the store."""
+        return self.path / "accounts.mdb"
+
+    @property
     def idempotency(self) -> Path:
         """The folder of the responses that are kept for repeated requests (`Idempotency-Key`)."""
         return self.path / "idempotency"

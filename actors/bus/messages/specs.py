@@ -40,7 +40,8 @@ class AccountSpec:
 
     `password_hash` is as `ProxySpec.auth_hash`, None where the protocol has no passwords. `quota` is bytes in both
     directions in a `period` (`config.model.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
-    networks.
+    networks, destinations entries of access rules (`config.net.entries`). `schedule` is `actors.accounts.schedule`'s,
+    None for always. `socks4_by_name`: on SOCKS4 the name alone lets in.
     """
 
     id: str
@@ -52,6 +53,10 @@ class AccountSpec:
     period: str = "total"
     expires_at: float = 0.0
     allow_clients: tuple[str, ...] = ()
+    allow_destinations: tuple[str, ...] = ()
+    deny_destinations: tuple[str, ...] = ()
+    schedule: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]] | None = None
+    socks4_by_name: bool = True
 
 
 @message

@@ -1,0 +1,154 @@
+"""The table of accounts: what its writer puts there, and what readers of other processes see of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
+from actors.accounts.table import (
+    CHANGES_KEPT,
+    PutAccount,
+    PutCredential,
+    PutPlan,
+    Remove,
+    TableError,
+    TableReader,
+    TableWriter,
+    digest_of,
+)
+
+STORE = "store-1"
+ALICE = AccountRecord("acc_1", "alice", "hash", rules=Rules(quota=(1000, "day"), allow_destinations=("a.example",)))
+CREDENTIAL = CredentialRecord("crd_1", "acc_1", "build 7", "pfc_abcdefg", 2e9)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> TableWriter:
+    return TableWriter.open(tmp_path / "accounts.mdb")
+
+
+def test_what_was_put_is_read_as_it_was(writer: TableWriter) -> None:
+    gold = PlanRecord("pln_1", "gold", Rules(connections=7, schedule=("Europe/Berlin", (((0, 1), 480, 1080),))))
+    writer.apply([PutAccount(ALICE), PutPlan(gold), PutCredential(CREDENTIAL, digest_of("pfc_x"))], STORE, 3)
+
+    assert writer.account("acc_1") == ALICE
+    assert writer.accounts_named("alice") == [ALICE]
+    assert writer.plan("pln_1") == gold
+    assert writer.credential(digest_of("pfc_x")) == CREDENTIAL
+    assert writer.credential_by_id("crd_1") == CREDENTIAL
+    assert writer.meta() == (1, STORE, 3)
+
+
+def test_a_name_that_has_changed(writer: TableWriter) -> None:
+    writer.apply([PutAccount(ALICE)], STORE, 1)
+    assert writer.accounts_named("bob") == []
+
+    writer.apply([PutAccount(ALICE._replace(username="bob"))], STORE, 2)
+
+    assert writer.accounts_named("alice") == []
+    assert [each.id for each in writer.accounts_named("bob")] == ["acc_1"]
+
+
+def test_accounts_of_one_name_are_all_found(writer: TableWriter) -> None:
+    other = AccountRecord("acc_2", "alice", all_proxies=False, proxy_ids=("prx_1",))
+    writer.apply([PutAccount(ALICE), PutAccount(other)], STORE, 1)
+    assert {each.id for each in writer.accounts_named("alice")} == {"acc_1", "acc_2"}
+
+    writer.apply([Remove("account", "acc_1")], STORE, 2)
+
+    assert [each.id for each in writer.accounts_named("alice")] == ["acc_2"]
+    assert writer.account("acc_1") is None
+
+
+def test_a_removed_credential_is_found_by_nothing(writer: TableWriter) -> None:
+    writer.apply([PutCredential(CREDENTIAL, digest_of("pfc_x"))], STORE, 1)
+    writer.apply([Remove("credential", "crd_1"), Remove("credential", "crd_unknown")], STORE, 2)
+
+    assert writer.credential(digest_of("pfc_x")) is None
+    assert writer.credential_by_id("crd_1") is None
+
+
+def test_changes_since_a_revision(writer: TableWriter) -> None:
+    writer.apply([PutAccount(ALICE)], STORE, 5)
+    writer.apply([PutPlan(PlanRecord("pln_1", "gold")), Remove("account", "acc_1")], STORE, 7)
+
+    assert writer.changes(5) == {("plan", "pln_1"), ("account", "acc_1")}
+    assert writer.changes(7) == set()
+    assert writer.changes(4) is None
+
+
+def test_a_follower_that_was_away_for_too_long_takes_everything_anew(writer: TableWriter) -> None:
+    writer.apply([PutAccount(ALICE)], STORE, 1)
+    writer.apply([Remove("credential", f"crd_{each}") for each in range(CHANGES_KEPT)], STORE, 2)
+
+    assert writer.changes(1) is None
+    assert len(writer.changes(2) or ()) == 0
+
+
+def test_a_table_made_anew_has_nothing_of_before(writer: TableWriter) -> None:
+    writer.apply([PutAccount(ALICE), PutCredential(CREDENTIAL, digest_of("pfc_x"))], STORE, 4)
+
+    writer.rebuild([PutAccount(AccountRecord("acc_9", "carol"))], "store-2", 2)
+
+    assert writer.account("acc_1") is None
+    assert writer.credential(digest_of("pfc_x")) is None
+    assert [each.id for each in writer.accounts_named("carol")] == ["acc_9"]
+    assert writer.changes(1) is None
+    assert writer.changes(4) == set()
+    assert writer.meta() == (1, "store-2", 2)
+
+
+def test_a_commit_that_fails_changes_nothing(writer: TableWriter) -> None:
+    writer.apply([PutAccount(ALICE)], STORE, 1)
+    with pytest.raises(TypeError):
+        writer.apply([Remove("account", "acc_1"), PutAccount(ALICE._replace(tags={1: object()}))], STORE, 2)  # type: ignore[arg-type]
+
+    assert writer.account("acc_1") == ALICE
+    assert writer.revision == 1
+
+
+def test_a_damaged_file_is_replaced_and_its_readers_notice(tmp_path: Path) -> None:
+    path = tmp_path / "accounts.mdb"
+    TableWriter.open(path).close()
+    reader = TableReader(path)
+    reader.close()  # in the test it is the same process, which opens a file once
+    (tmp_path / "other").write_bytes(b"x" * 8192)
+    (tmp_path / "other").rename(path)
+
+    with pytest.raises(TableError, match=r"accounts\.mdb"):
+        TableWriter(path)
+    table = TableWriter.open(path)
+    table.apply([PutAccount(ALICE)], STORE, 1)
+
+    assert reader.replaced
+    assert table.account("acc_1") == ALICE
+
+
+def test_there_is_no_table_before_the_first_start(tmp_path: Path) -> None:
+    with pytest.raises(TableError):
+        TableReader(tmp_path / "accounts.mdb")
+
+
+def test_a_name_longer_than_a_key(writer: TableWriter) -> None:
+    name = "\U0001f600" * 128
+    writer.apply([PutAccount(ALICE._replace(username=name))], STORE, 1)
+    assert [each.id for each in writer.accounts_named(name)] == ["acc_1"]
+
+
+def _read(path: Path, queue: multiprocessing.Queue[str]) -> None:
+    found = TableReader(path).account("acc_1")
+    queue.put(found.username if found is not None else "")
+
+
+def test_another_process_reads_it(writer: TableWriter) -> None:
+    writer.apply([PutAccount(ALICE)], STORE, 1)
+    context = multiprocessing.get_context("spawn")
+    queue: multiprocessing.Queue[str] = context.Queue()
+    process = context.Process(target=_read, args=(writer.path, queue))
+    process.start()
+
+    assert queue.get(timeout=60) == "alice"
+    process.join()
