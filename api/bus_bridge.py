@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import select
 import socket
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Protocol, TypeVar
@@ -30,10 +31,14 @@ GRACE = 1.0
 
 
 class Bridge(Protocol):
-    """What the API needs of the bus. Both may be called from any thread except the loop's."""
+    """What the API needs of the bus. All may be called from any thread except the loop's."""
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
         """The reply of the actor `to`, or `Unreachable`. Raises nothing for what happens on the bus."""
+        ...
+
+    def ask_all(self, requests: Mapping[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+        """By actor, what `ask` would return for its request. All are asked at once, so it takes `timeout` at most."""
         ...
 
     def publish(self, topic: str, message: Any) -> None:
@@ -74,10 +79,19 @@ class LoopBridge:
         """See `Bridge.ask`."""
         future: Future[Any] = Future()
         self.call(lambda: self._ask(to, message, timeout, future))
-        try:
-            return future.result(timeout + GRACE)
-        except FutureTimeout:
-            return Unreachable(to, "the loop does not respond")
+        return _reply_in(future, to, timeout + GRACE)
+
+    def ask_all(self, requests: Mapping[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+        """See `Bridge.ask_all`."""
+        futures: dict[str, Future[Any]] = {to: Future() for to in requests}
+
+        def send() -> None:
+            for to, message in requests.items():
+                self._ask(to, message, timeout, futures[to])
+
+        self.call(send)
+        ends = time.monotonic() + timeout + GRACE
+        return {to: _reply_in(each, to, ends - time.monotonic()) for to, each in futures.items()}
 
     def publish(self, topic: str, message: Any) -> None:
         """See `Bridge.publish`."""
@@ -117,6 +131,14 @@ class LoopBridge:
             _resolve(future, reply)
 
         self._mailbox.ask(to, message, on_reply, timeout)
+
+
+def _reply_in(future: Future[Any], to: str, seconds: float) -> Any:
+    """The reply, or `Unreachable` when the loop thread gives none in so many seconds."""
+    try:
+        return future.result(max(0.0, seconds))
+    except FutureTimeout:
+        return Unreachable(to, "the loop does not respond")
 
 
 def _resolve(future: Future[Any], reply: Any) -> None:

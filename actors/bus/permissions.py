@@ -67,6 +67,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         forwarding.Explain: _API,
         forwarding.QueryTester: _API,
         forwarding.QueryConnections: _API,
+        forwarding.GroupConnections: _API,
         forwarding.CloseConnections: _API,
         upstreams.QueryUpstreams: _API,
         accounts.QueryAccounts: _API,

@@ -20,6 +20,7 @@ from actors.bus.messages.forwarding import (
     CloseConnections,
     Configure,
     Explain,
+    GroupConnections,
     QueryConnections,
     QueryTester,
 )
@@ -115,6 +116,8 @@ class ForwardingActor(Actor):
             self._report_accounts(message, reply)
         elif isinstance(message, QueryConnections):
             self._table.query(message, reply)
+        elif isinstance(message, GroupConnections):
+            self._table.group(message, reply)
         elif isinstance(message, QueryUpstreams):
             upstreams = self.forwarding.upstreams
             reply(Upstreams(()) if upstreams is None else upstreams.states())

@@ -63,7 +63,7 @@ def list_connections(call: Call) -> Reply:
     query: ListConnections = call.query
     message = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
     page = _ask(call, message, Connections((), 0))
-    return Reply({"connections": [_view(each) for each in page.connections], "total": page.total})
+    return Reply({"connections": [connection_view(each) for each in page.connections], "total": page.total})
 
 
 def end_connection(call: Call) -> Reply:
@@ -85,13 +85,18 @@ def end_connections(call: Call) -> Reply:
     required.
     """
     query: EndConnections = call.query
-    everything, only = query.all == "true", query.filter()
-    if only == EVERYTHING and not everything:
-        filters = ", ".join(ConnectionFilters.parameters)
-        raise Invalid("all", f"must be true to end all connections; or give one of {filters}")
-    if only != EVERYTHING and everything:
-        raise Invalid("all", "must not be true when there is a filter")
+    only = query.filter()
+    require_filter(query, only != EVERYTHING, query.all)
     return Reply({"ended": _ask(call, CloseConnections(None, only), Ended(0)).count})
+
+
+def require_filter(query: Query, filtered: bool, everything: str | None) -> None:
+    """Connections are ended by a filter, or all of them by that word, not by both. Raises `Invalid`."""
+    if not filtered and everything != "true":
+        filters = ", ".join(name for name in query.parameters if name != "all")
+        raise Invalid("all", f"must be true to end all connections; or give one of {filters}")
+    if filtered and everything == "true":
+        raise Invalid("all", "must not be true when there is a filter")
 
 
 def _ask(call: Call, message: Any, nothing: Any) -> Any:
@@ -102,7 +107,8 @@ def _ask(call: Call, message: Any, nothing: Any) -> Any:
     return request(call.services.bridge, forwarding_name(proxy.record.id), message, type(nothing))
 
 
-def _view(connection: Connection) -> dict[str, Any]:
+def connection_view(connection: Connection) -> dict[str, Any]:
+    """A connection in the API."""
     return {
         **asdict(connection),
         "user": connection.user or None,

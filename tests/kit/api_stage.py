@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +86,9 @@ class FakeFleet:
         if isinstance(message, AllowTestClient):
             return self.forwarding(message)
         return self.others[to](message) if to in self.others else Unreachable(to, "it is not played")
+
+    def ask_all(self, requests: Mapping[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+        return {to: self.ask(to, message, timeout) for to, message in requests.items()}
 
     @contextmanager
     def silent_after(self, replies: int) -> Iterator[None]:

@@ -141,6 +141,24 @@ class Connections:
 
 
 @message
+class GroupConnections:
+    """API → forwarding actor: count the open connections. → `ConnectionGroups`.
+
+    `by` is one of `connections.GROUPS`; None puts all that match into one group.
+    """
+
+    only: ConnectionFilter
+    by: str | None
+
+
+@message
+class ConnectionGroups:
+    """Forwarding actor → API: by value (empty for none), the number of connections, their bytes in and bytes out."""
+
+    groups: dict[str, tuple[int, int, int]]
+
+
+@message
 class CloseConnections:
     """API → forwarding actor: close the connections that match; `id` None means any. → `Ended`."""
 

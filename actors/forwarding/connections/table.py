@@ -20,8 +20,10 @@ from actors.bus.loop import Loop
 from actors.bus.messages.forwarding import (
     CloseConnections,
     ConnectionFilter,
+    ConnectionGroups,
     Connections,
     Ended,
+    GroupConnections,
     QueryConnections,
 )
 from actors.bus.messages.forwarding import Connection as ConnectionReport
@@ -40,6 +42,7 @@ ENDED_BY_OPERATOR = "ended_by_operator"
 """The reason in the records of connections that are ended here."""
 
 SORTS = ("age", "bytes_in", "bytes_out", "rate_in", "rate_out", "client", "user", "target")
+GROUPS = ("client", "user", "target")
 
 
 class Sample(NamedTuple):
@@ -86,6 +89,21 @@ class ConnectionTable:
             self._loop.call_later(SECOND_SAMPLE, lambda: self._list(query, done))
 
         self._gather(ConnectionFilter(), lambda _number, _info: 0, list_later)
+
+    def group(self, query: GroupConnections, done: Callable[[ConnectionGroups], None]) -> None:
+        """Call `done`, later, with the counts."""
+        groups: dict[str, tuple[int, int, int]] = {}
+        matches = _matcher(query.only, self._clock)
+        field = None if query.by is None else _field(query.by)
+
+        def visit(connection: Connection) -> None:
+            info = connection.info()
+            if matches(connection.number, info):
+                value = "" if field is None else str(info[field])
+                count, bytes_in, bytes_out = groups.get(value, (0, 0, 0))
+                groups[value] = (count + 1, bytes_in + info.bytes_in, bytes_out + info.bytes_out)
+
+        self._each(visit, lambda: done(ConnectionGroups(groups)))
 
     def end(self, order: CloseConnections, done: Callable[[Ended], None]) -> None:
         """End all that match; call `done`, later, with how many."""
@@ -194,8 +212,13 @@ def _key(sort: str, base: Sample) -> _Key:
         return lambda number, info: info.bytes_in - base.bytes_in.get(number, 0)
     if sort == "rate_out":
         return lambda number, info: info.bytes_out - base.bytes_out.get(number, 0)
-    field = ConnectionInfo._fields.index("client_ip" if sort == "client" else sort)
+    field = _field(sort)
     return lambda _number, info: info[field]
+
+
+def _field(name: str) -> int:
+    """The index in `ConnectionInfo` of a field by its name in the API."""
+    return ConnectionInfo._fields.index("client_ip" if name == "client" else name)
 
 
 def _report(connection: Connection, connection_id: str, base: Sample, span: float, now: float) -> ConnectionReport:

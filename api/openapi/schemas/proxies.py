@@ -1,4 +1,4 @@
-"""Views of proxies, their connections and their records."""
+"""Views of proxies and their records."""
 
 from __future__ import annotations
 
@@ -196,43 +196,6 @@ class ActedProxy(ResponseModel):
     changed: bool
     message: str
     warnings: list[Warned]
-
-
-class Connection(ResponseModel):
-    """A live connection; `age` in seconds, rates in bytes per second."""
-
-    id: str
-    client: str
-    user: str | None
-    target: str | None
-    parent: str | None
-    state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
-    started_at: Moment
-    age: float
-    bytes_in: int
-    bytes_out: int
-    rate_in: int
-    rate_out: int
-
-
-class Connections(ResponseModel):
-    """A page of live connections."""
-
-    connections: list[Connection]
-    total: int
-
-
-class Ended(ResponseModel):
-    """An ended connection."""
-
-    id: str
-    ended: Literal[True]
-
-
-class EndedMany(ResponseModel):
-    """The number of ended connections."""
-
-    ended: int
 
 
 class LogEntry(ResponseModel):

@@ -15,8 +15,10 @@ from actors.bus.messages.forwarding import (
     CloseConnections,
     Connection,
     ConnectionFilter,
+    ConnectionGroups,
     Connections,
     Ended,
+    GroupConnections,
     QueryConnections,
 )
 from actors.forwarding.connection import ConnectionInfo
@@ -125,6 +127,32 @@ def test_connections_are_filtered_sorted_and_paged(rig: Rig) -> None:
         assert page(rig, ConnectionFilter(user="ada")).total == 0
         assert page(rig, ConnectionFilter(min_age=1000.0)).total == 0
         assert page(rig, offset=9) == Connections((), 5)
+
+
+def test_connections_are_counted_by_client_user_or_target(rig: Rig) -> None:
+    with (
+        Origin(echoes) as origin,
+        Origin(echoes) as other,
+        tunnel(rig, origin) as one,
+        tunnel(rig, origin) as two,
+        tunnel(rig, other) as three,
+    ):
+        for client, size in ((one, 1000), (two, 2000), (three, 4000)):
+            echo(client, b"x" * size)
+        sums: dict[str, tuple[int, int, int]] = {}
+        for each in page(rig).connections:
+            for key in ("", each.target):
+                count, bytes_in, bytes_out = sums.get(key, (0, 0, 0))
+                sums[key] = (count + 1, bytes_in + each.bytes_in, bytes_out + each.bytes_out)
+        assert sums[""][0] == 3
+        assert sums[""][1] >= 7000
+        whole = sums.pop("")
+        assert rig.ask(GroupConnections(ALL, "target")) == ConnectionGroups(sums)
+        assert rig.ask(GroupConnections(ALL, "client")) == ConnectionGroups({"127.0.0.1": whole})
+        assert rig.ask(GroupConnections(ALL, "user")) == ConnectionGroups({"": whole})
+        only = ConnectionFilter(target=other.authority)
+        assert rig.ask(GroupConnections(only, None)) == ConnectionGroups({"": sums[other.authority]})
+        assert rig.ask(GroupConnections(ConnectionFilter(user="ada"), None)) == ConnectionGroups({})
 
 
 def test_one_connection_is_ended_and_the_others_go_on(rig: Rig) -> None:

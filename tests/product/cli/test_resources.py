@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,30 @@ def test_a_live_connection_is_listed_and_ended(shell: Shell, product: Product) -
     assert shell("connections", "end", proxy["name"], row[-1]).status == 5
     assert shell("connections", "end", proxy["name"]).status == 2
     product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_connections_of_all_proxies_are_counted_and_ended_together(shell: Shell, product: Product) -> None:
+    proxies = [product.proxy(protocol="http") for _ in range(2)]
+    with socket.create_server(("127.0.0.1", 0)) as target, ExitStack() as stack:
+        authority = f"127.0.0.1:{target.getsockname()[1]}"
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", each["port"]))) for each in proxies]
+        for each in clients:
+            each.sendall(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+            assert each.recv(1000).startswith(b"HTTP/1.1 200")
+        assert len(shell.good("connections", "list", "--target", authority, "--limit", "1").rows) == 1
+        rows = shell.good("connections", "list", "--target", authority).rows
+        assert {row[0] for row in rows} == {each["name"] for each in proxies}
+        counted = shell.good("connections", "list", "--target", authority, "--group-by", "target").rows
+        assert [row[:2] for row in counted] == [[authority, "2"]]
+        asked = shell("connections", "end", "--target", authority)
+        assert (asked.status, "--yes" in asked.err) == (2, True)
+        assert shell.good("connections", "end", "--target", authority, "--yes").out == "2 closed.\n"
+        for each in clients:
+            each.settimeout(10)
+            assert each.recv(1) == b""
+    assert shell("connections", "end").status == 2
+    for each in proxies:
+        product.data("DELETE", f"/proxies/{each['id']}")
 
 
 def test_settings_are_shown_and_set(shell: Shell) -> None:

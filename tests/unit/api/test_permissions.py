@@ -51,6 +51,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/proxies/*/explain": {"POST": "proxy.read"},
     f"{V1}/proxies/*/snippets": {"GET": "proxy.read"},
     f"{V1}/proxies/*/upstreams": {"GET": "proxy.read"},
+    f"{V1}/connections": {"GET": "proxy.read", "DELETE": "proxy.write"},
     f"{V1}/proxies/*/connections": {"GET": "proxy.read", "DELETE": "proxy.write"},
     f"{V1}/proxies/*/connections/*": {"DELETE": "proxy.write"},
     f"{V1}/proxies/*/accounts": {"GET": "proxy.read", "POST": "proxy.write"},
@@ -106,6 +107,8 @@ AUDITORS_ALSO = f"{V1}/audit"
 ABOUT_THEIR_PROXIES = {
     ("proxy.read", f"{V1}/proxies"),
     ("proxy.read", "/proxy.pac"),
+    ("proxy.read", f"{V1}/connections"),
+    ("proxy.write", f"{V1}/connections"),
     *(("metrics.read", f"{V1}/{path}") for path in ("logs", "logs/tail", "logs/export", "metrics", "metrics/realtime")),
     ("metrics.read", "/metrics"),
     (ANYBODY, f"{V1}/health"),

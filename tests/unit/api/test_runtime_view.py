@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -41,6 +42,9 @@ class Both:
         reply = RuntimeReport(dict(self.proxies), {}, 1.0)
         self.meanwhile()
         return reply
+
+    def ask_all(self, requests: Mapping[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+        return {to: self.ask(to, message, timeout) for to, message in requests.items()}
 
     def publish(self, topic: str, message: Any) -> None:
         raise AssertionError("nothing is published here")

@@ -1,0 +1,128 @@
+"""The operations on live connections of all proxies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
+from actors.forwarding.connections.table import SORTS
+from api.audit import resource_named
+from api.call import Call, Reply
+from api.errors import Denied, Invalid, NotFound
+from api.http.query import choice, integer, text
+from api.resources.connections import EVERYTHING, ConnectionFilters, connection_view, require_filter
+from api.services.fleet_connections import FleetConnections, Group, Row
+from config.model.proxies import ProxyRecord
+
+GROUP_BY = {"client": "client", "account": "user", "target": "target", "proxy": None}
+"""What connections may be grouped by → the field that the forwarding actors count."""
+OFFSET_MAX = 10_000
+"""Connections that are merged for one page at most, beside those on it."""
+DEFAULT_SORT = "-age"
+
+
+class FleetFilters(ConnectionFilters):
+    """Filters of connections of all proxies."""
+
+    proxy: str | None = text("Only of the proxy with this name or id", "office", 128, 1)
+    account: str | None = text("Only of the account with this user name", "alice", 255, 1)
+
+    def filter(self) -> ConnectionFilter:
+        """As the message to the forwarding actors has it. Raises `Invalid`."""
+        if self.account is not None and self.user not in (None, self.account):
+            raise Invalid("account", "must be the same as user, or be left out")
+        return ConnectionFilter(self.client, self.account or self.user, self.target, float(self.min_age))
+
+
+class ListFleetConnections(FleetFilters):
+    """Filters of connections, their order or groups, and the page."""
+
+    group_by: str | None = choice("Count connections by this, the largest groups first", tuple(GROUP_BY))
+    sort: str | None = choice(
+        f"The field to sort by, `{DEFAULT_SORT}` by default; `-` reverses the order. Not with `group_by`",
+        (*SORTS, *(f"-{name}" for name in SORTS)),
+    )
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    offset: int = integer("How many to skip", 0, OFFSET_MAX, 0)
+
+
+class EndFleetConnections(FleetFilters):
+    """Filters of connections, or all of them."""
+
+    all: str | None = choice("End all connections; required without a filter", ("true", "false"))
+
+
+def list_connections(call: Call) -> Reply:
+    """List live connections of all proxies.
+
+    Returns the open connections of all active proxies, or with `group_by` their number and bytes by client, account,
+    target or proxy. The response comes within a few seconds; `unavailable` names the proxies whose processes did not
+    reply, and `total` leaves them out.
+    """
+    query: ListFleetConnections = call.query
+    only = query.filter()
+    if query.group_by is not None and query.sort is not None:
+        raise Invalid("sort", "must be left out where group_by is given: the largest groups come first")
+    fleet = FleetConnections(call.services.bridge, _proxies(call, query.proxy))
+    if query.group_by is not None:
+        groups = _groups(call, fleet, only, query.group_by)
+        page = groups[query.offset : query.offset + query.limit]
+        return Reply({"groups": page, "total": len(groups), "unavailable": _unavailable(call, fleet)})
+    rows, total = fleet.page(QueryConnections(only, query.sort or DEFAULT_SORT, query.limit, query.offset))
+    return Reply({"connections": list(map(_view, rows)), "total": total, "unavailable": _unavailable(call, fleet)})
+
+
+def end_connections(call: Call) -> Reply:
+    """End live connections of all proxies.
+
+    Ends all open connections that match the filters, and returns how many there were; without a filter, `all=true` is
+    required. `unavailable` names the proxies whose processes did not reply: their connections may be open.
+    """
+    query: EndFleetConnections = call.query
+    only = query.filter()
+    require_filter(query, only != EVERYTHING or query.proxy is not None, query.all)
+    proxies = _proxies(call, query.proxy)
+    fleet = FleetConnections(call.services.bridge, proxies)
+    ended = fleet.end(only)
+    named = {"proxy_id": proxies[0].id} if query.proxy is not None else {}
+    given = {name: value for name in query.parameters if (value := getattr(query, name)) not in (None, 0)}
+    details = {"filters": given, "ended": ended, "unavailable": sorted(fleet.silent)}
+    call.services.audit.append("proxy.connections_ended", resource_named(call.services.store, named), details=details)
+    return Reply({"ended": ended, "unavailable": _unavailable(call, fleet)})
+
+
+def _proxies(call: Call, named: str | None) -> list[ProxyRecord]:
+    """Those that the caller may see, or the one of this id or else this name. Raises `Denied`, `NotFound`."""
+    scope = call.caller.scope
+    proxies = [each.record for each in call.services.proxies.all() if scope is None or each.record.id in scope]
+    if named is None:
+        return proxies
+    found = [each for each in proxies if each.id == named] or [each for each in proxies if each.name == named]
+    if not found and scope is not None:
+        raise Denied("the proxy is not in the key's scope")
+    if not found:
+        raise NotFound("The proxy")
+    return found
+
+
+def _groups(call: Call, fleet: FleetConnections, only: ConnectionFilter, by: str) -> list[dict[str, Any]]:
+    field = GROUP_BY[by]
+    if field is None:
+        return [{**_proxy(call, each.value), **_counts(each)} for each in fleet.groups_by_proxy(only)]
+    return [{by: each.value or None, **_counts(each)} for each in fleet.groups(only, field)]
+
+
+def _counts(group: Group) -> dict[str, int]:
+    return {"count": group.count, "bytes_in": group.bytes_in, "bytes_out": group.bytes_out}
+
+
+def _view(row: Row) -> dict[str, Any]:
+    return {"proxy_id": row.proxy.id, "proxy": row.proxy.name, **connection_view(row.connection)}
+
+
+def _unavailable(call: Call, fleet: FleetConnections) -> list[dict[str, str]]:
+    return [{**_proxy(call, proxy_id), "error": error} for proxy_id, error in sorted(fleet.silent.items())]
+
+
+def _proxy(call: Call, proxy_id: str) -> dict[str, str]:
+    return {"proxy_id": proxy_id, "proxy": call.services.proxies.name_of(proxy_id)}

@@ -1,0 +1,178 @@
+"""The live connections of several proxies: their forwarding actors are asked at once, and the replies merged.
+
+All requests for one response share one deadline. An actor that doesn't reply in time is in `silent`, and nothing of its
+connections is in the result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from actors.bus.messages.common import Unreachable, forwarding_name
+from actors.bus.messages.forwarding import (
+    CloseConnections,
+    Connection,
+    ConnectionFilter,
+    ConnectionGroups,
+    Connections,
+    Ended,
+    GroupConnections,
+    QueryConnections,
+)
+from actors.forwarding.connections.table import PAGE_MAX
+from api.bus_bridge import Bridge, reason_of
+from config.model.proxies import ProxyRecord
+
+WAIT = 3.0
+"""Seconds that all replies together may take; the first rates of an actor take half a second."""
+SHORTEST = 0.05
+"""Seconds that a request has at the end of that time."""
+FIRST_SHARE = 20
+"""Connections that each actor is asked for at least."""
+
+R = TypeVar("R")
+_Key = Callable[[Connection], tuple[Any, float]]
+
+
+class Row(NamedTuple):
+    """A connection and its proxy."""
+
+    proxy: ProxyRecord
+    connection: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The connections with one value: how many, and their bytes."""
+
+    value: str
+    count: int
+    bytes_in: int
+    bytes_out: int
+
+
+class FleetConnections:
+    """The connections of these proxies, for one response. An inactive proxy has none."""
+
+    def __init__(self, bridge: Bridge, proxies: Iterable[ProxyRecord]) -> None:
+        self.silent: dict[str, str] = {}
+        """By proxy id, why there is no reply."""
+        self._bridge = bridge
+        self._proxies = {forwarding_name(each.id): each for each in proxies if each.status == "active"}
+        self._ends = time.monotonic() + WAIT
+
+    def page(self, query: QueryConnections) -> tuple[list[Row], int]:
+        """A page over all proxies, and how many match in all.
+
+        The actors with connections on this page or before it are asked for more, until none of them can have another
+        one there.
+        """
+        end = query.offset + query.limit
+        fetched = _Fetched(query.sort)
+        asked, share = set(self._proxies), max(FIRST_SHARE, 2 * end // max(1, len(self._proxies)))
+        while asked:
+            share = min(share, end, PAGE_MAX)
+            requests = {to: QueryConnections(query.only, query.sort, share, fetched.count(to)) for to in asked}
+            fetched.add(self._ask(requests, Connections))
+            for to in asked & self._silent_actors():
+                fetched.drop(to)
+            asked, share = fetched.unfinished(end), PAGE_MAX
+        rows = [Row(self._proxies[to], each) for to, each in fetched.sorted()[query.offset : end]]
+        return rows, fetched.total()
+
+    def groups(self, only: ConnectionFilter, by: str) -> list[Group]:
+        """The groups by a field of `connections.GROUPS`, the largest first."""
+        replies = self._ask(dict.fromkeys(self._proxies, GroupConnections(only, by)), ConnectionGroups)
+        merged: dict[str, tuple[int, int, int]] = {}
+        for reply in replies.values():
+            for value, counts in reply.groups.items():
+                count, bytes_in, bytes_out = merged.get(value, (0, 0, 0))
+                merged[value] = (count + counts[0], bytes_in + counts[1], bytes_out + counts[2])
+        return _largest_first(Group(value, *counts) for value, counts in merged.items())
+
+    def groups_by_proxy(self, only: ConnectionFilter) -> list[Group]:
+        """A group for each proxy with connections, the largest first; its value is the proxy's id."""
+        replies = self._ask(dict.fromkeys(self._proxies, GroupConnections(only, None)), ConnectionGroups)
+        return _largest_first(
+            Group(self._proxies[to].id, *counts) for to, reply in replies.items() for counts in reply.groups.values()
+        )
+
+    def end(self, only: ConnectionFilter) -> int:
+        """Close all that match; the number of those that were closed."""
+        replies = self._ask(dict.fromkeys(self._proxies, CloseConnections(None, only)), Ended)
+        return sum(each.count for each in replies.values())
+
+    def _ask(self, requests: Mapping[str, Any], kind: type[R]) -> dict[str, R]:
+        """The replies of those that reply in time."""
+        replies = self._bridge.ask_all(requests, max(SHORTEST, self._ends - time.monotonic()))
+        for to, reply in replies.items():
+            if not isinstance(reply, kind):
+                self.silent[self._proxies[to].id] = reply.reason if isinstance(reply, Unreachable) else reason_of(reply)
+        return {to: reply for to, reply in replies.items() if isinstance(reply, kind)}
+
+    def _silent_actors(self) -> set[str]:
+        return {forwarding_name(each) for each in self.silent}
+
+
+class _Fetched:
+    """The first connections of each actor in one order, as far as they were fetched."""
+
+    def __init__(self, sort: str) -> None:
+        self._key = _key(sort.removeprefix("-"))
+        self._reverse = sort.startswith("-")
+        self._lists: dict[str, dict[str, Connection]] = {}
+        self._totals: dict[str, int] = {}
+
+    def count(self, actor: str) -> int:
+        """How many were fetched of this actor."""
+        return len(self._lists.get(actor, ()))
+
+    def add(self, pages: Mapping[str, Connections]) -> None:
+        """Further pages. One without anything new is the last of its actor: what was beyond it has gone."""
+        for actor, page in pages.items():
+            known = self._lists.setdefault(actor, {})
+            before = len(known)
+            known.update((each.id, each) for each in page.connections)
+            self._totals[actor] = page.total if len(known) > before else before
+
+    def drop(self, actor: str) -> None:
+        """Forget an actor."""
+        self._lists.pop(actor, None)
+        self._totals.pop(actor, None)
+
+    def total(self) -> int:
+        """How many there are in all."""
+        return sum(self._totals.values())
+
+    def sorted(self) -> list[tuple[str, Connection]]:
+        """Those that were fetched, each with its actor."""
+        rows = [(actor, each) for actor, known in self._lists.items() for each in known.values()]
+        return sorted(rows, key=lambda row: self._key(row[1]), reverse=self._reverse)
+
+    def unfinished(self, end: int) -> set[str]:
+        """The actors of which another connection may be among the first `end`."""
+        rows = self.sorted()
+        last = self._key(rows[end - 1][1]) if len(rows) >= end else None
+        more = {actor for actor, known in self._lists.items() if len(known) < self._totals[actor]}
+        return {actor for actor in more if last is None or self._is_before(self._farthest(actor), last)}
+
+    def _farthest(self, actor: str) -> tuple[Any, float]:
+        keys = map(self._key, self._lists[actor].values())
+        return min(keys) if self._reverse else max(keys)
+
+    def _is_before(self, one: tuple[Any, float], other: tuple[Any, float]) -> bool:
+        return one > other if self._reverse else one < other
+
+
+def _key(sort: str) -> _Key:
+    """Ties go by age, as within one actor (`actors.forwarding.connections.table`)."""
+    if sort == "age":
+        return lambda each: (-each.started_at, each.started_at)
+    return lambda each: (getattr(each, sort), each.started_at)
+
+
+def _largest_first(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda each: (-each.count, -each.bytes_in - each.bytes_out, each.value))

@@ -1,0 +1,263 @@
+"""Live connections over all proxies: merged pages, groups, ends, and proxies that do not reply."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.forwarding import (
+    CloseConnections,
+    Connection,
+    ConnectionFilter,
+    ConnectionGroups,
+    Connections,
+    Ended,
+    GroupConnections,
+    QueryConnections,
+)
+from actors.forwarding.connections.table import PAGE_MAX
+from tests.kit.api_stage import PROXY, Api, error_of
+from tests.unit.api.audit_reader import rows
+
+STARTED = 1_700_000_000.0
+ONE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", STARTED, 1.0, 10, 20, 1.0, 2.0)
+
+
+class Process:
+    """The forwarding actor of one proxy: sorts and pages as the real one, and records what it is asked."""
+
+    def __init__(self, connections: Sequence[Connection]) -> None:
+        self.connections = list(connections)
+        self.asked: list[Any] = []
+
+    def __call__(self, message: Any) -> Any:
+        self.asked.append(message)
+        if isinstance(message, QueryConnections):
+            found = self._sorted(message.sort)[message.offset : message.offset + min(message.limit, PAGE_MAX)]
+            return Connections(tuple(found), len(self.connections))
+        if isinstance(message, GroupConnections):
+            return ConnectionGroups(self._groups(message.by))
+        assert isinstance(message, CloseConnections)
+        return Ended(len(self.connections))
+
+    def _sorted(self, sort: str) -> list[Connection]:
+        field = sort.removeprefix("-")
+        age = [(-each.started_at if field == "age" else getattr(each, field)) for each in self.connections]
+        pairs = sorted(zip(age, self.connections, strict=True), key=lambda pair: (pair[0], pair[1].started_at))
+        ordered = [each for _value, each in pairs]
+        return ordered[::-1] if sort.startswith("-") else ordered
+
+    def _groups(self, by: str | None) -> dict[str, tuple[int, int, int]]:
+        found: dict[str, tuple[int, int, int]] = {}
+        for each in self.connections:
+            value = getattr(each, by) if by else ""
+            count, bytes_in, bytes_out = found.get(value, (0, 0, 0))
+            found[value] = (count + 1, bytes_in + each.bytes_in, bytes_out + each.bytes_out)
+        return found
+
+
+@pytest.fixture
+def headers(api: Api) -> dict[str, str]:
+    return api.token()
+
+
+def serve(api: Api, *processes: Process) -> list[str]:
+    """A proxy for each process; their ids."""
+    made = []
+    for number, process in enumerate(processes):
+        body = {**PROXY, "name": f"p{number}", "port": 3128 + number}
+        proxy_id = api.post("/proxies", body, api.token()).json["data"]["proxy"]["id"]
+        api.fleet.others[forwarding_name(proxy_id)] = process
+        made.append(proxy_id)
+    return made
+
+
+def connection(number: int, **fields: Any) -> Connection:
+    return replace(ONE, id=f"{number:x}", started_at=STARTED + number, **fields)
+
+
+def listed(api: Api, headers: dict[str, str], query: str = "") -> Any:
+    response = api.get(f"/connections{query}", headers)
+    assert response.status_code == 200, response.text
+    return response.json["data"]
+
+
+def test_connections_of_all_proxies_come_in_one_list_with_their_proxy(api: Api, headers: dict[str, str]) -> None:
+    first, second = serve(api, Process([connection(1), connection(3)]), Process([connection(2)]))
+    data = listed(api, headers)
+    assert [(each["id"], each["proxy_id"], each["proxy"]) for each in data["connections"]] == [
+        ("1", first, "p0"),
+        ("2", second, "p1"),
+        ("3", first, "p0"),
+    ]
+    assert (data["total"], data["unavailable"]) == (3, [])
+    assert data["connections"][0]["target"] == "a.example:443"
+    assert "groups" not in data
+
+
+@pytest.mark.parametrize("sort", ["-age", "age", "-bytes_in", "target", "-client"])
+def test_pages_of_the_merged_list_are_those_of_one_list(api: Api, headers: dict[str, str], sort: str) -> None:
+    dice = random.Random(sort)
+    everything = [
+        connection(
+            number,
+            bytes_in=dice.randrange(50),
+            client=f"192.0.2.{dice.randrange(9)}",
+            target=f"h{dice.randrange(5)}.example:443",
+        )
+        for number in range(400)
+    ]
+    dice.shuffle(everything)
+    processes = Process(everything[:300]), Process(everything[300:390]), Process(everything[390:]), Process([])
+    serve(api, *processes)
+    expected = [each.id for each in Process(everything)._sorted(sort)]
+    found = []
+    for offset in range(0, 420, 70):
+        data = listed(api, headers, f"?sort={sort}&limit=70&offset={offset}")
+        assert data["total"] == 400
+        found += [each["id"] for each in data["connections"]]
+    assert found == expected
+
+
+def test_a_page_fetches_little_more_than_it_needs(api: Api, headers: dict[str, str]) -> None:
+    processes = [Process([connection(1000 * number + each) for each in range(900)]) for number in range(10)]
+    serve(api, *processes)
+    assert len(listed(api, headers, "?limit=100")["connections"]) == 100
+    fetched = [sum(each.limit for each in process.asked) for process in processes]
+    assert fetched == [120] * 4 + [20] * 6, "the first five have a hundred at first, so the others are not asked again"
+
+
+def test_connections_that_go_between_two_requests_end_the_search(api: Api, headers: dict[str, str]) -> None:
+    class Vanishing(Process):
+        def __call__(self, message: Any) -> Any:
+            page = super().__call__(message)
+            return Connections(page.connections if message.offset == 0 else (), page.total)
+
+    serve(api, Vanishing([connection(each) for each in range(100)]), Process([]))
+    assert len(listed(api, headers, "?limit=60")["connections"]) in range(20, 61)
+
+
+def test_filters_reach_all_and_proxy_selects_one_by_name_or_id(api: Api, headers: dict[str, str]) -> None:
+    one, other = Process([connection(1)]), Process([connection(2)])
+    _, second = serve(api, one, other)
+    listed(api, headers, "?client=10.0.0.0/8&account=ada&target=a.ex&min_age=5&sort=-rate_out")
+    for process in (one, other):
+        assert (process.asked[-1].only, process.asked[-1].sort) == (
+            ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0),
+            "-rate_out",
+        )
+    one.asked.clear()
+    for named in ("p1", second):
+        assert [each["id"] for each in listed(api, headers, f"?proxy={named}")["connections"]] == ["2"]
+    assert one.asked == []
+    assert error_of(api.get("/connections?proxy=p7", headers))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("group_by", "expected"),
+    [
+        ("client", [{"client": "192.0.2.1", "count": 2}, {"client": "192.0.2.2", "count": 1}]),
+        ("account", [{"account": "ada", "count": 2}, {"account": None, "count": 1}]),
+        ("target", [{"target": "a.example:443", "count": 3}]),
+        ("proxy", [{"proxy": "p0", "count": 2}, {"proxy": "p1", "count": 1}]),
+    ],
+)
+def test_connections_are_counted_by_what_they_have_in_common(
+    api: Api, headers: dict[str, str], group_by: str, expected: list[dict[str, Any]]
+) -> None:
+    ids = serve(
+        api,
+        Process([connection(1, user="ada"), connection(2, client="192.0.2.2")]),
+        Process([connection(3, user="ada")]),
+    )
+    data = listed(api, headers, f"?group_by={group_by}")
+    wanted = [{**each, "bytes_in": 10 * each["count"], "bytes_out": 20 * each["count"]} for each in expected]
+    if group_by == "proxy":
+        wanted = [{**each, "proxy_id": proxy_id} for each, proxy_id in zip(wanted, ids, strict=True)]
+    assert data == {"groups": wanted, "total": len(wanted), "unavailable": []}
+    page = listed(api, headers, f"?group_by={group_by}&offset=1&limit=1")
+    assert (page["groups"], page["total"]) == (wanted[1:2], len(wanted))
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("group_by=colour", "group_by"),
+        ("group_by=client&sort=age", "sort"),
+        ("sort=colour", "sort"),
+        ("limit=1001", "limit"),
+        ("offset=10001", "offset"),
+        ("proxy=", "proxy"),
+        ("account=ada&user=eve", "account"),
+        ("proxy_id=x", "proxy_id"),
+    ],
+)
+def test_a_bad_parameter_is_400_naming_it(api: Api, headers: dict[str, str], query: str, field: str) -> None:
+    status, _code, details = error_of(api.get(f"/connections?{query}", headers))
+    assert (status, details["field"]) == (400, field)
+
+
+def test_a_proxy_that_does_not_reply_is_named_and_the_others_are_listed(api: Api, headers: dict[str, str]) -> None:
+    silent, _, stopped = serve(api, Process([]), Process([connection(1)]), Process([connection(2)]))
+    del api.fleet.others[forwarding_name(silent)]
+    api.post(f"/proxies/{stopped}/stop", None, headers)
+    named = [{"proxy_id": silent, "proxy": "p0", "error": "it is not played"}]
+    for query in ("", "?group_by=client"):
+        data = listed(api, headers, query)
+        assert (data["total"], data["unavailable"]) == (1, named)
+    ended = api.request("DELETE", "/connections?all=true", headers)
+    assert (ended.status_code, ended.json["data"]) == (200, {"ended": 1, "unavailable": named})
+    [entry] = rows(api, action="proxy.connections_ended")
+    assert entry["details"]["unavailable"] == [silent]
+
+
+def test_those_that_match_are_ended_on_all_proxies_and_it_is_audited(api: Api, headers: dict[str, str]) -> None:
+    one, other = Process([connection(1)]), Process([connection(2), connection(3)])
+    first, _ = serve(api, one, other)
+    ended = api.request("DELETE", "/connections?client=192.0.2.1&min_age=2", headers)
+    assert ended.json["data"] == {"ended": 3, "unavailable": []}
+    only = ConnectionFilter(client="192.0.2.1", min_age=2.0)
+    assert one.asked == other.asked == [CloseConnections(None, only)]
+    assert api.request("DELETE", "/connections?proxy=p0", headers).json["data"]["ended"] == 1
+    last, before = rows(api, action="proxy.connections_ended")
+    assert (before["resource"], before["details"]) == (
+        None,
+        {"filters": {"client": "192.0.2.1", "min_age": 2}, "ended": 3, "unavailable": []},
+    )
+    assert last["resource"] == {"type": "proxy", "id": first, "name": "p0"}
+
+
+@pytest.mark.parametrize("query", ["", "?all=false", "?min_age=0", "?all=true&proxy=p0", "?all=true&account=ada"])
+def test_ending_needs_a_filter_or_the_word_all(api: Api, headers: dict[str, str], query: str) -> None:
+    process = Process([connection(1)])
+    serve(api, process)
+    status, _code, details = error_of(api.request("DELETE", f"/connections{query}", headers))
+    assert (status, details["field"]) == (400, "all")
+    assert process.asked == []
+
+
+def test_reading_is_not_ending(api: Api) -> None:
+    serve(api, Process([]))
+    api.add_user("reader", role="user")
+    assert api.get("/connections", api.token("reader")).status_code == 200
+    assert api.request("DELETE", "/connections?all=true", api.token("reader")).status_code == 403
+
+
+def test_a_scoped_key_reaches_its_own_proxies_alone(api: Api) -> None:
+    mine, foreign = Process([connection(1)]), Process([connection(2)])
+    first, second = serve(api, mine, foreign)
+    key = api.key(permissions=["proxy.read", "proxy.write"], scope={"proxies": [first]})
+    assert [each["id"] for each in listed(api, key)["connections"]] == ["1"]
+    assert [each["proxy"] for each in listed(api, key, "?group_by=proxy")["groups"]] == ["p0"]
+    assert api.request("DELETE", "/connections?all=true", key).json["data"]["ended"] == 1
+    assert foreign.asked == []
+    for named in ("p1", second, "no such proxy"):
+        for method in ("GET", "DELETE"):
+            assert error_of(api.request(method, f"/connections?proxy={named}", key))[:2] == (403, "FORBIDDEN")
+    api.fleet.others.clear()
+    assert [each["proxy"] for each in listed(api, key)["unavailable"]] == ["p0"]
