@@ -191,13 +191,13 @@ class Client:
 
     def pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
         """All entries of a paginated list."""
-        page = 1
+        cursor: str | None = None
         while True:
-            data = self.get(path, **query, page=page, per_page=PAGE)
+            data = self.get(path, **query, cursor=cursor, per_page=PAGE)
             yield from data[name]
-            if not data["pagination"]["has_next"]:
+            cursor = data["next_cursor"]
+            if cursor is None:
                 return
-            page += 1
 
     def sign_in(self, username: str, password: str) -> dict[str, Any]:
         """Sign in and keep the tokens. Returns the user."""
@@ -335,7 +335,10 @@ def quoted(part: str) -> str:
     return quote(part, safe="")
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | list[str]:
+    """A parameter as `requests` takes it; a list is given several times."""
+    if isinstance(value, list):
+        return [str(each) for each in value]
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

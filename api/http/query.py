@@ -28,7 +28,10 @@ _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One query parameter. `read` returns the value of its text or raises `ValueError`; `example` is accepted."""
+    """One query parameter. `read` returns the value of its text or raises `ValueError`; `example` is accepted.
+
+    A parameter whose schema is an array may be given several times; its value is a tuple.
+    """
 
     description: str
     schema: dict[str, Any]
@@ -60,12 +63,21 @@ class Query:
 def _value(name: str, parameter: Parameter, given: str | list[str] | None) -> Any:
     if given is None:
         return parameter.default
+    if "items" in parameter.schema:
+        values = given if isinstance(given, list) else [given]
+        if len(values) > parameter.schema["maxItems"]:
+            raise Invalid(name, f"must not be given more than {parameter.schema['maxItems']} times")
+        return tuple(_one_value(name, parameter, parameter.schema["items"], each) for each in values)
     if isinstance(given, list):
         raise Invalid(name, "must not be given twice")
-    if len(given) < parameter.schema.get("minLength", 0):
+    return _one_value(name, parameter, parameter.schema, given)
+
+
+def _one_value(name: str, parameter: Parameter, schema: Mapping[str, Any], given: str) -> Any:
+    if len(given) < schema.get("minLength", 0):
         raise Invalid(name, "must not be empty")
-    if len(given) > parameter.schema.get("maxLength", len(given)):
-        raise Invalid(name, f"must have at most {parameter.schema['maxLength']} characters")
+    if len(given) > schema.get("maxLength", len(given)):
+        raise Invalid(name, f"must have at most {schema['maxLength']} characters")
     try:
         return parameter.read(given)
     except ValueError as error:
@@ -111,6 +123,12 @@ def text(
     schema: dict[str, Any] = {"type": "string", **({} if pattern is None else {"pattern": pattern})}
     schema |= {"maxLength": highest, **({"minLength": lowest} if lowest else {})}
     return Parameter(description, schema, read, example)
+
+
+def texts(description: str, example: str, highest: int, most: int = 20) -> Any:
+    """Up to `most` texts of 1 to `highest` characters, each given by itself: `tag=a&tag=b`; a tuple."""
+    schema = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": highest}, "maxItems": most}
+    return Parameter(description, schema, str, [example], ())
 
 
 def cursor(description: str, example: str, pattern: str, read: Callable[[str], Any]) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from api.openapi.schemas.proxies import ActedProxy, Explanation, NewProxy, OneProxy, Proxies, Tested
 from api.openapi.schemas.resources import Deleted
 from api.operations.operation import V1, create, delete, get, post, resource, update
-from api.resources import access, proxies
+from api.resources import access, proxies, proxy_queries
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 
 _ONE = "/{proxy_id}"
 
 TABLE = resource(f"{V1}/proxies", read="proxy.read", write="proxy.write", delete="proxy.delete")(
-    get("", "listProxies", proxies.list_proxies, Proxies, query=proxies.ListProxies, scoped=True),
+    get("", "listProxies", proxies.list_proxies, Proxies, query=proxy_queries.ListProxies, scoped=True),
     create("", "createProxy", proxies.create_proxy, NewProxy, body=ProxyCreate, read_only=READ_ONLY_FIELDS),
     get(_ONE, "getProxy", proxies.get_proxy, OneProxy, if_match=True),
     *update(

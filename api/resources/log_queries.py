@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from actors.bus.messages.records import LogPage, QueryLogs
 from api.errors import Invalid
+from api.http.cursor import checksum
 from api.http.query import Query, address, choice, cursor, integer, moment, text
-from api.services.log_cursors import PageCursor, checksum, tail_of
+from api.services.log_cursors import PageCursor, tail_of
 from config.model.choices import LOG_LEVELS
 
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
-from api.http.query import Query, choice, integer
 from api.services import proxy_views
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, upstream_states
 from config.model import json_patterns
-from config.model.choices import PROTOCOLS
 from config.model.exposure_warnings import warnings
 from config.model.fields import Body, example
 
@@ -38,48 +35,16 @@ class ProxyTest(Body):
     timeout: Annotated[StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)] = TEST_TIMEOUT
 
 
-class ListProxies(Query):
-    """Filters of proxies, and the page."""
-
-    page: int = integer("The number of the page, from 1", 1, 1_000_000, 1)
-    per_page: int = integer("The size of the page", 1, 100, 50)
-    status: str | None = choice("Only proxies of this status", ("active", "inactive"))
-    protocol: str | None = choice("Only proxies of this protocol", PROTOCOLS)
-
-
 def list_proxies(call: Call) -> Reply:
     """List proxies.
 
-    Returns one page of proxies, the oldest first, each with its actual state and statistics. `status` and `protocol`
-    filter the list.
+    Returns one page of proxies, each with its actual state and statistics; by default the oldest come first. Follow
+    `next_cursor` for the next page: unlike `page`, it neither repeats nor omits a proxy when others are created or
+    deleted meanwhile.
     """
-    query: ListProxies = call.query
-    page, per_page, status, protocol = query.page, query.per_page, query.status, query.protocol
-    scope = call.caller.scope
-    found: Sequence[StoredProxy] = call.services.proxies.all()
-    if status is not None or protocol is not None or scope is not None:
-        found = [
-            proxy
-            for proxy in found
-            if status in (None, proxy.record.status)
-            and protocol in (None, proxy.record.protocol)
-            and (scope is None or proxy.record.id in scope)
-        ]
-    views = proxy_views.listed(call.services.runtime, found[(page - 1) * per_page : page * per_page])
-    return Reply({"proxies": views, "pagination": pagination(page, per_page, len(found))})
-
-
-def pagination(page: int, per_page: int, total: int) -> dict[str, Any]:
-    """The position of this page. There is at least one page, even if it is empty."""
-    pages = max(1, -(-total // per_page))
-    return {
-        "page": page,
-        "per_page": per_page,
-        "total": total,
-        "pages": pages,
-        "has_next": page < pages,
-        "has_prev": page > 1,
-    }
+    page = call.query.page_of(call.services.proxies.all(), call.caller.scope)
+    views = proxy_views.listed(call.services.runtime, page.proxies)
+    return Reply({"proxies": views, "pagination": page.pagination(), "next_cursor": page.next_cursor})
 
 
 def create_proxy(call: Call) -> Reply:

@@ -109,21 +109,29 @@ SetOption = Annotated[
     list[str] | None,
     set_option("settings.timeout=60", "limits.bandwidth_in=1Mbit/s", 'access.deny_destinations=["*.example"]'),
 ]
-TagOption = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")]
 
 
-@command(group, "list")
+@command(group, "list", {"q": "--search"})
 def list_proxies(
     session: Session,
     status: Annotated[ProxyStatus | None, typer.Option("--status", help="Only those of this status.")] = None,
     protocol: Annotated[ProxyProtocol | None, typer.Option("--protocol", help="Only those of this protocol.")] = None,
-    tag: TagOption = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only those with this tag; several must all be there.")
+    ] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", help="Only those with this text in name, host, port or a tag.")
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", help="name, created_at, port, status; - reverses it. By default created_at.")
+    ] = None,
 ) -> None:
     """List proxies."""
-    found = list(session.api.pages("/proxies", "proxies", status=status, protocol=protocol))
-    proxies = [proxy for proxy in found if set(tag or ()) <= set(proxy["tags"])]
-    nothing = "No proxy matches." if found or status or protocol or tag else FIRST_STEP
-    data = {"proxies": proxies, "pagination": one_page(len(proxies))}
+    filters = {"status": status, "protocol": protocol, "tag": tag or None, "q": search}
+    proxies = list(session.api.pages("/proxies", "proxies", **filters, sort=sort))
+    filtered = any(value is not None for value in filters.values())
+    nothing = "No proxy matches." if filtered else FIRST_STEP
+    data = {"proxies": proxies, "pagination": one_page(len(proxies)), "next_cursor": None}
     session.out.data(data, lambda: session.out.table(COLUMNS, proxies, nothing))
 
 

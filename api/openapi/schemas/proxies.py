@@ -162,10 +162,11 @@ class Pagination(ResponseModel):
 
 
 class Proxies(ResponseModel):
-    """A page of proxies, oldest first."""
+    """A page of proxies; `next_cursor` is null on the last one."""
 
     proxies: list[ListedProxy]
     pagination: Pagination
+    next_cursor: str | None
 
 
 class Warned(ResponseModel):

@@ -50,6 +50,9 @@ def test_the_list_is_filtered_and_for_programs_it_is_the_data_of_the_api(
     (row,) = shell.good("proxies", "list", "--tag", "berlin").rows
     assert row[:5] == [proxy["name"], "http", f"127.0.0.1:{proxy['port']}", "active", "running"]
     assert shell.good("proxies", "list", "--tag", "paris").rows == []
+    assert shell.good("proxies", "list", "--tag", "berlin", "--tag", "paris").rows == []
+    assert [row[0] for row in shell.good("proxies", "list", "--search", "ERLI", "--sort", "-port").rows] == [row[0]]
+    assert "--search" in shell("proxies", "list", "--search", "").err
     assert proxy["id"] not in shell.good("proxies", "list", "--status", "inactive").out
     listed = shell.good("proxies", "list", "-o", "json").data
     assert listed.keys() == product.data("GET", "/proxies").keys()
