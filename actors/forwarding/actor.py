@@ -74,6 +74,7 @@ class ForwardingActor(Actor):
             proxy["max_idle_connections"],
             float(proxy["keep_alive_timeout"]),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
+            self.data_dir.accounts_table,
         )
         self.forwarding.dialer.resolver.kept = float(proxy["dns_cache_seconds"])
         self.forwarding.problems.report = self._report

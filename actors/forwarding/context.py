@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
@@ -16,6 +17,7 @@ from actors.bus.messages.upstreams import UpstreamsSpec
 from actors.bus.records import Row
 from actors.counters import CONNECTIONS, INTERNAL_ERRORS
 from actors.forwarding.access.authenticator import Authenticator
+from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.access.test_clients import Testers
@@ -66,6 +68,7 @@ class ForwardingContext:
         pool_limit: int,
         keep_alive_timeout: float,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
+        accounts_table: Path | None = None,
     ) -> None:
         self.loop = loop
         self.debug = trace.enabled()
@@ -89,8 +92,11 @@ class ForwardingContext:
         self.dialer = Dialer(loop, Resolver(loop, new_threads(loop)), access)
         self.dialer.on_problem = self.problems.occurred
         self.pool = ConnectionPool(loop, self.timers, pool_limit, keep_alive_timeout)
+        self.directory = Directory(loop, self.problems, accounts_table)
         self.limits = Limits(loop)
-        self.authenticator = Authenticator(loop)
+        self.limits.held.source = self.directory
+        self.directory.on_changed = self.limits.held.changed
+        self.authenticator = Authenticator(loop, self.directory)
         self.testers = Testers(loop)
         self.upstreams: UpstreamSet | None = None
         self._spec: ProxySpec | None = None
@@ -212,6 +218,10 @@ class ForwardingContext:
     def is_known_user(self, user: str) -> bool:
         """Whether a client may authenticate as `user`; any may where no credentials are wanted."""
         return not self.policy.session.wants_credentials or self.authenticator.knows(user)
+
+    def is_shared_account(self, user: str) -> bool:
+        """Whether this authenticated user can only be an account of the shared table."""
+        return bool(user) and self.policy.session.wants_credentials and not self.directory.is_own(user)
 
     # --- flows ---
 

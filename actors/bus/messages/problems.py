@@ -9,6 +9,7 @@ UPSTREAM_DOWN = "upstream_down"
 UPSTREAMS_UNREACHABLE = "upstreams_unreachable"
 NO_DESCRIPTORS = "out_of_descriptors"
 BIND_ADDRESS = "bind_address"
+ACCOUNTS_TABLE = "accounts_table"
 LISTENER = "listener"
 PROCESS = "process"
 REASONS = (
@@ -17,6 +18,7 @@ REASONS = (
     UPSTREAMS_UNREACHABLE,
     NO_DESCRIPTORS,
     BIND_ADDRESS,
+    ACCOUNTS_TABLE,
     LISTENER,
     PROCESS,
 )

@@ -90,6 +90,7 @@ class ProxySpec:
     auth_required: bool = False
     accounts: tuple[AccountSpec, ...] = ()
     limits: LimitsSpec = LimitsSpec()
+    tags: tuple[str, ...] = ()
 
     accept_proxy_protocol: bool = False
     bind_address: str = ""

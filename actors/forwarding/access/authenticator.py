@@ -4,9 +4,12 @@ A pair that was right is cached for a minute under a keyed hash, so that the cos
 this process's memory does not disclose the password. One that was wrong is cached for some seconds in the same way. No
 client has more than its share of the threads (`FairThreadPool`), a pair whose client has gone is not checked at all,
 and after many wrong pairs of a client its new ones are refused unchecked for a while (`guess_limit`); pairs that are
-known to be right pass all the same, also beyond the minute while checks have to wait. The one check of a client that
-has not failed lately comes before those of clients that have, so that guesses from many addresses keep no newcomer
+known to be right pass all the same, also beyond the minute while checks have to wait. The one check of a client
+that has not failed lately comes before those of clients that have, so that guesses from many addresses keep no newcomer
 waiting; networks take turns among the first, and every fourth turn is of the others, so that none waits for ever.
+
+The secret of a credential has entropy enough to be looked up by a plain hash: it costs no bcrypt, and a right one never
+waits. A wrong one counts as a wrong password.
 """
 
 from __future__ import annotations
@@ -18,16 +21,22 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
 from actors.fair_thread_pool import DROPPED, FairThreadPool
+from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
+from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.protocols.secrets import is_secret
 from actors.forwarding.requester import Requester
 from actors.net.client_key import client_key, network_key, site_key
 from actors.throttled_log import ThrottledLog
+
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
 
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0
@@ -37,7 +46,18 @@ SHARE_OF_CLIENT = 2
 
 log = logging.getLogger(__name__)
 
-OnChecked = Callable[[str | None], None]
+_PLAIN = b"plain:"
+"""Begins a hash of the password itself, as other programs make them."""
+_DUMMY = b"$2b$10$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
+"""Checked for those who have no password, with the cost of real hashes."""
+_PASSWORD_MAX = 72
+"""Bytes that bcrypt reads."""
+
+
+class OnChecked(Protocol):
+    """Called with the user's name, None when the credentials are wrong; and the credential, if its secret came."""
+
+    def __call__(self, user: str | None, credential: CredentialRecord | None = None, /) -> None: ...
 
 
 class _Pair(NamedTuple):
@@ -62,12 +82,12 @@ def prehash(password: bytes) -> bytes:
 
 
 class Authenticator:
-    """Checks clients' credentials for one proxy: those of `auth` and of its accounts."""
+    """Checks clients' credentials for one proxy: those of `auth`, of its accounts, and of the shared table."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, directory: Directory | None = None) -> None:
         self._loop = loop
+        self._directory = directory or Directory(loop)
         self._threads = FairThreadPool(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
-        self._hashes: dict[str, bytes] = {}
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
@@ -80,38 +100,50 @@ class Authenticator:
 
     def update(self, spec: ProxySpec) -> None:
         """Take the users and passwords of a configuration. What is cached holds for unchanged passwords alone."""
-        users = [(account.username, account.password_hash) for account in spec.accounts]
-        if spec.auth_username is not None:
-            users.append((spec.auth_username, spec.auth_hash))
-        self._hashes = {user: (stored or "").encode() for user, stored in users}
+        self._directory.configure(spec)
 
     def knows(self, user: str) -> bool:
         """Whether there is such a user."""
-        return user in self._hashes
+        return self._directory.stored(user) is not None
 
     def stored(self, user: str) -> bytes | None:
         """The hash of the user's password, empty where there are no passwords; None for an unknown user."""
-        return self._hashes.get(user)
+        return self._directory.stored(user)
+
+    def holds(self, credential: CredentialRecord) -> bool:
+        """Whether the credential is still there."""
+        try:
+            return self._directory.credential_by_id(credential.id) is not None
+        except UnreadableError:
+            return False
 
     def check(
         self, user: str | None, password: bytes | None, requester: Requester, done: OnChecked, gone: Callable[[], None]
     ) -> None:
         """Call `done` with the user's name, or None; in this very call when the result is known.
 
-        No `user`: no credentials came. No `password`: the protocol has none (SOCKS4), and the name alone decides.
+        No `user`: no credentials came. No `password`: the protocol has none (SOCKS4), and the name alone decides, or
+        it is a credential's secret.
         When the requester doesn't wait any more as its turn comes, nothing is checked, and `gone` is called instead.
         """
         if user is None:
             done(None)
             return
-        if password is None:
-            done(user if user in self._hashes else None)
+        secret = user.encode() if password is None else password
+        if is_secret(secret) and not self._directory.is_own(user):
+            self._check_secret("" if password is None else user, secret, requester, done)
             return
-        digest = hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()
+        if password is None:
+            done(user if self._directory.admits_name(user) else None)
+            return
+        digest = self._digest(user, password)
         if self._is_right(user, digest):
             done(user)
             return
         self._check_new(_Pair(user, digest, client_key(requester.client_ip)), password, requester, done, gone)
+
+    def _digest(self, user: str, password: bytes) -> bytes:
+        return hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()
 
     def _is_right(self, user: str, digest: bytes, paused: bool = False) -> bool:
         """Whether this pair was right, for the hash that the user still has.
@@ -119,9 +151,23 @@ class Authenticator:
         After `REMEMBERED` it is checked again, but not where the check would have to wait behind those of others.
         """
         known = self._good.get(digest)
-        if known is None or known[1] != self._hashes.get(user):
+        if known is None or known[1] != self._directory.stored(user):
             return False
         return known[0] > self._loop.now or paused or self._threads.waiting > 0
+
+    def _check_secret(self, user: str, secret: bytes, requester: Requester, done: OnChecked) -> None:
+        try:
+            found = self._directory.credential(secret.decode(), user)
+        except UnreadableError:
+            done(None)
+            return
+        if found is not None:
+            done(*found)
+            return
+        pair = _Pair(user, self._digest(user, secret), client_key(requester.client_ip))
+        if self._known(pair) is None:
+            self._record_result(pair, None, False)
+        done(None)
 
     def _check_new(
         self, pair: _Pair, password: bytes, requester: Requester, done: OnChecked, gone: Callable[[], None]
@@ -130,14 +176,13 @@ class Authenticator:
         if known is not None:
             done(pair.user if known else None)
             return
-        stored = self._hashes.get(pair.user)
+        stored = self._directory.stored(pair.user)
         key = pair, stored
         if key in self._checks:
             self._checks[key].append(_Request(requester, done, gone))
             return
         self._checks[key] = requests = [_Request(requester, done, gone)]
-        # An unknown user costs a check, too: else the time would disclose which users are known.
-        against = stored if stored is not None else next(iter(self._hashes.values()), b"")
+        against = stored or _DUMMY  # an unknown user costs a check, too: else the time would disclose who is known
 
         def ended(result: bool | object | None) -> None:
             del self._checks[key]
@@ -165,7 +210,7 @@ class Authenticator:
 
     def _known(self, pair: _Pair) -> bool | None:
         """Whether it is right, as far as that is known without a check; None when it has to be checked."""
-        now, stored = self._loop.now, self._hashes.get(pair.user)
+        now, stored = self._loop.now, self._directory.stored(pair.user)
         paused = self._guessing.paused(pair.client, pair.user, now)
         if self._is_right(pair.user, pair.digest, paused):
             return True
@@ -175,8 +220,8 @@ class Authenticator:
     def _record_result(self, pair: _Pair, stored: bytes | None, matches: bool) -> bool:
         """Whether the pair is right: `stored`, the hash that the password was checked against, is still the user's."""
         now = self._loop.now
-        if matches and stored is not None:
-            if self._hashes.get(pair.user) != stored:
+        if matches and stored:
+            if self._directory.stored(pair.user) != stored:
                 return False
             keep(self._good, pair.digest, (now + REMEMBERED, stored), CACHE_SIZE)
             return True
@@ -191,6 +236,8 @@ def _matches(password: bytes, stored: bytes) -> bool:
     import bcrypt  # only proxies with credentials pay for it
 
     try:
+        if stored.startswith(_PLAIN):
+            return bcrypt.checkpw(password[:_PASSWORD_MAX], stored.removeprefix(_PLAIN))
         return bcrypt.checkpw(prehash(password), stored)
     except ValueError:
         return False  # no hash is stored

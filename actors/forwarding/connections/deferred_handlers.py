@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from functools import partial
+from typing import TYPE_CHECKING
 
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.connections.bind_listener import BindListener
@@ -23,6 +24,9 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.session_username import split_session
 from actors.net.socks_wire import Endpoint, endpoint_of
+
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
 
 
 class Check:
@@ -43,16 +47,16 @@ class Check:
         client = self._client
         return client is not None and client.pending_auth is self and client.waits
 
-    def __call__(self, user: str | None) -> None:
-        """The result: the user, or None for no."""
+    def __call__(self, user: str | None, credential: CredentialRecord | None = None, /) -> None:
+        """The result: the user, or None for no, and the credential if one was used."""
         client = self._end()
         # A late result must not count for a later request.
         if client is None or client.closed or not client.session.authorizing:
             return
         if self._immediate:
-            self.commands = _on_result(client, user)
+            self.commands = _on_result(client, user, credential)
         else:
-            _on_late_result(client, user)
+            _on_late_result(client, user, credential)
 
     def gone(self) -> None:
         """End the connection: nothing was checked, since the client no longer waited at its turn."""
@@ -93,7 +97,7 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
     return check.commands
 
 
-def _on_result(client: ClientConnection, user: str | None) -> list[Command]:
+def _on_result(client: ClientConnection, user: str | None, credential: CredentialRecord | None) -> list[Command]:
     context = client.context
     if user is None and not context.policy.session.wants_credentials:
         user = ""  # no credentials are wanted here, or not any more
@@ -104,14 +108,14 @@ def _on_result(client: ClientConnection, user: str | None) -> list[Command]:
             user or "",
         )
     request = client.request
-    request.user = user or ""
+    request.user, request.credential = user or "", credential
     request.verified_hash = context.authenticator.stored(request.user)
     return client.session.authorized(user, client.loop.now)
 
 
 @isolated
-def _on_late_result(client: ClientConnection, user: str | None) -> None:
-    client.execute(_on_result(client, user))
+def _on_late_result(client: ClientConnection, user: str | None, credential: CredentialRecord | None) -> None:
+    client.execute(_on_result(client, user, credential))
     client.pump()
 
 
@@ -185,12 +189,12 @@ def _refusal(client: ClientConnection) -> list[Command] | None:
         request.admitted = True
     meter = client.meter
     if meter is None:
-        limits = client.context.limits
-        if not limits.active:
+        context = client.context
+        if not (context.limits.active or context.is_shared_account(request.user)):
             return None
-        meter = client.meter = limits.new_meter()  # there were no limits when it came
-        assert meter is not None
-    failure = meter.admit(request.user, client)
+        meter = client.meter = context.limits.meter()  # nothing was limited or counted until now
+        meter.inward.unattributed, meter.outward.unattributed = client.bytes_in, client.bytes_out
+    failure = meter.admit(request.user, client, request.credential)
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
@@ -212,7 +216,10 @@ def _credentials_unchanged(client: ClientConnection, request: RequestContext) ->
     """
     if request.tester is not None:
         return True
-    stored = client.context.authenticator.stored(request.user)
+    authenticator = client.context.authenticator
+    stored = authenticator.stored(request.user)
+    if request.credential is not None:
+        return stored is not None and authenticator.holds(request.credential)
     return request.verified_hash is not None and stored == request.verified_hash
 
 

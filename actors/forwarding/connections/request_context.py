@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from actors.forwarding.access.test_clients import Tester
 from actors.forwarding.connections.bound_origin import Served
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstream import Upstream
 
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
+
 
 class RequestContext:
     """Made new for each request, as soon as the one before has been reported."""
 
-    __slots__ = ("admitted", "session_word", "target", "tester", "upstream", "user", "verified_hash")
+    __slots__ = ("admitted", "credential", "session_word", "target", "tester", "upstream", "user", "verified_hash")
 
     def __init__(self) -> None:
         self.user = ""
         """The authenticated user; empty where there is none, or not yet."""
         self.verified_hash: bytes | None = None
         """The hash that the user's password was checked against; None when no credentials were wanted."""
+        self.credential: CredentialRecord | None = None
+        """The credential whose secret came in place of the password."""
         self.tester: Tester | None = None
         """The test of the API that sends it, if it is one."""
         self.session_word: str | None = None

@@ -59,6 +59,14 @@ class Account:
 
     def change(self, spec: AccountSpec, now: float) -> None:
         """Take another configuration of the account, and end the connections that it no longer allows."""
+        if self.update(spec, now):
+            for meter in self.with_password():
+                if meter.holder is not None:
+                    meter.holder.end(PASSWORD_CHANGED)
+        self.enforce(now)
+
+    def update(self, spec: AccountSpec, now: float) -> bool:
+        """Take another configuration of the account. Returns whether the password is another."""
         before, self.spec = self.spec, spec
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
@@ -66,9 +74,16 @@ class Account:
         if spec.period != before.period:
             self._begin_period(now)
         self._update_left()
-        if spec.password_hash != before.password_hash:
-            self.end_all(PASSWORD_CHANGED)
-        self.enforce(now)
+        return spec.password_hash != before.password_hash
+
+    def with_password(self) -> tuple[Meter, ...]:
+        """The connections that no credential was used for."""
+        return tuple(meter for meter in self.meters if meter.credential is None)
+
+    @property
+    def dormant(self) -> bool:
+        """Whether it may be forgotten: it has no connection, and has counted nothing."""
+        return not self.meters and not any(self._local)
 
     def enforce(self, now: float) -> None:
         """End the connections that the account does not allow now."""
@@ -94,7 +109,7 @@ class Account:
             return failures.ACCOUNT_DISABLED
         if 0 < self.spec.expires_at <= now:
             return failures.ACCOUNT_EXPIRED
-        if self._networks and not self._may_come_from(client_ip):
+        if self._networks and not self.may_come_from(client_ip):
             return failures.ACCOUNT_NETWORK
         if self.exhausted:
             wait = 0 if self._until is None else max(1, round(self._until - now))
@@ -116,7 +131,8 @@ class Account:
         """The token bucket of one direction."""
         return self._inward if inward else self._outward
 
-    def _may_come_from(self, client_ip: str) -> bool:
+    def may_come_from(self, client_ip: str) -> bool:
+        """Whether a client at this address is in one of `allow_clients`."""
         address = plain(client_ip)
         return any(address in network for network in self._networks)
 

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account
+from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.sliding_window import MINUTE, SlidingWindow
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.client_key import client_key
+
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
 
 ALARM_MAX = 600.0
 """Seconds after which the wall clock is checked in any case."""
@@ -41,10 +46,12 @@ class Limits:
         self._counted: dict[MeteredConnection, str] = {}
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
-        """By user name."""
+        """By user name: those of the proxy itself, and those of the shared table that are held."""
+        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._wake_for)
         self.on_used: Callable[[], None] = lambda: None
         """Called when bytes of an account were counted."""
         self._alarm: Timer | None = None
+        self._alarm_at = 0.0
         self.active = False
         """Whether connections need a meter."""
         self.counts_clients = False
@@ -75,8 +82,10 @@ class Limits:
 
     def _configure_accounts(self, spec: ProxySpec) -> None:
         now = time.time()
-        self.accounts = {each.username: self._account(each, now) for each in spec.accounts}
+        self.accounts.clear()
+        self.accounts.update((each.username, self._account(each, now)) for each in spec.accounts)
         if spec.wants_credentials:  # else no account is needed any more, so connections of former ones may stay
+            self._reconsider_held()
             for gone in self._known.keys() - {each.id for each in spec.accounts}:
                 self._known.pop(gone).end_all(REMOVED)
         self._set_alarm()
@@ -90,6 +99,16 @@ class Limits:
             account.change(spec, now)
         return account
 
+    def _reconsider_held(self) -> None:
+        """Which accounts of the shared table may use the proxy depends on its tags and its own accounts."""
+        try:
+            self.held.changed(None)
+        except UnreadableError:
+            return  # they go on until the table can be read
+
+    def _new_held(self, kind: type[Account], spec: AccountSpec) -> Account:
+        return kind(self._loop, spec, time.time(), self._on_account_used)
+
     def _on_account_used(self) -> None:
         self.on_used()
 
@@ -97,8 +116,10 @@ class Limits:
 
     def new_meter(self) -> Meter | None:
         """A meter for a connection; None when nothing is limited or counted."""
-        if not self.active:
-            return None
+        return self.meter() if self.active else None
+
+    def meter(self) -> Meter:
+        """A meter for a connection that has to have one."""
         return Meter(self.admit_request, self._inward, self._outward)
 
     def client_refusal(self, client_ip: str) -> Failure | None:
@@ -134,14 +155,26 @@ class Limits:
 
     def user_refusal(self, user: str, client_ip: str) -> Failure | None:
         """Why the account of this name may not be used; None when it may, or is none."""
-        account = self.accounts.get(user)
+        account = self.account(user)
         return None if account is None else account.refusal(client_ip, time.time())
 
-    def admit_request(self, meter: Meter, user: str, holder: MeteredConnection) -> Failure | None:
+    def account(self, user: str) -> Account | None:
+        """The account of this name; None when it is none."""
+        return self.accounts.get(user) or (self.held.account(user) if user else None)
+
+    def admit_request(
+        self, meter: Meter, user: str, holder: MeteredConnection, record: CredentialRecord | None
+    ) -> Failure | None:
         """Count a request and attach its connection to the account. Returns why it is refused, else None."""
-        account = self.accounts.get(user) if user else None
+        account = self.account(user)
+        credential = None
         if account is not None:
-            failure = account.refusal(holder.client_ip, time.time()) or account.admit(meter)
+            now, client_ip = time.time(), holder.client_ip
+            failure = account.refusal(client_ip, now)
+            if record is not None and failure is None:
+                credential = self.held.credential(record)
+                failure = credential.refusal(client_ip, now) or credential.admit(meter)
+            failure = failure or account.admit(meter)
             if failure is not None:
                 return failure
         limit = self._spec.requests_per_minute
@@ -149,7 +182,7 @@ class Limits:
             wait = self._window(holder.client_ip).try_acquire(limit, self._loop.now)
             if wait:
                 return failures.client_requests(limit, wait)
-        meter.attach(account, holder)
+        meter.attach(account, holder, credential)
         return None
 
     def _window(self, client_ip: str) -> SlidingWindow:
@@ -169,13 +202,27 @@ class Limits:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        moments = [each for account in self.accounts.values() if (each := account.next_change) is not None]
+        moments = [each for account in self._all_accounts() if (each := account.next_change) is not None]
         if moments:
-            seconds = min(max(min(moments) - time.time(), 0.0) + 0.001, ALARM_MAX)
-            self._alarm = self._loop.call_later(seconds, self._on_alarm)
+            self._wake_at(min(moments))
+
+    def _wake_for(self, account: Account) -> None:
+        """Wake for this one as well."""
+        moment = account.next_change
+        if moment is not None and (self._alarm is None or moment < self._alarm_at):
+            self._wake_at(moment)
+
+    def _wake_at(self, moment: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        seconds = min(max(moment - time.time(), 0.0) + 0.001, ALARM_MAX)
+        self._alarm, self._alarm_at = self._loop.call_later(seconds, self._on_alarm), moment
+
+    def _all_accounts(self) -> set[Account]:
+        return {*self.accounts.values(), *self.held}
 
     def _on_alarm(self) -> None:
         now = time.time()
-        for account in self.accounts.values():
+        for account in self._all_accounts():
             account.roll(now)
         self._set_alarm()

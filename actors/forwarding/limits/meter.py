@@ -7,11 +7,14 @@ came before the client authenticated, such as the head with its credentials, are
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from actors.forwarding.limits.throttle import Billing, Throttle
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols.failures import Failure
+
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
 
 
 class MeteredAccount(Billing, Protocol):
@@ -35,31 +38,56 @@ class MeteredConnection(Protocol):
         """End it now; `reason` is for its record."""
 
 
-Admit = Callable[["Meter", str, MeteredConnection], Failure | None]
+Admit = Callable[["Meter", str, MeteredConnection, "CredentialRecord | None"], Failure | None]
 """Counts a request of this user on this connection and attaches the meter to the account, or says why not."""
+
+
+class _Both:
+    """Bills an account and a credential of it."""
+
+    __slots__ = ("_account", "_credential")
+
+    def __init__(self, account: Billing, credential: Billing) -> None:
+        self._account = account
+        self._credential = credential
+
+    def bucket(self, inward: bool) -> TokenBucket:
+        """See `Billing`: a credential has no bandwidth of its own."""
+        return self._account.bucket(inward)
+
+    def room(self) -> int:
+        """See `Billing`."""
+        return min(self._account.room(), self._credential.room())
+
+    def count(self, inward: bool, bytes_moved: int) -> None:
+        """See `Billing`."""
+        self._account.count(inward, bytes_moved)
+        self._credential.count(inward, bytes_moved)
 
 
 class Meter:
     """Both directions of one connection, and the account that it belongs to at present."""
 
-    __slots__ = ("_admit", "account", "admitted", "holder", "inward", "outward", "refusal")
+    __slots__ = ("_admit", "account", "admitted", "credential", "holder", "inward", "outward", "refusal")
 
     def __init__(self, admit: Admit, inward: TokenBucket, outward: TokenBucket) -> None:
         self._admit = admit
         self.inward = Throttle(True, inward)
         self.outward = Throttle(False, outward)
         self.account: MeteredAccount | None = None
+        self.credential: MeteredAccount | None = None
+        """The credential of the account that the last request was authenticated by."""
         self.holder: MeteredConnection | None = None
         self.admitted = False
         """Whether the current request is counted already: it may be sent twice."""
         self.refusal: Failure | None = None
         """Refuses every request: the connection was one too many of its client."""
 
-    def admit(self, user: str, holder: MeteredConnection) -> Failure | None:
+    def admit(self, user: str, holder: MeteredConnection, credential: CredentialRecord | None = None) -> Failure | None:
         """Count a request of `user` (empty: no user), once. Returns why it is refused, else None."""
         if self.admitted:
             return None
-        failure = self.refusal or self._admit(self, user, holder)
+        failure = self.refusal or self._admit(self, user, holder, credential)
         self.admitted = failure is None
         return failure
 
@@ -67,17 +95,23 @@ class Meter:
         """Let the next request be admitted by itself."""
         self.admitted = False
 
-    def attach(self, account: MeteredAccount | None, holder: MeteredConnection) -> None:
-        """Bill the connection to this account from now on; None: to no account."""
+    def attach(
+        self, account: MeteredAccount | None, holder: MeteredConnection, credential: MeteredAccount | None = None
+    ) -> None:
+        """Bill the connection to this account and credential from now on; None: to no account, to no credential."""
         self.holder = holder
-        if account is self.account:
+        if account is self.account and credential is self.credential:
             return
         self.detach()
-        self.account = account
+        self.account, self.credential = account, credential
+        billing: Billing | None = account
         if account is not None:
             account.meters[self] = None
-        self.inward.attach(account)
-        self.outward.attach(account)
+            if credential is not None:
+                credential.meters[self] = None
+                billing = _Both(account, credential)
+        self.inward.attach(billing)
+        self.outward.attach(billing)
 
     def close(self) -> None:
         """Hold the ended connection no longer, though a throttle may still stand in the queue of a bucket."""
@@ -87,9 +121,11 @@ class Meter:
         self.outward.close()
 
     def detach(self) -> None:
-        """Remove the connection from its account."""
+        """Remove the connection from its account and credential."""
         if self.account is not None:
             self.account.meters.pop(self, None)
+        if self.credential is not None:
+            self.credential.meters.pop(self, None)
 
     @property
     def waiting(self) -> bool:

@@ -138,6 +138,10 @@ LIMIT_REASONS = (
     "account_disabled",
     "account_expired",
     "account_network_not_allowed",
+    "credential_expired",
+    "credential_network_not_allowed",
+    "credential_connection_limit",
+    "credential_quota_reached",
 )
 
 
@@ -177,6 +181,24 @@ ACCOUNT_EXPIRED = Failure(403, "http_request_denied", "this account has expired"
 ACCOUNT_NETWORK = Failure(
     403, "http_request_denied", "this account may not be used from this address", rule="account_network_not_allowed"
 )
+
+CREDENTIAL_EXPIRED = Failure(403, "http_request_denied", "this credential has expired", rule="credential_expired")
+CREDENTIAL_NETWORK = Failure(
+    403,
+    "http_request_denied",
+    "this credential may not be used from this address",
+    rule="credential_network_not_allowed",
+)
+CREDENTIAL_QUOTA = Failure(
+    429, "http_request_denied", "the quota of this credential is used up", rule="credential_quota_reached"
+)
+
+
+def credential_connections(limit: int) -> Failure:
+    """`max_connections` of a credential is reached."""
+    detail = f"this credential has at most {limit} connections"
+    return Failure(429, "connection_limit_reached", detail, close=True, rule="credential_connection_limit")
+
 
 OUT_OF_DESCRIPTORS = Failure(503, "proxy_internal_error", "this proxy is out of descriptors")
 SOURCE_LOST = Failure(503, "proxy_internal_error", "the source address of this proxy is not there")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import socket
+import time
 from typing import Any
 
 import bcrypt
@@ -53,3 +54,13 @@ def states(rig: Rig) -> dict[str, Any]:
     response = rig.ask(QueryAccounts(settle=False))
     assert isinstance(response, AccountStates)
     return response.accounts
+
+
+def ended_within(sock: socket.socket, seconds: float) -> bool:
+    began = time.monotonic()
+    try:
+        sock.settimeout(20)
+        ended = not sock.recv(100)
+    except ConnectionResetError:
+        ended = True
+    return ended and time.monotonic() - began < seconds

@@ -14,7 +14,17 @@ import pytest
 from actors.bus.messages.forwarding import Explain
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from config.model.quotas import period_at
-from tests.actor.forwarding.account_client import OTHER_HASH, WORD, account, ask, credentials, echo, give, states
+from tests.actor.forwarding.account_client import (
+    OTHER_HASH,
+    WORD,
+    account,
+    ask,
+    credentials,
+    echo,
+    ended_within,
+    give,
+    states,
+)
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, address, exactly, reply
 from tests.actor.forwarding.tls_client import connect as connect_tls
@@ -34,16 +44,6 @@ def tunnel(rig: Rig, origin: Origin, user: str = "ada") -> socket.socket:
     head = read_head_alone(sock)
     assert head.startswith(b"HTTP/1.1 200 "), head
     return sock
-
-
-def ended_within(sock: socket.socket, seconds: float) -> bool:
-    began = time.monotonic()
-    try:
-        sock.settimeout(20)
-        ended = not sock.recv(100)
-    except ConnectionResetError:
-        ended = True
-    return ended and time.monotonic() - began < seconds
 
 
 # --- who is let in ---

@@ -24,6 +24,7 @@ from actors.forwarding.net.hosts_file import CHECKED_EVERY, HostsFile
 from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.protocols.failures import Failure
 from actors.thread_pool import ThreadPool
+from config.passwords import COST
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.kit.forwarding_rig import spec
 from tests.kit.settings import boot_settings
@@ -298,6 +299,7 @@ class Desk:
     def __init__(self, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = loop
         self.checked = 0
+        self.against = b""
         self._real = credentials_module._matches
         monkeypatch.setattr(credentials_module, "_matches", self._matches)
         hashed = bcrypt.hashpw(prehash(b"right"), bcrypt.gensalt(4)).decode()
@@ -306,12 +308,17 @@ class Desk:
 
     def _matches(self, password: bytes, stored: bytes) -> bool:
         self.checked += 1
+        self.against = stored
         return self._real(password, stored)
 
     def begin(self, user: str, password: str, client: Client) -> list[object]:
         """The result, once it is there."""
         results: list[object] = []
-        self.credentials.check(user, password.encode(), client, results.append, lambda: results.append("gone"))
+
+        def done(found: str | None, _credential: object = None, /) -> None:
+            results.append(found)
+
+        self.credentials.check(user, password.encode(), client, done, lambda: results.append("gone"))
         return results
 
     def result_of(self, user: str, password: str, client_ip: str = "192.0.2.1") -> object:
@@ -332,6 +339,12 @@ def test_a_wrong_pair_is_remembered_for_some_seconds(desk: Desk, clock: Settable
     desk.loop.turn(0)
     desk.result_of("ada", "wrong")
     assert desk.checked == 2
+
+
+def test_an_unknown_name_costs_as_much_as_a_wrong_password(desk: Desk) -> None:
+    assert desk.result_of("eve", "right") is None
+    assert bcrypt.checkpw(b"anything", desk.against) is False
+    assert desk.against.startswith(f"$2b${COST:02}$".encode())
 
 
 def test_a_remembered_wrong_pair_that_becomes_right_is_right_at_once(desk: Desk) -> None:

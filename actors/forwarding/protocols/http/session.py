@@ -19,7 +19,7 @@ from actors.forwarding.protocols.commands import (
     Tunnel,
 )
 from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefusesUs
-from actors.forwarding.protocols.http.basic_auth import read_basic
+from actors.forwarding.protocols.http.basic_auth import read_credentials
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
 from actors.forwarding.protocols.http.head_parser import HEAD_MAX, RequestHead
@@ -41,6 +41,7 @@ from actors.forwarding.protocols.http.states import (
     Phase,
 )
 from actors.forwarding.protocols.http.via import passed_here
+from actors.forwarding.protocols.secrets import masked
 from actors.forwarding.protocols.session_config import SessionConfig
 
 # The events of each request; through the class they cost more than the look-up (see `state_machine`).
@@ -145,7 +146,7 @@ class HttpSession(SessionBuffer):
         self.deadline = now + config.timeout
         if config.wants_credentials or (config.accepts_optional_user and fields.credentials is not None):
             self._on(Event.CREDENTIALS)
-            out.append(Authorize(*(read_basic(fields.credentials) or (None, None))))
+            out.append(Authorize(*(read_credentials(fields.credentials) or (None, None))))
         else:
             self.phase = TRANSITIONS[self.phase][_REQUEST]
             self._open(exchange, out, now)
@@ -184,8 +185,8 @@ class HttpSession(SessionBuffer):
         out: list[Command] = []
         exchange = self._exchange
         if user is None:
-            tried = read_basic(exchange.head.fields.credentials)
-            exchange.user = "" if tried is None else tried[0]
+            tried = read_credentials(exchange.head.fields.credentials)
+            exchange.user = "" if tried is None else masked(tried[0])
             self._refuse(failures.CREDENTIALS_WANTED if tried is None else failures.CREDENTIALS_WRONG, out, now)
         else:
             exchange.user = user

@@ -27,6 +27,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.protocols.secrets import masked
 from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.states import (
@@ -214,7 +215,7 @@ class SocksSession(Session):
 
     def _check(self, user: str | None, password: bytes | None, out: list[Command]) -> None:
         self._on(Event.CHECK)
-        self._tried = user or ""
+        self._tried = masked(user or "")
         out.append(Authorize(user, password))
 
     def opened(

@@ -1,8 +1,8 @@
 """SOCKS4 (Ying-Da Lee, "SOCKS: A protocol for TCP proxy across firewalls") and 4a, without sockets.
 
 The request is the whole handshake: VN, CD, DSTPORT, DSTIP, USERID, NUL; with DSTIP 0.0.0.x (4a) a name and NUL behind
-it. The USERID is checked where one is required; every rejection is 91. A USERID is no secret: it only says who the
-client claims to be.
+it. The USERID is checked where one is required; every rejection is 91. A USERID is no secret and only says who the
+client claims to be, unless it is the secret of a credential.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The greeting is replied to with method 0 or 2, or with `05 FF` and the end; user name and password with status 0, or
 with status 1 and the end; the request with a reply. Read strictly: the version octets are 5, 1 and 5, reserved octets
-0, counts of names and passwords not 0. A client that begins with another version gets no reply.
+0, counts of names and passwords not 0 (a credential's secret needs no name). A client that begins with another version
+gets no reply.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
+from actors.forwarding.protocols.secrets import is_secret
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.addresses import UNKNOWN_ADDRESS_TYPE, read_address, read_source
 from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
@@ -69,7 +71,7 @@ class Socks5Session(SocksSession):
             return False
         message = self._consume(name_end + 1 + held[name_end])
         name, password = message[2:name_end], message[name_end + 1 :]
-        if not name or not password:
+        if not password or not (name or is_secret(password)):
             raise malformed("a user name and a password have at least one octet")
         try:
             user = name.decode()

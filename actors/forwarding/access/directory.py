@@ -1,0 +1,159 @@
+"""Who may use a proxy: the user of `auth`, the proxy's own accounts, and those of the table that all proxies share.
+
+The table of accounts is opened at the first name that is no other's, and only if there is one. Accounts that were found
+are remembered until something but a credential changes in the table. What has changed is asked for once in a turn of
+the loop, so a change that was acknowledged holds for every request that comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.bounded import keep
+from actors.bus.loop import Loop
+from actors.bus.messages.specs import ProxySpec
+from actors.forwarding.limits.held_accounts import Found, UnreadableError
+from actors.problems import Problems
+
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
+    from actors.accounts.table import Changed, Table
+    from actors.forwarding.access.fleet import Fleet
+
+NAMES_KEPT = 1024
+
+OnChanged = Callable[["set[Changed] | None"], None]
+"""Called with what has changed in the table; None: anything may have."""
+
+
+class Directory:
+    """See the module. `path` is where a table would be; None: there is none."""
+
+    def __init__(self, loop: Loop, problems: Problems | None = None, path: Path | None = None) -> None:
+        self._loop = loop
+        self._problems = problems or Problems(loop, lambda: loop.now)
+        self.path = path
+        self.open_table: Callable[[Path], Table] = _open_reader
+        self.on_changed: OnChanged = lambda _changes: None
+        self._own: dict[str, bytes] = {}
+        self._proxy_id = ""
+        self._tags: frozenset[str] = frozenset()
+        self._wanted = False
+        self._fleet: Fleet | None = None
+        self._found: dict[str, Found | None] = {}
+        self._state = (0, "", 0)
+        self._refreshed = -1.0
+
+    def configure(self, spec: ProxySpec) -> None:
+        """Take the users and accounts of a configuration."""
+        users = [(account.username, account.password_hash) for account in spec.accounts]
+        if spec.auth_username is not None:
+            users.append((spec.auth_username, spec.auth_hash))
+        self._own = {user: (stored or "").encode() for user, stored in users}
+        self._proxy_id, self._tags = spec.id, frozenset(spec.tags)
+        self._wanted = spec.wants_credentials
+        self._found.clear()
+
+    # --- names ---
+
+    def is_own(self, user: str) -> bool:
+        """Whether it is the user of `auth` or an account of the proxy itself."""
+        return user in self._own
+
+    def stored(self, user: str) -> bytes | None:
+        """The hash of the user's password, empty where there is no password; None for an unknown user."""
+        own = self._own.get(user)
+        if own is not None:
+            return own
+        try:
+            found = self.named(user)
+        except UnreadableError:
+            return None
+        return None if found is None else (found.spec.password_hash or "").encode()
+
+    def admits_name(self, user: str) -> bool:
+        """Whether the name alone authenticates, in a protocol without passwords."""
+        if user in self._own:
+            return True
+        try:
+            found = self.named(user)
+        except UnreadableError:
+            return False
+        return found is not None and found.spec.socks4_by_name
+
+    def named(self, username: str) -> Found | None:
+        """The account of the table with this name. Raises `UnreadableError`."""
+        fleet = self._open() if username and username not in self._own else None
+        if fleet is None:
+            return None
+        self.refresh()
+        try:
+            return self._found[username]
+        except KeyError:
+            found = fleet.named(username, self._proxy_id, self._tags)
+            keep(self._found, username, found, NAMES_KEPT)
+            return found
+
+    def account(self, identifier: str) -> Found | None:
+        """The account of the table with this id, unless its name is another's here. Raises `UnreadableError`."""
+        fleet = self._open()
+        found = None if fleet is None else fleet.account(identifier, self._proxy_id, self._tags)
+        return None if found is None or found.spec.username in self._own else found
+
+    # --- credentials ---
+
+    def credential(self, secret: str, user: str) -> tuple[str, CredentialRecord] | None:
+        """The user and the credential that this is the secret of. None if it is none, or of another than `user`.
+
+        `user` may be empty. Raises `UnreadableError`.
+        """
+        fleet = self._open()
+        credential = None if fleet is None else fleet.credential(secret)
+        if credential is None:
+            return None
+        found = self.named(user) if user else self.account(credential.account_id)
+        if found is None or found.spec.id != credential.account_id:
+            return None
+        self.refresh()
+        return found.spec.username, credential
+
+    def credential_by_id(self, identifier: str) -> CredentialRecord | None:
+        """The credential with this id. Raises `UnreadableError`."""
+        fleet = self._open()
+        return None if fleet is None else fleet.credential_by_id(identifier)
+
+    # --- changes ---
+
+    def refresh(self) -> None:
+        """Take what has changed in the table. Once a turn is enough. Raises `UnreadableError`."""
+        fleet = self._fleet
+        if fleet is None or not self._wanted or self._refreshed == self._loop.now:
+            return
+        state, before = fleet.state(), self._state
+        if state != before:
+            follows = state[:2] == before[:2] and state[2] > before[2]
+            changes = fleet.changes(before[2]) if follows else None
+            if changes is None or any(kind != "credential" for kind, _id in changes):
+                self._found.clear()
+            self.on_changed(changes)
+            self._state = state  # not before: what could not be read is to be read again
+        self._refreshed = self._loop.now
+
+    def _open(self) -> Fleet | None:
+        """The table, if there is one and the proxy wants credentials."""
+        if self._fleet is None and self._wanted and self.path is not None and self.path.exists():
+            from actors.forwarding.access.fleet import Fleet
+
+            self._fleet = Fleet(self._loop, self._problems, self.path, self.open_table)
+        return self._fleet if self._wanted else None
+
+    def __repr__(self) -> str:
+        return f"<Directory of {self._proxy_id}: {len(self._own)} of its own, {self._fleet!r}>"
+
+
+def _open_reader(path: Path) -> Table:
+    from actors.accounts.table import TableReader
+
+    return TableReader(path)

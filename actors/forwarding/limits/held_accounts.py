@@ -1,0 +1,214 @@
+"""The accounts and credentials of the shared table that this process holds: those in use, and a little longer.
+
+While any is held the table is asked every `POLL` seconds for what has changed. What is changed holds at once; the
+connections that are no longer allowed end in the next turn of the loop, since one of them may be what has just asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from actors.bus.loop import Loop, Timer
+from actors.bus.messages.specs import AccountSpec
+from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED, Account
+from actors.forwarding.limits.credentials import REVOKED, Credential, spec_of
+from actors.forwarding.limits.meter import Meter
+
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
+    from actors.accounts.table import Changed
+
+log = logging.getLogger(__name__)
+
+POLL = 0.25
+IDLE = 60.0
+"""Seconds without connections after which an account is held no longer."""
+SWEEP = 10.0
+
+
+class UnreadableError(Exception):
+    """The table can't be read at the moment; the problem is reported already."""
+
+
+class Found(NamedTuple):
+    """An account with what it inherits, and the id of its plan, empty for none."""
+
+    spec: AccountSpec
+    plan: str
+
+
+class Source(Protocol):
+    """Where accounts come from. All raise `UnreadableError`."""
+
+    def named(self, username: str) -> Found | None:
+        """The account with this name that may use the proxy."""
+
+    def account(self, identifier: str) -> Found | None:
+        """The account with this id, if it may use the proxy."""
+
+    def credential_by_id(self, identifier: str) -> CredentialRecord | None:
+        """The credential with this id."""
+
+    def refresh(self) -> None:
+        """Have `HeldAccounts.changed` called if something has changed."""
+
+
+class _Held:
+    """An account, its plan, and when it was last in use by the loop's clock."""
+
+    __slots__ = ("account", "plan", "used")
+
+    def __init__(self, account: Account, plan: str, used: float) -> None:
+        self.account = account
+        self.plan = plan
+        self.used = used
+
+
+class HeldAccounts:
+    """`by_name` are the accounts of the proxy by user name, where those that are held are entered as well.
+
+    `new` makes an object for a class and a spec, `on_held` is called with each that came or changed.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        by_name: dict[str, Account],
+        new: Callable[[type[Account], AccountSpec], Account],
+        on_held: Callable[[Account], None],
+    ) -> None:
+        self.source: Source | None = None
+        self._loop = loop
+        self._by_name = by_name
+        self._new = new
+        self._on_held = on_held
+        self._accounts: dict[str, _Held] = {}
+        self._credentials: dict[str, _Held] = {}
+        self._poll_timer: Timer | None = None
+        self._swept = loop.now
+
+    def __iter__(self) -> Iterator[Account]:
+        """All accounts and credentials that are held."""
+        yield from (each.account for each in self._accounts.values())
+        yield from (each.account for each in self._credentials.values())
+
+    # --- what comes into use ---
+
+    def account(self, username: str) -> Account | None:
+        """The account of the table with this name, which is held from now on."""
+        if self.source is None:
+            return None
+        try:
+            found = self.source.named(username)
+        except UnreadableError:
+            return None
+        if found is None:
+            return None
+        held = self._accounts.get(found.spec.id)
+        if held is None:
+            held = self._accounts[found.spec.id] = self._hold(Account, found)
+        self._by_name[username] = held.account
+        return held.account
+
+    def credential(self, record: CredentialRecord) -> Account:
+        """A credential that was found in the table, which is held from now on."""
+        held = self._credentials.get(record.id)
+        if held is None:
+            held = self._credentials[record.id] = self._hold(Credential, Found(spec_of(record), ""))
+        return held.account
+
+    def _hold(self, kind: type[Account], found: Found) -> _Held:
+        account = self._new(kind, found.spec)
+        self._on_held(account)
+        if self._poll_timer is None:
+            self._poll_timer = self._loop.call_later(POLL, self._poll)
+        return _Held(account, found.plan, self._loop.now)
+
+    # --- changes ---
+
+    def _poll(self) -> None:
+        self._poll_timer = None
+        if self.source is not None:
+            try:
+                self.source.refresh()
+            except UnreadableError as error:
+                log.debug("what has changed is not known yet: %s", error)
+        if self._loop.now - self._swept >= SWEEP:
+            self._sweep()
+        if self._accounts or self._credentials:
+            self._poll_timer = self._loop.call_later(POLL, self._poll)
+
+    def changed(self, changes: set[Changed] | None) -> None:
+        """Apply what has changed in the table to what is held; None: anything may have. Raises `UnreadableError`."""
+        ids = None if changes is None else {identifier for _kind, identifier in changes}
+        for identifier, held in tuple(self._accounts.items()):
+            if ids is None or identifier in ids or held.plan in ids:
+                self._update_account(identifier, held)
+        for identifier, held in tuple(self._credentials.items()):
+            if ids is None or identifier in ids:
+                self._update_credential(identifier, held)
+
+    def _update_account(self, identifier: str, held: _Held) -> None:
+        assert self.source is not None
+        account, before = held.account, held.account.spec
+        found = self.source.account(identifier)
+        renamed = found is not None and found.spec.username != before.username
+        if (found is None or renamed) and self._by_name.get(before.username) is account:
+            del self._by_name[before.username]
+        if found is None:
+            self._end_soon(account, account.meters, REMOVED)
+            return
+        held.plan = found.plan
+        self._by_name[found.spec.username] = account
+        if found.spec == before:
+            return
+        password_changed = account.update(found.spec, time.time())
+        if renamed:
+            self._end_soon(account, account.meters, REMOVED)
+        elif password_changed:
+            self._end_soon(account, account.with_password(), PASSWORD_CHANGED)
+        self._enforce_soon(account)
+
+    def _update_credential(self, identifier: str, held: _Held) -> None:
+        assert self.source is not None
+        record = self.source.credential_by_id(identifier)
+        if record is None:
+            del self._credentials[identifier]
+            self._end_soon(held.account, held.account.meters, REVOKED)
+        elif (spec := spec_of(record)) != held.account.spec:
+            held.account.update(spec, time.time())
+            self._enforce_soon(held.account)
+
+    def _enforce_soon(self, account: Account) -> None:
+        self._on_held(account)
+        self._loop.call_soon(lambda: account.enforce(time.time()))
+
+    def _end_soon(self, account: Account, meters: Collection[Meter], reason: str) -> None:
+        self._loop.call_soon(partial(_end, account, tuple(meters), reason))
+
+    # --- what isn't used any more ---
+
+    def _sweep(self) -> None:
+        now = self._swept = self._loop.now
+        for table in (self._accounts, self._credentials):
+            for identifier, held in tuple(table.items()):
+                if not held.account.dormant:
+                    held.used = now
+                elif now - held.used >= IDLE:
+                    del table[identifier]
+                    if self._by_name.get(held.account.spec.username) is held.account:
+                        del self._by_name[held.account.spec.username]
+
+    def __repr__(self) -> str:
+        return f"<HeldAccounts: {len(self._accounts)} accounts, {len(self._credentials)} credentials>"
+
+
+def _end(account: Account, meters: tuple[Meter, ...], reason: str) -> None:
+    """End the connections that are still the account's or credential's."""
+    for meter in meters:
+        if account in (meter.account, meter.credential) and meter.holder is not None:
+            meter.holder.end(reason)
