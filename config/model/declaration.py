@@ -14,8 +14,9 @@ A field whose type is a `Group` needs no metadata: of a group, a request gives a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, create_model
@@ -80,7 +81,9 @@ def visible(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
     return ((name, info) for name, info in model.model_fields.items() if SECRET not in info.metadata)
 
 
-def _given(model: type[BaseModel]) -> dict[str, Any]:
+@cache
+def _given(model: type[BaseModel]) -> Mapping[str, Any]:
+    """How a request writes each field that it may give. Kept, since models of requests are dear to make."""
     found: dict[str, Any] = {}
     for name, info in model.model_fields.items():
         given = next((each.type for each in info.metadata if isinstance(each, Given)), None)
