@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from actors.bus.events import event_topic, new_event
 from actors.net.own_requests import OutgoingGuard
 from actors.process import set_up_logging
-from api.audit import AuditedStore, Trail, origin
+from api.audit import AuditedStore, Trail, origin, resource_named
 from api.audit.masking import difference, field_names
 from api.audit.refused import RefusedActions
 from api.bus_bridge import Bridge
@@ -29,16 +29,21 @@ from api.security.rate_limits import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
+from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
+from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
 from api.services.log_search import LogSearch
+from api.services.plans import Plans
 from api.services.proxies import Proxies, ProxyRules
+from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import RuntimeView
 from api.services.settings import LiveSettings
 from api.services.upstream_addresses import UpstreamPolicy
 from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
+from api.store.accounts import open_accounts
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
@@ -84,9 +89,9 @@ class ApiSettings:
         return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
-_AUTHORED = ("proxy.", "user.", "api_key.", "settings.")
+_AUTHORED = ("proxy.", "user.", "api_key.", "settings.", "account.")
 """Groups of events whose data name who caused them."""
-_CHANGES = {"proxy.updated": "proxy_id", "user.updated": "user_id"}
+_CHANGES = {"proxy.updated": "proxy_id", "user.updated": "user_id", "account.updated": "account_id"}
 """Events whose data name the changed fields, with the field that has the id of the changed resource."""
 
 Publish = Callable[[str, dict[str, Any]], None]
@@ -121,7 +126,15 @@ class Services:
         self.runtime = RuntimeView(bridge)
         self.seal = secret_box_of(data)
         self.idempotency = Idempotency(data, self.seal)
-        self.proxies = Proxies(store, bridge, self.publish, self.seal, self.runtime.changed)
+        self.account_store = open_accounts(data)
+        self.audited_accounts = AuditedStore(self.account_store, self.audit)
+        """The same with an audit trail: for changes."""
+        self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
+        self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
+        self.plans = Plans(self.audited_accounts, self.account_store, names)
+        self.fleet_accounts = FleetAccounts(
+            self.audited_accounts, self.account_store, names, self.plans, self.proxies.all, self.publish
+        )
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
@@ -169,8 +182,16 @@ class Services:
         """Close what the services opened themselves."""
         self.proxies.close()
         self.password_checker.close()
+        self.account_store.close()
         self.audit.close()
         self.idempotency.close()
+
+    def _stored_proxies(self) -> Sequence[StoredProxy]:
+        return self.proxies.all()
+
+    def resource_named(self, params: Mapping[str, str]) -> dict[str, Any] | None:
+        """The resource that the first parameter of a path names, for the audit trail."""
+        return resource_named((self.store, self.audited_accounts), params)
 
     def sign_in_refused(self, reason: str, address: str) -> None:
         """Record that the sign-in of a user of an identity provider was refused."""

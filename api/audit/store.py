@@ -12,7 +12,7 @@ from typing import Any
 from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.trail import Entry, Trail
-from api.store import Change, Document, Store, StoreError, Write
+from api.store import Change, Document, NotInEffect, Store, StoreError, Write
 from api.store.interface import Predicate
 from config.files.paths import DataDir
 
@@ -85,6 +85,8 @@ class AuditedStore:
         entries = self._trail.append_all(rows) if rows else []
         try:
             yield
+        except NotInEffect:
+            raise  # the change was made
         except StoreError as error:
             self._audit_failure(entries, error)
             raise
@@ -146,17 +148,28 @@ def _resource(collection: str, identifier: str, body: Mapping[str, Any]) -> dict
     return {"type": kind_of(collection), "id": identifier, "name": body.get("name") or body.get("username")}
 
 
-_OF_PATHS = {"proxy_id": "proxies", "user_id": "users", "key_id": "api_keys", "webhook_id": "webhooks"}
-"""The collections of what parameters of paths name."""
+_OF_PATHS = {
+    "proxy_id": (0, "proxies"),
+    "user_id": (0, "users"),
+    "key_id": (0, "api_keys"),
+    "webhook_id": (0, "webhooks"),
+    "account_id": (1, "accounts"),
+    "plan_id": (1, "plans"),
+}
+"""The store, by its place, and the collection of what parameters of paths name."""
 
 
-def resource_named(store: Store, params: Mapping[str, str]) -> dict[str, Any] | None:
-    """The resource that the first parameter of a path names; `name` is None when there is no such resource."""
+def resource_named(stores: tuple[Store, Store], params: Mapping[str, str]) -> dict[str, Any] | None:
+    """The resource that the first parameter of a path names; `name` is None when there is no such resource.
+
+    `stores` are those of the configuration and of accounts.
+    """
     parameter, identifier = next(iter(params.items()), ("", ""))
     if parameter not in _OF_PATHS:
         return {"type": parameter.removesuffix("_id"), "id": identifier, "name": None} if parameter else None
-    found = store.get(_OF_PATHS[parameter], identifier)
-    return _resource(_OF_PATHS[parameter], identifier, found.body if found else {})
+    place, collection = _OF_PATHS[parameter]
+    found = stores[place].get(collection, identifier)
+    return _resource(collection, identifier, found.body if found else {})
 
 
 @contextmanager

@@ -72,13 +72,19 @@ def finish(data: DataDir) -> CompletedRestore | None:
         old.mkdir(mode=0o700, exist_ok=True)
         for fresh in sorted(ready.iterdir()):
             _exchange(data.path / fresh.name, fresh, old / fresh.name)
-        _set_aside(data.initial_password, old)
+        for file in (data.initial_password, *_table_files(data)):
+            _set_aside(file, old)
         sync(old)
         sync(data.path)
         ready.rmdir()
     kept = _keep_previous(data, old) if any(old.iterdir()) else None
     discard(data)
     return CompletedRestore(kept)
+
+
+def _table_files(data: DataDir) -> tuple[Path, Path]:
+    """The table of accounts, which the API makes anew of what was restored."""
+    return data.accounts_table, data.accounts_table.with_name(data.accounts_table.name + "-lock")
 
 
 def _exchange(place: Path, fresh: Path, old: Path) -> None:

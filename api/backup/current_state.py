@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from api.audit import Broken, verify
+from api.backup.accounts import AccountDigests, read_accounts
 from api.backup.differences import bodies_of
 from api.store import StoreError, migration, migrations, open_store
 from config.files.data_format import NAME, DataFormatError
@@ -27,6 +28,7 @@ class CurrentState:
     revision: int = 0
     keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     audit_head: str | None = None
+    accounts: AccountDigests = field(default_factory=AccountDigests)
 
 
 def read_current_state(data: DataDir, scratch: Path) -> CurrentState:
@@ -34,14 +36,14 @@ def read_current_state(data: DataDir, scratch: Path) -> CurrentState:
     keys = (
         {path.name: path.read_bytes() for path in data.keys.iterdir() if path.is_file()} if data.keys.is_dir() else {}
     )
-    bodies, revision = _stored_documents(data, DataDir(scratch))
-    return CurrentState(bodies, revision, keys, audit_head(data))
+    bodies, revision, accounts = _stored_documents(data, DataDir(scratch))
+    return CurrentState(bodies, revision, keys, audit_head(data), accounts)
 
 
-def _stored_documents(data: DataDir, copy: DataDir) -> tuple[dict[str, Any], int]:
+def _stored_documents(data: DataDir, copy: DataDir) -> tuple[dict[str, Any], int, AccountDigests]:
     """Read from a copy, since opening a store completes an interrupted change and sets damaged files aside."""
     if not data.store.is_dir():
-        return {}, 0
+        return {}, 0, AccountDigests()
     copy.path.mkdir(mode=0o700)
     try:
         shutil.copytree(data.store, copy.store)
@@ -50,11 +52,18 @@ def _stored_documents(data: DataDir, copy: DataDir) -> tuple[dict[str, Any], int
         migration.bring_up_to_date(copy, migrations.STEPS)
         store = open_store(copy)
     except (DataFormatError, StoreError, shutil.Error):
-        return {}, 0
+        return {}, 0, AccountDigests()
     try:
-        return dict(bodies_of(store)), store.revision
+        return dict(bodies_of(store)), store.revision, _accounts(copy)
     finally:
         store.close()
+
+
+def _accounts(copy: DataDir) -> AccountDigests:
+    try:
+        return read_accounts(copy)
+    except StoreError:
+        return AccountDigests()
 
 
 def audit_head(data: DataDir) -> str | None:

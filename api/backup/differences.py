@@ -16,7 +16,7 @@ Bodies = Mapping[str, Mapping[str, Any]]
 
 COLLECTIONS = {"proxies": "name", "users": "username", "api_keys": "name", "webhooks": "name", "settings": "id"}
 """Collections that are compared, and the field that names an entry to people."""
-_PASSING = frozenset(("created_at", "updated_at", "last_login", "last_used"))
+PASSING = frozenset(("created_at", "updated_at", "last_login", "last_used"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +73,4 @@ def _of_collection(collection: str, now: Mapping[str, Bodies], then: Mapping[str
 
 def _fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     names = dict.fromkeys((*new, *old))
-    return tuple(name for name in names if name not in _PASSING and old.get(name) != new.get(name))
+    return tuple(name for name in names if name not in PASSING and old.get(name) != new.get(name))

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from api.audit import Broken, Trail, verify
 from api.audit.context import on_behalf_of
 from api.backup import atomic_swap, lost_secrets, sealed_keys
+from api.backup.accounts import account_differences, read_accounts
 from api.backup.archive import OpenArchive, Progress, no_progress
 from api.backup.atomic_swap import CompletedRestore
 from api.backup.current_state import CurrentState, read_current_state
@@ -26,6 +27,7 @@ from api.security.users import ADMINISTRATOR
 from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
+from api.store import accounts as account_store
 from config.files.data_format import NAME, DataFormatError, Mark, write_mark
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
@@ -90,6 +92,7 @@ def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRe
     """
     fresh = DataDir(data.path / atomic_swap.RESTORING / "new")
     _end_sign_ins(fresh, prepared.current.revision)
+    account_store.start_over_above(fresh, prepared.current.accounts.revision + RECOVERY_STEP)
     _audit_restore(fresh, prepared, digest)
     fresh.idempotency.mkdir(mode=0o700)  # responses after the backup would be repeated for what was undone
     _keep_initial_password(data, fresh)
@@ -141,6 +144,7 @@ def _refuse_newer(manifest: Manifest) -> None:
 def _check_store(fresh: DataDir) -> None:
     try:
         check_files(fresh.store)
+        account_store.check_accounts_file(fresh.store)
     except StoreError as error:
         raise BadArchive(f"its configuration can't be read by this release: {error}") from error
 
@@ -212,6 +216,7 @@ def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys:
             then = bodies_of(store)
         finally:
             store.close()
+        accounts = read_accounts(fresh, checked=True)
     except (StoreError, SecretBoxError, ValidationError) as error:
         if with_keys or not (isinstance(error, SecretBoxError) or isinstance(error.__cause__, SecretBoxError)):
             raise BadArchive(f"its configuration can't be read by this release: {_error_text(error)}") from error
@@ -220,7 +225,13 @@ def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys:
             " installation that it was made of there, take an archive with keys, or restore it --without-secrets"
         ) from error
     keys = {path.name: path.read_bytes() for path in fresh.keys.iterdir()}
-    return [*differences(now.bodies, then), *key_differences(now.keys, keys), *trail_difference(now.audit_head)]
+    of_accounts = account_differences(now.accounts, accounts)
+    return [
+        *differences(now.bodies, then),
+        *of_accounts,
+        *key_differences(now.keys, keys),
+        *trail_difference(now.audit_head),
+    ]
 
 
 def _error_text(error: Exception) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from actors.sqlite import open_for_reading
 from api.backup.manifest import NAME, OPTIONAL
 from api.store import StoreError, check_files
+from api.store.accounts import accounts_file
 from config.files.data_format import DataFormatError, Mark, read_mark, write_mark
 from config.files.paths import DataDir
 
@@ -40,6 +41,7 @@ def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ..
     try:
         keys = _store_and_keys(data, target)
         check_files(target / "store")
+        _accounts(data, target)
         folders = [*DATABASES, *(OPTIONAL if with_logs else ())]
         for name in folders:
             _databases(data.path / name, target / name)
@@ -70,6 +72,7 @@ def snapshot(data: DataDir, target: Path) -> DataDir:
         copy.keys.mkdir(mode=0o700)
         for name, content in _store_and_keys(data, target).items():
             (copy.keys / name).write_bytes(content)
+        _accounts(data, target)
         _databases(data.path / "audit", target / "audit")
         write_mark(target, Mark(number))
     except (OSError, sqlite3.Error) as error:
@@ -117,7 +120,7 @@ def _file_states(data: DataDir) -> FileStates:
                 status = path.stat()
             except FileNotFoundError:
                 continue  # the next reading differs then
-            if path.is_file():
+            if path.is_file() and not path.name.startswith(accounts_file(data).name):
                 found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
     return found
 
@@ -131,6 +134,13 @@ def _write_store_copies(data: DataDir, contents: dict[Path, bytes], target: Path
         else:
             (target / path.name).write_bytes(content)
     return keys
+
+
+def _accounts(data: DataDir, target: Path) -> None:
+    """The accounts, which are in the store's folder and are altered in place, unlike the other files there."""
+    file = accounts_file(data)
+    if file.exists():
+        _copy_database(file, target / "store" / file.name)
 
 
 def _databases(source: Path, target: Path) -> None:

@@ -24,8 +24,8 @@ from api.errors import (
     TooBusy,
     Unauthenticated,
 )
-from api.store.interface import RevisionConflict, StoreError
-from config.model.fields import InvalidProxy
+from api.store.interface import NotInEffect, RevisionConflict, StoreError
+from config.model.fields import InvalidResource
 from config.settings.runtime import ReadOnlySetting
 
 INVALID_REQUEST = "INVALID_REQUEST"
@@ -121,7 +121,7 @@ def _unavailable(message: str) -> ApiError:
 
 TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
     InvalidMany: _invalid_fields,
-    InvalidProxy: lambda error, _: invalid(error.field, error.error, 400),
+    InvalidResource: lambda error, _: invalid(error.field, error.error, 400),
     ReadOnlySetting: lambda error, _: invalid(error.field, error.error, 400),
     Unauthenticated: _unauthenticated,
     Denied: lambda error, _: ApiError(403, "FORBIDDEN", "This is not allowed", {"reason": error.reason}),
@@ -132,6 +132,9 @@ TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
         "If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412
     ),
     TooBusy: _too_busy,
+    NotInEffect: lambda _, request_id: internal(
+        request_id, "The change is stored, but proxies don't know it yet: they will as soon as the disk can be written"
+    ),
     StoreError: lambda _, request_id: internal(
         request_id, "The configuration could not be written; nothing was changed"
     ),

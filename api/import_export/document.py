@@ -13,9 +13,9 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_valida
 from api.security.users import Email, NewPassword, Permissions, Role, Status, Username
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
-from config.model.accounts import ACCOUNTS_MAX, AccountInput
+from config.model.accounts import AccountInput
 from config.model.choices import ProxyStatus
-from config.model.fields import NULLABLE, Input, Name, Password, example, example_of, nullable_fields, refuse_nulls
+from config.model.fields import NULLABLE, Input, Name, Part, Password, example, example_of, refuse_nulls
 from config.model.proxies import AuthInput, ProxyCreate, ProxyUpdate
 from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, UpstreamAuth, UpstreamInput
 from config.model.upstreams import Password as UpstreamPassword
@@ -30,30 +30,19 @@ MOST_USERS = 10_000
 _Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
 
 
-class _Entry(Input):
-    """A part of the document, which judges the nulls among its own members only: parts of it are entries, too."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_nulls(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            refuse_nulls(dict.fromkeys((name for name, value in given.items() if value is None)), nullable_fields(cls))
-        return given
-
-
-class EntryAuth(_Entry, AuthInput):
+class EntryAuth(Part, AuthInput):
     """`auth` of an entry."""
 
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
 
 
-class EntryAccount(_Entry, AccountInput):
+class EntryAccount(Part, AccountInput):
     """An account of an entry."""
 
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
 
 
-class EntryUpstreamAuth(_Entry, UpstreamAuth):
+class EntryUpstreamAuth(Part, UpstreamAuth):
     """`auth` of an upstream of an entry."""
 
     password: Annotated[UpstreamPassword | None, NULLABLE] = Field(None, repr=False)
@@ -70,7 +59,7 @@ class EntryUpstream(UpstreamInput):
         return self.auth is not None and "password" in self.auth.model_fields_set and self.auth.password is None
 
 
-EntryAccounts = Annotated[list[EntryAccount], Field(max_length=ACCOUNTS_MAX)]
+EntryAccounts = list[EntryAccount]
 EntryUpstreams = Annotated[list[Annotated[EntryUpstream, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
 
 
@@ -123,7 +112,7 @@ SparseLink = Annotated[
 ]
 
 
-class UserEntry(_Entry):
+class UserEntry(Part):
     """A user, known by `username`. `permissions` null are those of the role; `email` and `oauth` null are none.
 
     Formats that have no null say `"role"` and an empty text.
@@ -139,7 +128,7 @@ class UserEntry(_Entry):
     oauth: Annotated[SparseLink, NULLABLE] = None
 
 
-class WebhookEntry(_Entry):
+class WebhookEntry(Part):
     """A webhook. A header whose value is null (or empty, for formats that have no null) keeps the value that it has."""
 
     name: Name
@@ -166,7 +155,7 @@ class SealedSecrets(Input):
     data: _Base64
 
 
-class ConfigDocument(_Entry):
+class ConfigDocument(Part):
     """The body of an import. A section that is left out is not touched."""
 
     model_config = example(

@@ -77,23 +77,13 @@ def _step(path: str, stored: Stored, after: ProxyRecord | None) -> Step[ProxyRec
 def _wanted(stored: Stored, entry: ProxyEntry, sealed: ProxySecrets, context: PlanContext) -> ProxyRecord:
     """The record as the entry describes it. Raises `InvalidProxy`, `SecretBoxError`."""
     known = _blank(entry, context) if stored is None else stored.record
-    base, body = _with_secrets(known, entry, sealed, context), entry
-    if _is_closed(known, entry):
-        base = base.model_copy(update={"auth": base.auth.model_copy(update={"enabled": True})})
-        body = entry.model_copy(update={"auth": None})
-    record = with_upstreams(apply(base, body, context.now), body, context.seal)
+    base = _with_secrets(known, entry, sealed, context)
+    record = with_upstreams(apply(base, entry, context.now), entry, context.seal)
     for index, given in enumerate(entry.upstreams or ()):
         if given.hides_password and record.upstreams[index].password is None:
             raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
     status = entry.status or ("active" if stored is None else known.status)
     return record.model_copy(update={"status": status})
-
-
-def _is_closed(known: ProxyRecord, entry: ProxyEntry) -> bool:
-    """Whether `auth` is on without credentials, as after the deletion of the last account; no update allows that."""
-    auth, accounts = entry.auth, known.accounts if entry.accounts is None else entry.accounts
-    named = known.auth.username or (auth and (auth.username or auth.password))
-    return auth is not None and auth.enabled is True and not accounts and not named
 
 
 def _blank(entry: ProxyEntry, context: PlanContext) -> ProxyRecord:

@@ -12,7 +12,7 @@ import falcon
 from pydantic_core import to_json
 
 from actors.net.client_key import client_key
-from api.audit import origin, resource_named
+from api.audit import origin
 from api.call import Call, Reply
 from api.container import Services
 from api.errors import Denied, MissingPermission, StaleRevision
@@ -93,7 +93,7 @@ class Responder:
         reply = operation.handler(call)
         acts = operation.method in ("POST", "DELETE") and operation.audit is not False
         if acts and not origin().rows and reply.data.get("changed") is not False:
-            resource = resource_named(self._services.store, call.params)
+            resource = self._services.resource_named(call.params)
             self._services.audit.append(operation.audit or operation.id, resource)
         return reply
 
@@ -102,7 +102,7 @@ class Responder:
         who = caller.user.id if caller else client_key(req.context.address)
         response = translated(error, req.context.request_id)
         details = response.details if response else {}
-        self._services.refused_actions.record(who, resource_named(self._services.store, params), details)
+        self._services.refused_actions.record(who, self._services.resource_named(params), details)
 
 
 def _respond(resp: falcon.Response, reply: Reply) -> None:

@@ -14,6 +14,7 @@ from actors.supervision.config import ActorClasses
 from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from api.store import StoreError, migration, migrations
+from api.store.accounts import check_accounts_file
 from api.store.storage import parse
 from config.files import data_format
 from config.files.paths import DataDir, PathError, unwritable
@@ -43,6 +44,10 @@ def check_start(settings: Settings, data: DataDir, entries: ActorClasses | None 
             continue  # the program that runs has just replaced it
         except (OSError, StoreError) as error:
             raise WouldNotStart(str(error)) from error
+    try:
+        check_accounts_file(data.store)
+    except StoreError as error:
+        raise WouldNotStart(str(error)) from error
     try:
         _check_space(data)
         _check_format(data)

@@ -97,15 +97,15 @@ class Accounts:
         self, proxy_id: str, alter: Callable[[ProxyRecord], list[ProxyAccount]], if_match: int | None
     ) -> StoredProxy:
         def altered(record: ProxyRecord) -> ProxyRecord:
-            try:
-                accounts = alter(record)
-                auth = apply_auth(record, None, accounts, record.protocol)
-                check_accounts(accounts, record.protocol, auth.username)
-            except InvalidProxy as error:
-                raise Invalid(_ENTRY.sub("", error.field), error.error) from error
+            accounts = alter(record)
+            auth = apply_auth(record, None, accounts, record.protocol)
+            check_accounts(accounts, record.protocol, auth.username)
             return record.model_copy(update={"accounts": accounts, "auth": auth, "updated_at": time.time()})
 
-        return self._proxies.change(proxy_id, altered, if_match)
+        try:
+            return self._proxies.change(proxy_id, altered, if_match)
+        except InvalidProxy as error:
+            raise Invalid(_ENTRY.sub("", error.field), error.error) from error
 
 
 def find(record: ProxyRecord, username: str) -> ProxyAccount:

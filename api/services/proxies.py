@@ -32,6 +32,7 @@ from actors.bus.messages.supervision import (
 )
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
+from api.services.account_names import AccountNames
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_specs import spec_of, specs_of
 from api.services.proxy_upstreams import with_upstreams
@@ -75,6 +76,7 @@ class Proxies:
         bridge: Bridge,
         publish: Callable[[str, dict[str, Any]], None],
         seal: SecretBox,
+        names: AccountNames,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`changed` is called after each message to the supervisor that may change the runtime state."""
@@ -84,6 +86,7 @@ class Proxies:
         self._cache = ProxyCache(store)
         self._bridge = bridge
         self._publish = publish
+        self._names = names
         self._lock = threading.Lock()
         self.link = SupervisorLink(bridge, self.specs, self.lock, changed)
 
@@ -119,7 +122,7 @@ class Proxies:
         with self.lock():
             self._refuse_taken_name(record)
             with self._reserved(record):
-                stored = self._put(record, expect=0)
+                stored = self._put_named(None, record, expect=0)
             self._apply(stored)
         _warn(None, record)
         self.publish_event("proxy.created", record)
@@ -148,7 +151,7 @@ class Proxies:
             self._refuse_taken_name(record)
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
-            stored = before if same else self._put(record, before.revision)
+            stored = before if same else self._put_named(before.record, record, before.revision)
             self._apply(stored)
         if same:
             return stored
@@ -277,6 +280,12 @@ class Proxies:
             return before, False
         changed = before.record.model_copy(update={"status": status, "updated_at": time.time()})
         return self._put(changed, before.revision), True
+
+    def _put_named(self, before: ProxyRecord | None, record: ProxyRecord, expect: int) -> StoredProxy:
+        """Store a proxy whose names may be others, unless an account of the fleet clashes with one of them."""
+        with self._names.lock:
+            self._names.refuse_proxy(before, record)
+            return self._put(record, expect)
 
     def _put(self, record: ProxyRecord, expect: int) -> StoredProxy:
         document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)

@@ -10,6 +10,7 @@ Errors: everything that a store raises is a `StoreError`.
 `StoreDamaged`      a file is unreadable or gone and there is no earlier generation of it; nothing was opened
 `StoreTooNew`       the files were written by a later release
 `StoreWriteError`   the disk refused a write; the documents are what they were before
+`NotInEffect`       the change is stored, but processes that read a copy of it don't know it yet
 `RevisionConflict`  the document is not at the revision that the writer expected; `actual` 0 means: there is none
 `NotStored`         there is no such document
 `HistoryPruned`     `changes` was asked about steps whose deletions are forgotten; read everything anew
@@ -39,6 +40,10 @@ class StoreTooNew(StoreError):
 
 class StoreWriteError(StoreError):
     """A write didn't reach the disk; memory and disk still hold the state before it."""
+
+
+class NotInEffect(StoreError):
+    """The change is stored, and holds as soon as the copy of it that other processes read can be written."""
 
 
 class RevisionConflict(StoreError):

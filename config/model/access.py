@@ -17,7 +17,7 @@ ENTRIES_MAX = 10_000
 """Entries in one list."""
 
 
-def _each(read: Callable[[str], object]) -> Callable[[Any], Any]:
+def each_entry(read: Callable[[str], object]) -> Callable[[Any], Any]:
     """A check of a list that names the entry at fault."""
 
     def check(given: Any) -> Any:
@@ -38,13 +38,13 @@ def _each(read: Callable[[str], object]) -> Callable[[Any], Any]:
 Clients = Annotated[
     list[str],
     Field(max_length=ENTRIES_MAX),
-    BeforeValidator(_each(read_network)),
+    BeforeValidator(each_entry(read_network)),
     json_patterns.texts(json_patterns.NETWORK, ENTRIES_MAX),
 ]
 Destinations = Annotated[
     list[str],
     Field(max_length=ENTRIES_MAX),
-    BeforeValidator(_each(read_destination)),
+    BeforeValidator(each_entry(read_destination)),
     json_patterns.texts(json_patterns.DESTINATION, ENTRIES_MAX),
 ]
 Mode = Literal["enforce", "report"]

@@ -29,7 +29,6 @@ from config.net.entries import read_network
 from config.passwords import check_password, hash_password
 from config.text.formatting import parse_moment
 
-ACCOUNTS_MAX = 1000
 NEW_PASSWORDS_MAX = 100
 """New passwords in one request; each takes a good part of a tenth of a second to hash."""
 NETWORKS_MAX = 100
@@ -146,7 +145,7 @@ class AccountInput(AccountUpdate):
     username: AccountName
 
 
-Accounts = Annotated[list[AccountInput], Field(max_length=ACCOUNTS_MAX)]
+Accounts = list[AccountInput]
 
 
 def replace_accounts(
@@ -217,8 +216,6 @@ def _end(moment: float | None, unchanged: float | None, now: float, path: str) -
 
 def check_accounts(accounts: Sequence[ProxyAccount], protocol: str, auth_username: str | None) -> None:
     """Do the accounts go with each other and with the proxy? Raises `InvalidProxy`."""
-    if len(accounts) > ACCOUNTS_MAX:
-        raise InvalidProxy("accounts", f"there are at most {ACCOUNTS_MAX}")
     seen: set[str] = set()
     for index, account in enumerate(accounts):
         path = f"accounts[{index}]"

@@ -125,6 +125,19 @@ class KeyAction(_Caused):
     user_id: str
 
 
+class AccountAction(_Caused):
+    """An account of the fleet was created or deleted."""
+
+    account_id: str
+    username: str
+
+
+class AccountChange(AccountAction):
+    """`changed` are the names of the fields that differ."""
+
+    changed: list[str]
+
+
 class FailedSignIn(_Requested):
     """`username` as it was given, at most 64 characters; empty for a person from an identity provider."""
 
@@ -178,6 +191,9 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "user.deleted": UserAction,
     "api_key.created": KeyAction,
     "api_key.revoked": KeyAction,
+    "account.created": AccountAction,
+    "account.updated": AccountChange,
+    "account.deleted": AccountAction,
     "auth.login_failed": FailedSignIn,
     "auth.locked": FailedSignIn,
     "settings.updated": SettingsChange,

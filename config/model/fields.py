@@ -119,6 +119,17 @@ class Body(Input):
         return refuse_nulls(given, nullable_fields(cls))
 
 
+class Part(Input):
+    """As `Body`, but it judges the nulls among its own members only: the objects in it are such parts themselves."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_nulls(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            refuse_nulls(dict.fromkeys((name for name, value in given.items() if value is None)), nullable_fields(cls))
+        return given
+
+
 def nullable_fields(model: type[BaseModel]) -> frozenset[str]:
     """The names of the fields that are `NULLABLE`."""
     return frozenset(name for name, info in model.model_fields.items() if NULLABLE in info.metadata)
@@ -135,13 +146,17 @@ def example_of(body: type[BaseModel]) -> dict[str, Any]:
     return dict(extra["examples"][0])
 
 
-class InvalidProxy(ValueError):
-    """The whole that would result is not a proxy; `field` is at fault."""
+class InvalidResource(ValueError):
+    """The whole that would result is not allowed; `field` is at fault."""
 
     def __init__(self, field: str, error: str) -> None:
         super().__init__(f"{field}: {error}")
         self.field = field
         self.error = error
+
+
+class InvalidProxy(InvalidResource):
+    """The whole that would result is not a proxy."""
 
 
 def field_path(parts: Iterable[str | int]) -> str:

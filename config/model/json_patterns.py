@@ -75,6 +75,12 @@ WEB_URL = rf"^(?!.{{2049}}){_WEB}://{_AUTHORITY}(?:[/?#][!-~]*)?$"
 """An http or https URL without user information, in ASCII (RFC 3986)."""
 WEBHOOK_URL = rf"^{_WEB}://{_AUTHORITY}(?:[/?][!-\"$-\[\]-~]*)?$"
 """Such a URL without a fragment and backslashes."""
+TIME_OF_DAY = "^(?:[01][0-9]|2[0-3]):[0-5][0-9]$"
+END_OF_WINDOW = "^(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
+TIME_ZONE = "^[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*$"
+"""The form of a name in the IANA database; which names there are, the machine knows."""
+BCRYPT_HASH = r"^\$2[aby]\$(?:0[4-9]|1[0-5])\$[./0-9A-Za-z]{53}$"
+"""The cost is at most 15."""
 LATER_MOMENT = "^(?:19[7-9]|[2-8][0-9][0-9])[0-9]-"
 """The year of a date: 1970 to 8999."""
 
@@ -97,6 +103,21 @@ def text(pattern: str | None = None, lowest: int = 0, highest: int | None = None
 def texts(pattern: str, most: int) -> WithJsonSchema:
     """A list of at most so many texts."""
     return WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": pattern}, "maxItems": most})
+
+
+def text_map(pattern: str, longest_name: int, longest: int, most: int) -> WithJsonSchema:
+    """An object of at most so many texts, whose names match `pattern`, as the texts do unless they are empty."""
+    return WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"minLength": 1, "maxLength": longest_name, "pattern": pattern},
+            "additionalProperties": {
+                "anyOf": [{"const": ""}, {"type": "string", "pattern": pattern}],
+                "maxLength": longest,
+            },
+            "maxProperties": most,
+        }
+    )
 
 
 def number(highest: float, **bound: float) -> WithJsonSchema:

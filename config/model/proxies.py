@@ -220,7 +220,7 @@ def apply_auth(
     """`auth` of `record` with the changes of `body`, beside these accounts. Raises `InvalidProxy`.
 
     The first account turns it on, unless the body turns it off. It stays on when the last one is removed, so that the
-    proxy accepts no client rather than all.
+    proxy accepts no client rather than all. On without any account it accepts those of the fleet.
     """
     auth, given = record.auth, body or AuthInput()
     first = bool(accounts) and not record.accounts
@@ -228,8 +228,6 @@ def apply_auth(
     username = auth.username if given.username is None else given.username
     if enabled and username is None and given.password is not None:
         raise InvalidProxy("auth.username", "is required with a password")
-    if enabled and username is None and not accounts and body is not None:
-        raise InvalidProxy("auth.username", "is required when auth is enabled and there are no accounts")
     if protocol == "socks4":
         _refuse_password(enabled, auth, given)
         return ProxyAuth(enabled=enabled, username=username)

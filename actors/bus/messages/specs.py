@@ -69,6 +69,7 @@ class ProxySpec:
     `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
     `bind_address` is where its own connections leave from, empty for any address of the machine.
+    `tags` are those of the proxy, by which accounts of the fleet may name it.
     `via` is what it adds to `Via`: `pseudonym`, `on` (host name and port) or `off`.
     """
 

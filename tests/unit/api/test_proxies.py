@@ -110,7 +110,6 @@ BAD_BODIES = [
     ({"settings": {"max_connections": 0}}, "settings.max_connections"),
     ({"settings": {"speed": 1}}, "settings.speed"),
     ({"settings": []}, "settings"),
-    ({"auth": {"enabled": True}}, "auth.username"),
     ({"auth": {"enabled": True, "username": "u"}}, "auth.password"),
     ({"auth": {"enabled": True, "username": "a:b", "password": "p"}}, "auth.username"),
     ({"auth": {"password": None}}, "auth.password"),

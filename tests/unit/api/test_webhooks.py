@@ -164,7 +164,7 @@ def test_secrets_and_header_values_are_sealed_on_the_disk_and_absent_from_the_au
     api: Api, sender: FakeSender
 ) -> None:
     made = create(api, headers={"Authorization": "Bearer sesame"})
-    stored = "".join(file.read_text() for file in api.data.store.iterdir() if file.is_file())
+    stored = "".join(file.read_text() for file in api.data.store.glob("*.json"))
     trail = api.get("/audit", api.token()).text
     for text in (made["secret"], made["secret"].removeprefix("whsec_"), "sesame"):
         assert text not in stored

@@ -1,0 +1,234 @@
+"""Accounts of the fleet: which any number of proxies use. Accounts of one proxy are in `api.services.accounts`.
+
+A change is prepared first, which hashes passwords, and then checked and stored under the lock of all names; any number
+of them are one commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from api.errors import Invalid, NotFound, StaleRevision
+from api.services.account_names import AccountNames, may_use
+from api.services.plans import Plans
+from api.services.proxy_cache import StoredProxy
+from api.store import Document, RevisionConflict, Store, Write
+from api.store.accounts import ACCOUNTS, PLANS, AccountSelection, AccountStore, Position
+from api.store.records import is_same
+from config.model.exposure_warnings import Warned
+from config.model.fleet_accounts import (
+    FleetAccount,
+    FleetAccountCreate,
+    FleetAccountUpdate,
+    change_fleet_account,
+    new_fleet_account,
+)
+
+ATTEMPTS = 5
+"""Of a change without `If-Match` that other changes of the same account overtake."""
+WARNED_MAX = 10
+"""Open proxies that a warning names."""
+
+Status = Literal["active", "disabled", "expired", "quota_reached"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAccount:
+    """An account and its revision."""
+
+    record: FleetAccount
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountChange:
+    """A prepared change: `before` None is a new account, `after` None a deletion. `path` precedes fields in errors."""
+
+    before: StoredAccount | None
+    after: FleetAccount | None
+    path: str = ""
+
+    @property
+    def id(self) -> str:
+        """Of the account."""
+        if self.after is not None:
+            return self.after.id
+        assert self.before is not None
+        return self.before.record.id
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing would change."""
+        return self.before is not None and self.after is not None and is_same(self.before.record, self.after)
+
+    def write(self) -> Write:
+        """For the store."""
+        body = None if self.after is None else self.after.model_dump(mode="json")
+        return Write(ACCOUNTS, self.id, body, self.before.revision if self.before is not None else 0)
+
+
+class FleetAccounts:
+    """Reads and changes. Thread-safe.
+
+    Changes raise `Invalid`, `InvalidResource`, `NotFound`, `StaleRevision`, `RevisionConflict` and `StoreWriteError`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        accounts: AccountStore,
+        names: AccountNames,
+        plans: Plans,
+        proxies: Callable[[], Sequence[StoredProxy]],
+        publish: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        """`store` is `accounts` with an audit trail."""
+        self._store = store
+        self._accounts = accounts
+        self._names = names
+        self._plans = plans
+        self._proxies = proxies
+        self._publish = publish
+
+    # --- reading ---
+
+    def get(self, account_id: str) -> StoredAccount:
+        """One account. Raises `NotFound`."""
+        document = self._store.get(ACCOUNTS, account_id)
+        if document is None:
+            raise NotFound("The account")
+        return _load(document)
+
+    def page(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> tuple[list[StoredAccount], Position | None]:
+        """A page, and the position that the next one follows, if there is one."""
+        found, following = self._accounts.account_page(selection, after, limit)
+        return [_load(each) for each in found], following
+
+    def warnings(self, account: FleetAccount) -> list[Warned]:
+        """Proxies of the account that ask for no credentials, so that it makes no difference there."""
+        found = [each.record.name for each in self._proxies() if _is_open(each, account)]
+        if not found:
+            return []
+        named = ", ".join(repr(name) for name in found[:WARNED_MAX])
+        rest = f" and {len(found) - WARNED_MAX} more" if len(found) > WARNED_MAX else ""
+        text = f"{named}{rest} asks for no credentials: any client may use it, and no account counts there"
+        return [Warned("proxies", text)]
+
+    # --- changes ---
+
+    def create(self, body: FleetAccountCreate) -> StoredAccount:
+        """A new account."""
+        (stored,) = self.commit([self.prepare_create(body)])
+        assert stored is not None
+        return stored
+
+    def update(self, account_id: str, body: FleetAccountUpdate, if_match: int | None) -> StoredAccount:
+        """Change any part of an account."""
+        stored = self._repeated(if_match, lambda: self.prepare_update(account_id, body, if_match))
+        assert stored is not None
+        return stored
+
+    def delete(self, account_id: str, if_match: int | None) -> None:
+        """Delete an account, with its credentials."""
+        self._repeated(if_match, lambda: self.prepare_delete(account_id, if_match))
+
+    def prepare_create(self, body: FleetAccountCreate, path: str = "") -> AccountChange:
+        """A new account, not stored yet. Hashes its password."""
+        plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
+        record = new_fleet_account(body, plan, time.time())
+        self._refuse_unknown_proxies(record, None, path)
+        return AccountChange(None, record, path)
+
+    def prepare_update(
+        self, account_id: str, body: FleetAccountUpdate, if_match: int | None, path: str = ""
+    ) -> AccountChange:
+        """A changed account, not stored yet. Hashes its password, if that is new."""
+        before = self._matching(account_id, if_match)
+        plan = before.record.plan
+        if "plan" in body.model_fields_set:
+            plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
+        after = change_fleet_account(before.record, body, plan, time.time())
+        self._refuse_unknown_proxies(after, before.record, path)
+        return AccountChange(before, after, path)
+
+    def prepare_delete(self, account_id: str, if_match: int | None, path: str = "") -> AccountChange:
+        """A deletion, not made yet."""
+        return AccountChange(self._matching(account_id, if_match), None, path)
+
+    def commit(self, changes: Sequence[AccountChange]) -> list[StoredAccount | None]:
+        """Store all of the changes or none; the accounts after it, None for a deleted one. Publishes their events.
+
+        Raises `RevisionConflict` when one of them has changed since it was prepared.
+        """
+        pending = [each for each in changes if not each.is_none]
+        with self._names.lock:
+            self.check(pending)
+            written = self._store.commit([each.write() for each in pending]) if pending else []
+        for each in pending:
+            self.publish_event(each)
+        revisions = dict(zip((each.id for each in pending), written, strict=True))
+        return [_after(each, revisions.get(each.id)) for each in changes]
+
+    def check(self, changes: Sequence[AccountChange]) -> None:
+        """Check names and plans of all of the changes together. The caller holds the lock of names."""
+        for each in changes:
+            if each.after is not None and each.after.plan and not self._accounts.revision_of(PLANS, each.after.plan):
+                raise Invalid(f"{each.path}plan", "was deleted at this moment")
+        self._names.refuse_accounts({each.id: each.after for each in changes}, {each.id: each.path for each in changes})
+
+    def publish_event(self, change: AccountChange) -> None:
+        """Publish the event of a change that was made."""
+        kind = "created" if change.before is None else "deleted" if change.after is None else "updated"
+        record = change.after or (change.before.record if change.before is not None else None)
+        assert record is not None
+        self._publish(f"account.{kind}", {"account_id": record.id, "username": record.username})
+
+    def _repeated(self, if_match: int | None, prepare: Callable[[], AccountChange]) -> StoredAccount | None:
+        for attempt in range(ATTEMPTS):
+            try:
+                return self.commit([prepare()])[0]
+            except RevisionConflict:
+                if if_match is not None or attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def _matching(self, account_id: str, if_match: int | None) -> StoredAccount:
+        stored = self.get(account_id)
+        if if_match not in (None, stored.revision):
+            raise StaleRevision(stored.revision)
+        return stored
+
+    def _refuse_unknown_proxies(self, after: FleetAccount, before: FleetAccount | None, path: str) -> None:
+        """Ids that the account has already may be of proxies that were deleted."""
+        if not after.proxies.ids:
+            return
+        known = {each.record.id for each in self._proxies()} | {*(before.proxies.ids if before is not None else ())}
+        for index, proxy_id in enumerate(after.proxies.ids):
+            if proxy_id not in known:
+                raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
+
+
+def status_of(account: FleetAccount, now: float) -> Status:
+    """The present status."""
+    if not account.enabled:
+        return "disabled"
+    return "expired" if account.expires_at is not None and account.expires_at <= now else "active"
+
+
+def _load(document: Document) -> StoredAccount:
+    return StoredAccount(FleetAccount.model_validate(document.body), document.revision)
+
+
+def _after(change: AccountChange, revision: int | None) -> StoredAccount | None:
+    if change.after is None or revision is None:
+        return None if change.after is None else change.before
+    return StoredAccount(change.after, revision)
+
+
+def _is_open(proxy: StoredProxy, account: FleetAccount) -> bool:
+    return not proxy.record.auth.enabled and may_use(account.proxies, proxy.record)

@@ -1,0 +1,33 @@
+"""The store of accounts, plans and credentials: documents with revisions in one SQLite file, for hundreds of thousands.
+
+It is beside the configuration store, in the same folder, and keeps the same protocol (`api.store.interface`) with a
+counter of its own; TinyDB would write tens of megabytes for each change. The API owns it.
+
+- `schema`: tables, and what of a document is in columns, so that it can be found.
+- `store`: reading and writing.
+- `pages`: pages of accounts, and clashes of names.
+- `publication`: behind each commit the same change goes to the table that forwarding actors read.
+
+Nothing here holds all accounts in memory.
+"""
+
+from __future__ import annotations
+
+from api.store.accounts.pages import AccountSelection, Position
+from api.store.accounts.publication import Published
+from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS, accounts_file
+from api.store.accounts.store import AccountStore, check_accounts_file, open_accounts, start_over_above
+
+__all__ = [
+    "ACCOUNTS",
+    "CREDENTIALS",
+    "PLANS",
+    "AccountSelection",
+    "AccountStore",
+    "Position",
+    "Published",
+    "accounts_file",
+    "check_accounts_file",
+    "open_accounts",
+    "start_over_above",
+]

@@ -1,0 +1,86 @@
+"""Pages of accounts, and accounts of one name that would meet at a proxy, as SQL.
+
+A condition is judged in an index that covers it, row by row, in the order of the page, until the page is full.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from api.store.accounts.schema import mark
+
+Sort = Literal["username", "created_at"]
+SORTS: tuple[Sort, ...] = ("username", "created_at")
+
+Position = tuple[Any, str]
+"""Where a page ended: the value that is sorted by, and the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSelection:
+    """Which accounts, and in which order. None selects by nothing.
+
+    `q` is a part of the user name or of a value of the metadata, without regard to case. `proxy` is the id of a proxy
+    and its tags; `plan` an id.
+    """
+
+    q: str | None = None
+    proxy: tuple[str, tuple[str, ...]] | None = None
+    plan: str | None = None
+    tag: str | None = None
+    status: Literal["active", "disabled", "expired"] | None = None
+    sort: Sort = "username"
+    descending: bool = False
+
+    def page_sql(self, after: Position | None, limit: int) -> tuple[str, list[Any]]:
+        """The ids of a page, with what is sorted by."""
+        conditions = list(self._terms())
+        if after is not None:
+            conditions.append((f"({self.sort}, id) {'<' if self.descending else '>'} (?, ?)", [*after]))
+        where = " AND ".join(["1", *(term for term, _ in conditions)])
+        bound = [value for _, values in conditions for value in values]
+        order = "DESC" if self.descending else "ASC"
+        index = "accounts_by_name" if self.sort == "username" else "accounts_by_age"
+        return (
+            f"SELECT {self.sort}, id FROM accounts INDEXED BY {index} WHERE {where}"  # noqa: S608 - names are ours, values are bound
+            f" ORDER BY {self.sort} {order}, id {order} LIMIT ?",
+            [*bound, limit],
+        )
+
+    def _terms(self) -> Iterator[tuple[str, list[Any]]]:
+        if self.plan is not None:
+            yield "plan = ?", [self.plan]
+        if self.status is not None:
+            yield _STATUS[self.status], [] if self.status == "disabled" else [time.time()]
+        if self.tag is not None:
+            yield "instr(marks, ?)", [mark("label", self.tag)]
+        if self.proxy is not None:
+            yield _may_use(*self.proxy)
+        if self.q is not None:
+            yield "instr(search, ?)", [self.q.lower()]
+
+
+_STATUS = {
+    "active": "enabled AND (expires_at = 0 OR expires_at > ?)",
+    "disabled": "NOT enabled",
+    "expired": "enabled AND expires_at > 0 AND expires_at <= ?",
+}
+
+
+def _may_use(proxy_id: str, proxy_tags: Collection[str]) -> tuple[str, list[Any]]:
+    marks = [mark("all"), mark("id", proxy_id), *(mark("tag", each) for each in proxy_tags)]
+    return f"({' OR '.join(['instr(marks, ?)'] * len(marks))})", marks
+
+
+def clash_sql(proxy_id: str, proxy_tags: Collection[str]) -> tuple[str, list[Any]]:
+    """A name that several accounts have which may use this proxy, and the ids of two of them."""
+    condition, values = _may_use(proxy_id, proxy_tags)
+    return (
+        "SELECT username, min(id), max(id) FROM accounts INDEXED BY accounts_by_name WHERE username IN"  # noqa: S608 - as above
+        " (SELECT username FROM accounts INDEXED BY accounts_by_name GROUP BY username HAVING count(*) > 1)"
+        f" AND {condition} GROUP BY username HAVING count(*) > 1 LIMIT 1",
+        values,
+    )

@@ -1,0 +1,426 @@
+"""Reading and writing the file of accounts, plans and credentials.
+
+One connection writes, under a lock; another reads what the last commit left. Every commit is synced before it returns
+(WAL with `synchronous=FULL`) and is in the table of forwarding actors then, too (`api.store.accounts.publication`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from actors.sqlite import FileTooNew, open_database, open_for_reading, transaction
+from api.store.accounts.pages import AccountSelection, Position, clash_sql
+from api.store.accounts.publication import NotPublished, Published, Retry
+from api.store.accounts.schema import (
+    ACCOUNTS,
+    CREDENTIALS,
+    PLANS,
+    SCHEMA,
+    TABLES,
+    accounts_file,
+    columns,
+)
+from api.store.interface import (
+    Change,
+    Document,
+    HistoryPruned,
+    NotInEffect,
+    NotStored,
+    Predicate,
+    RevisionConflict,
+    StoreDamaged,
+    StoreError,
+    StoreTooNew,
+    StoreWriteError,
+    Write,
+)
+from config.files.paths import DataDir, PathError
+
+log = logging.getLogger(__name__)
+
+GONE_KEPT = 20_000
+"""Deletions that are remembered at least."""
+SPARE = 2**20
+"""Bytes that a commit leaves free on the disk, beside four times its own size: the file and the table need them."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class AccountStore:
+    """The `Store` of the collections `accounts`, `plans` and `credentials`. Thread-safe; one per data directory.
+
+    The deletion of an account removes its credentials, too, each as a step of its own.
+    """
+
+    def __init__(self, data: DataDir, publish: bool = True) -> None:
+        """Open the file, or make it; with `publish`, bring the table up to date. Raises `StoreError`."""
+        self._file = accounts_file(data)
+        self._writing = threading.RLock()
+        self._reading = threading.Lock()
+        self._stepped = threading.Condition()
+        with _translated(self._file):
+            self._database = open_database(self._file, SCHEMA, any_thread=True)
+            self._database.execute("PRAGMA synchronous=FULL")
+            _check(self._database, self._file)
+            self.id, self._revision, self._horizon = _meta(self._database)
+            self._reader = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+            self._reader.execute("PRAGMA query_only=1")
+        self._published = Published(data, self.id) if publish else None
+        self._retry = Retry(self._publish)
+        self._publish_or_retry()
+
+    # --- reading ---
+
+    @property
+    def revision(self) -> int:
+        """The number of the last step."""
+        return self._revision
+
+    def get(self, collection: str, identifier: str) -> Document | None:
+        """See `Store.get`."""
+        return self._one(collection, "id", identifier)
+
+    def revision_of(self, collection: str, identifier: str) -> int:
+        """See `Store.revision_of`."""
+        rows = self._rows(f"SELECT revision FROM {_known(collection)} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
+        return int(rows[0][0]) if rows else 0
+
+    def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
+        """See `Store.find`. Reads the whole collection, so it is for plans, and for tests."""
+        return [
+            each
+            for each in self._documents(f"SELECT id, revision, body FROM {_known(collection)} ORDER BY revision", [])  # noqa: S608 - as above
+            if all(each.body.get(name) == value for name, value in fields.items())
+            and (where is None or where(each.body))
+        ]
+
+    def accounts_named(self, username: str) -> list[Document]:
+        """The accounts with this user name."""
+        return self._documents("SELECT id, revision, body FROM accounts WHERE username = ?", [username])
+
+    def plan_named(self, name: str) -> Document | None:
+        """The plan with this name, or None."""
+        return self._one(PLANS, "name", name)
+
+    def plan_users(self, plan_id: str) -> int:
+        """The number of accounts with this plan."""
+        return int(self._rows("SELECT count(*) FROM accounts WHERE plan = ?", [plan_id])[0][0])
+
+    def users_by_plan(self) -> dict[str, int]:
+        """The number of accounts by the id of their plan."""
+        return dict(self._rows("SELECT plan, count(*) FROM accounts WHERE plan > '' GROUP BY plan", []))
+
+    def count(self, collection: str) -> int:
+        """The number of documents."""
+        return int(self._rows(f"SELECT count(*) FROM {_known(collection)}", [])[0][0])  # noqa: S608 - as above
+
+    def account_page(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> tuple[list[Document], Position | None]:
+        """At most `limit` accounts behind the position, and where the next page begins, if there is one."""
+        rows = self._rows(*selection.page_sql(after, limit + 1))
+        found = self._with_ids(ACCOUNTS, [identifier for _, identifier in rows[:limit]])
+        return found, (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None
+
+    def credentials_of(self, account_id: str, after: Position | None = None, limit: int = 100) -> list[Document]:
+        """The credentials of an account, oldest first, behind a position (`created_at`, `id`)."""
+        return self._documents(
+            "SELECT id, revision, body FROM credentials WHERE account_id = ? AND (created_at, id) > (?, ?)"
+            " ORDER BY created_at, id LIMIT ?",
+            [account_id, *(after or (0.0, "")), limit],
+        )
+
+    def credential_count(self, account_id: str) -> int:
+        """The number of credentials of an account."""
+        return int(self._rows("SELECT count(*) FROM credentials WHERE account_id = ?", [account_id])[0][0])
+
+    def lapsed_credentials(self, before: float, limit: int) -> list[str]:
+        """Ids of credentials that lapsed before this moment (Unix seconds)."""
+        rows = self._rows("SELECT id FROM credentials WHERE expires_at < ? LIMIT ?", [before, limit])
+        return [str(identifier) for (identifier,) in rows]
+
+    def clash(self, proxy_id: str, proxy_tags: Sequence[str]) -> tuple[str, str, str] | None:
+        """A user name that two accounts of this proxy have, and their ids; None when there is none."""
+        rows = self._rows(*clash_sql(proxy_id, proxy_tags))
+        return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
+
+    def documents(self, collection: str, batch: int = 500) -> Iterator[Document]:
+        """All documents by their ids, read in batches while others may write."""
+        last = ""
+        while True:
+            found = self._documents(
+                f"SELECT id, revision, body FROM {_known(collection)} WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608 - as above
+                [last, batch],
+            )
+            yield from found
+            if len(found) < batch:
+                return
+            last = found[-1].id
+
+    def changes(self, since: int) -> list[Change]:
+        """See `Store.changes`."""
+        with self._reading, _translated(self._file):
+            self._reader.execute("BEGIN")
+            try:
+                if since < _meta(self._reader)[2]:
+                    raise HistoryPruned(self._horizon)
+                return sorted(_changes(self._reader, since), key=lambda each: each.revision)
+            finally:
+                self._reader.execute("ROLLBACK")
+
+    def wait(self, since: int, timeout: float) -> int:
+        """See `Store.wait`."""
+        deadline = time.monotonic() + timeout
+        with self._stepped:
+            while self._revision <= since and (left := deadline - time.monotonic()) > 0:
+                self._stepped.wait(left)
+            return self._revision
+
+    def check(self) -> None:
+        """See `Store.check`."""
+        self._rows("SELECT revision FROM meta", [])
+
+    # --- writing ---
+
+    def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
+        """See `Store.put`."""
+        (revision,) = self.commit([Write(collection, document["id"], document, expect)])
+        return Document(document["id"], revision, dict(document))
+
+    def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
+        """See `Store.delete`."""
+        return self.commit([Write(collection, identifier, None, expect)])[0]
+
+    def commit(self, writes: Sequence[Write]) -> list[int]:
+        """See `Store.commit`. Raises `NotInEffect`, too: the changes are made, and the table gets them later."""
+        bodies = [None if each.body is None else json.dumps(each.body, separators=(",", ":")) for each in writes]
+        with self._writing:
+            self._refuse_full(sum(len(body) for body in bodies if body is not None))
+            with _translated(self._file), transaction(self._database):
+                batch = _Batch(self._database, self._revision)
+                revisions = [batch.write(*each) for each in zip(writes, bodies, strict=True)]
+                horizon = batch.finish(self._horizon)
+            self._revision, self._horizon = batch.revision, horizon
+            with self._stepped:
+                self._stepped.notify_all()
+            problem = self._publish_or_retry()
+        if problem is not None:
+            raise NotInEffect(f"{self._file}: {problem}")
+        return revisions
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._retry.end()
+        with self._writing, self._reading:
+            if self._published is not None:
+                self._published.close()
+            self._reader.close()
+            self._database.close()
+
+    # --- inside ---
+
+    def _publish_or_retry(self) -> NotPublished | None:
+        """Bring the table up to date; the error if it can't be, and then it is tried again in the background."""
+        try:
+            self._publish()
+        except NotPublished as error:
+            log.error("accounts changed, and forwarding does not know it yet: %s", error)
+            self._retry.start()
+            return error
+        return None
+
+    def _publish(self) -> None:
+        if self._published is None:
+            return
+        with self._writing:
+            self._published.catch_up(self._revision, self.changes, self._everything())
+
+    def _everything(self) -> Iterator[Change]:
+        for collection in TABLES:
+            for each in self.documents(collection):
+                yield Change(collection, each.id, each.revision, each.body)
+
+    def _refuse_full(self, size: int) -> None:
+        """A full disk refuses a change before anything of it is done."""
+        try:
+            free = shutil.disk_usage(self._file.parent).free
+        except OSError as error:
+            raise StoreWriteError(f"{self._file}: {error.strerror or error}") from error
+        if free < SPARE + 4 * size:
+            raise StoreWriteError(f"{self._file}: the disk is full")
+
+    def _one(self, collection: str, column: str, value: str) -> Document | None:
+        found = self._documents(
+            f"SELECT id, revision, body FROM {_known(collection)} WHERE {column} = ?",  # noqa: S608 - as above
+            [value],
+        )
+        return found[0] if found else None
+
+    def _with_ids(self, collection: str, identifiers: Sequence[str]) -> list[Document]:
+        """In this order, without those that are gone."""
+        marks = ", ".join("?" * len(identifiers))
+        found = self._documents(
+            f"SELECT id, revision, body FROM {collection} WHERE id IN ({marks})",  # noqa: S608 - as above
+            list(identifiers),
+        )
+        by_id = {each.id: each for each in found}
+        return [by_id[each] for each in identifiers if each in by_id]
+
+    def _documents(self, sql: str, values: Sequence[Any]) -> list[Document]:
+        return [
+            Document(identifier, revision, json.loads(body)) for identifier, revision, body in self._rows(sql, values)
+        ]
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        with self._reading, _translated(self._file):
+            return self._reader.execute(sql, values).fetchall()
+
+
+class _Batch:
+    """The writes of one commit."""
+
+    def __init__(self, database: sqlite3.Connection, revision: int) -> None:
+        self._database = database
+        self._deleted = False
+        self.revision = revision
+
+    def write(self, write: Write, body: str | None) -> int:
+        """The number of this step. Raises `RevisionConflict`, `NotStored`."""
+        collection = _known(write.collection)
+        row = self._database.execute(f"SELECT revision FROM {collection} WHERE id = ?", [write.id]).fetchone()  # noqa: S608 - the name is ours
+        actual = int(row[0]) if row else 0
+        if write.expect is not None and actual != write.expect:
+            raise RevisionConflict(collection, write.id, write.expect, actual)
+        if write.body is None:
+            if not actual:
+                raise NotStored(collection, write.id)
+            if collection == ACCOUNTS:
+                self._end_credentials(write.id)
+            return self._delete(collection, write.id)
+        return self._put(collection, write.id, write.body, body)
+
+    def finish(self, horizon: int) -> int:
+        """Write the counter, and forget the oldest deletions if there are too many: the step up to which they are."""
+        if self._deleted and self._database.execute("SELECT count(*) FROM gone").fetchone()[0] >= 2 * GONE_KEPT:
+            (horizon,) = self._database.execute(
+                "SELECT revision FROM gone ORDER BY revision DESC LIMIT 1 OFFSET ?", [GONE_KEPT]
+            ).fetchone()
+            self._database.execute("DELETE FROM gone WHERE revision <= ?", [horizon])
+        self._database.execute("UPDATE meta SET revision = ?, horizon = ?", [self.revision, horizon])
+        return int(horizon)
+
+    def _put(self, collection: str, identifier: str, body: Mapping[str, Any], text: str | None) -> int:
+        self.revision += 1
+        values = {"id": identifier, "revision": self.revision, **columns(collection, body), "body": text}
+        self._database.execute(
+            f"INSERT INTO {collection} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
+            f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)}",
+            list(values.values()),
+        )
+        return self.revision
+
+    def _delete(self, collection: str, identifier: str) -> int:
+        self.revision += 1
+        self._deleted = True
+        self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
+        self._database.execute("INSERT INTO gone VALUES (?, ?, ?)", [self.revision, collection, identifier])
+        return self.revision
+
+    def _end_credentials(self, account_id: str) -> None:
+        rows = self._database.execute("SELECT id FROM credentials WHERE account_id = ?", [account_id]).fetchall()
+        for (identifier,) in rows:
+            self._delete(CREDENTIALS, identifier)
+
+
+def open_accounts(data: DataDir) -> AccountStore:
+    """The accounts of a data directory; an empty file is made at the first start. Raises `StoreError`.
+
+    A table without a store means that the store was there and is gone: that is refused, not taken for a first start.
+    """
+    if data.accounts_table.exists() and not accounts_file(data).exists():
+        raise StoreDamaged(
+            f"{accounts_file(data)}: is gone, but {data.accounts_table} shows that there were accounts; restore it"
+        )
+    return AccountStore(data)
+
+
+def check_accounts_file(folder: Path) -> None:
+    """Raise `StoreError` when the file in a store's folder is damaged or of a later release. None at all is fine."""
+    file = folder / accounts_file(DataDir(folder)).name
+    if not file.exists():
+        return
+    with _translated(file), closing(open_for_reading(file)) as database:
+        (found,) = database.execute("PRAGMA user_version").fetchone()
+        if found > 1:
+            raise StoreTooNew(f"{file}: has format {found}; this release knows up to 1")
+        _check(database, file)
+
+
+def start_over_above(data: DataDir, revision: int) -> None:
+    """Make the accounts of a closed store those of another one, whose next step has a number above `revision`.
+
+    A table of the accounts before is made anew then. Raises `StoreError`.
+    """
+    file = accounts_file(data)
+    if not file.exists():
+        return
+    with _translated(file), closing(open_database(file, SCHEMA)) as database, transaction(database):
+        _, known, _ = _meta(database)
+        above = max(known, revision)
+        database.execute("DELETE FROM gone")
+        database.execute("UPDATE meta SET store = ?, revision = ?, horizon = ?", [secrets.token_hex(8), above, above])
+
+
+def _known(collection: str) -> str:
+    if collection not in TABLES:
+        raise KeyError(collection)
+    return collection
+
+
+def _meta(database: sqlite3.Connection) -> tuple[str, int, int]:
+    """Id, revision and horizon of the store."""
+    row = database.execute("SELECT store, revision, horizon FROM meta").fetchone()
+    if row is None:
+        database.execute("INSERT INTO meta VALUES (1, ?, 0, 0)", [secrets.token_hex(8)])
+        return _meta(database)
+    return str(row[0]), int(row[1]), int(row[2])
+
+
+def _changes(database: sqlite3.Connection, since: int) -> Iterator[Change]:
+    for collection in TABLES:
+        rows = database.execute(f"SELECT id, revision, body FROM {collection} WHERE revision > ?", [since])  # noqa: S608 - the name is ours
+        for identifier, revision, body in rows:
+            yield Change(collection, identifier, revision, json.loads(body))
+    for revision, collection, identifier in database.execute("SELECT * FROM gone WHERE revision > ?", [since]):
+        yield Change(collection, identifier, revision, None)
+
+
+def _check(database: sqlite3.Connection, file: Path) -> None:
+    (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise StoreDamaged(f"{file}: is damaged: {found}; restore it")
+
+
+@contextmanager
+def _translated(file: Path) -> Iterator[None]:
+    """SQLite's errors as those of stores."""
+    try:
+        yield
+    except FileTooNew as error:
+        raise StoreTooNew(str(error)) from error
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
+            raise StoreDamaged(f"{file}: {error}; restore it") from error
+        raise StoreWriteError(f"{file}: {error}") from error
+    except (PathError, OSError) as error:
+        raise StoreError(f"{file}: {error}") from error

@@ -1,0 +1,173 @@
+"""Accounts of the fleet in requests, and their stored model. Accounts of one proxy are in `config.model.accounts`."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, model_validator
+
+from config.model import json_patterns
+from config.model.account_rules import RulesInput, StoredRules, changed_rules
+from config.model.accounts import AccountName, Moment, Networks
+from config.model.declaration import SECRET, Given, gives, update
+from config.model.fields import NULLABLE, InvalidResource, Name, Part, Password, example, plain_text, refuse_long
+from config.model.proxies import Tags
+from config.passwords import check_password, foreign_hash, hash_password
+
+READ_ONLY_FIELDS = frozenset(
+    {"id", "status", "usage", "last_seen_at", "last_client_ip", "active_connections", "created_at", "updated_at"}
+)
+IDS_MAX = 1_000
+"""Proxies that an account names by their ids."""
+METADATA_MAX = 32
+METADATA_TEXT_MAX = 500
+
+
+def _text(text: str) -> str:
+    return text and plain_text(text)
+
+
+PasswordHash = Annotated[
+    StrictStr,
+    Field(max_length=60),
+    json_patterns.text(json_patterns.BCRYPT_HASH),
+    Field(pattern=json_patterns.BCRYPT_HASH),
+]
+"""A hash of bcrypt. Its cost is bounded, since every first sign-in pays it."""
+ProxyIds = Annotated[
+    list[Annotated[StrictStr, Field(min_length=1, max_length=64)]], Field(min_length=1, max_length=IDS_MAX)
+]
+ProxyTags = Annotated[Tags, Field(min_length=1)]
+Metadata = Annotated[
+    dict[
+        Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(plain_text)],
+        Annotated[StrictStr, Field(max_length=METADATA_TEXT_MAX), AfterValidator(_text)],
+    ],
+    Field(max_length=METADATA_MAX),
+    json_patterns.text_map(json_patterns.PLAIN, 64, METADATA_TEXT_MAX, METADATA_MAX),
+]
+
+
+class AccountProxies(BaseModel):
+    """The proxies that an account may use: every proxy, or each that an id or a tag names."""
+
+    all: bool = False
+    ids: list[str] = []
+    tags: list[str] = []
+
+    def view(self) -> dict[str, Any]:
+        """What it names, as a request writes it."""
+        return {name: value for name, value in self.model_dump().items() if value}
+
+
+class ProxiesInput(Part):
+    """The proxies that an account may use: `all`, or each that one of the ids or tags names."""
+
+    all: StrictBool | None = None
+    ids: ProxyIds | None = None
+    tags: ProxyTags | None = None
+
+    @model_validator(mode="after")
+    def _names_some(self) -> ProxiesInput:
+        if not (self.all or self.ids or self.tags):
+            raise ValueError('must name proxies: {"all": true}, {"ids": ["…"]} or {"tags": ["…"]}')
+        return self
+
+    def stored(self) -> AccountProxies:
+        """As it is stored."""
+        return AccountProxies.model_validate(self.model_dump(exclude_none=True))
+
+
+class FleetAccount(StoredRules):
+    """A document of the collection `accounts`. Times are Unix seconds.
+
+    `plan` is the id of a plan, or empty. `password_hash` None: it has credentials only.
+    """
+
+    id: str
+    username: Annotated[str, Given(AccountName)]
+    password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
+    proxies: AccountProxies = AccountProxies(all=True)
+    plan: str = ""
+    enabled: Annotated[bool, Given(StrictBool)] = True
+    expires_at: float | None = None
+    allow_clients: Annotated[list[str], Given(Networks)] = Field(default_factory=list)
+    socks4_by_name: Annotated[bool, Given(StrictBool)] = False
+    tags: Annotated[list[str], Given(Tags)] = Field(default_factory=list)
+    metadata: Annotated[dict[str, str], Given(Metadata)] = Field(default_factory=dict)
+    created_at: float
+    updated_at: float
+
+
+@gives(FleetAccount)
+class FleetAccountUpdate(RulesInput):
+    """A change of an account: what is not given stays.
+
+    `password` null: the account has credentials only. `password_hash` is a hash of bcrypt from elsewhere.
+    """
+
+    model_config = example({"plan": "basic", "limits": {"connections": 10}, "tags": ["berlin"]})
+
+    password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
+    password_hash: PasswordHash | None = Field(None, repr=False)
+    proxies: ProxiesInput | None = None
+    plan: Annotated[Name | None, NULLABLE] = None
+    expires_at: Annotated[Moment, NULLABLE] = None
+
+
+class FleetAccountCreate(FleetAccountUpdate):
+    """A new account. Without a password it has credentials only."""
+
+    model_config = example(
+        {
+            "username": "alice",
+            "password": "correct horse",
+            "proxies": {"tags": ["office"]},
+            "quota": {"bytes": 10_000_000_000, "period": "month"},
+            "expires_at": "2030-01-01T00:00:00Z",
+            "metadata": {"customer": "4711"},
+        }
+    )
+
+    username: AccountName
+
+
+def new_fleet_account(body: FleetAccountCreate, plan: str, now: float) -> FleetAccount:
+    """The account that `body` describes, with the plan of this id. Hashes the password. Raises `InvalidResource`."""
+    blank = FleetAccount(id="acc_" + secrets.token_hex(8), username=body.username, created_at=now, updated_at=now)
+    return change_fleet_account(blank, body, plan, now)
+
+
+def change_fleet_account(account: FleetAccount, body: FleetAccountUpdate, plan: str, now: float) -> FleetAccount:
+    """`account` with the changes of `body`, and with the plan of this id. Raises `InvalidResource`."""
+    changed = {**update(account, body), **changed_rules(account, body), "plan": plan, "updated_at": now}
+    refuse_long("username", changed.get("username"))
+    if body.proxies is not None:
+        changed["proxies"] = body.proxies.stored()
+    if "expires_at" in body.model_fields_set:
+        changed["expires_at"] = _end(body.expires_at, account.expires_at, now)
+    if body.model_fields_set & {"password", "password_hash"}:
+        changed["password_hash"] = _hash(account.password_hash, body)
+    return account.model_copy(update=changed)
+
+
+def _hash(known: str | None, body: FleetAccountUpdate) -> str | None:
+    """The hash to store. The present password, given again, is no change."""
+    if body.password_hash is not None:
+        if body.password is not None:
+            raise InvalidResource("password_hash", "must be left out where a password is given")
+        hashed = foreign_hash(body.password_hash)
+        return known if known is not None and known.endswith(body.password_hash) else hashed
+    if body.password is None:
+        return None
+    refuse_long("password", body.password)
+    if known is not None and check_password(body.password, known):
+        return known
+    return hash_password(body.password)
+
+
+def _end(moment: float | None, unchanged: float | None, now: float) -> float | None:
+    if moment is not None and moment <= now and moment != unchanged:
+        raise InvalidResource("expires_at", "must be in the future")
+    return moment

@@ -1,0 +1,81 @@
+"""Plans in requests, and their stored model: rules that accounts inherit."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated
+
+from pydantic import StrictBool
+
+from config.model.account_rules import RulesInput, StoredRules, changed_rules
+from config.model.declaration import Given, Group, gives, update
+from config.model.fields import Name, Part, example
+from config.model.proxies import Description
+
+READ_ONLY_FIELDS = frozenset({"id", "accounts", "created_at", "updated_at"})
+
+
+class SelfService(Group):
+    """What holders of the plan's accounts may do themselves."""
+
+    password: Annotated[bool, Given(StrictBool)] = False
+    credentials: Annotated[bool, Given(StrictBool)] = False
+
+
+class Plan(StoredRules):
+    """A document of the collection `plans`. Times are Unix seconds."""
+
+    id: str
+    name: Annotated[str, Given(Name)]
+    description: Annotated[str, Given(Description)] = ""
+    self_service: SelfService = SelfService()
+    created_at: float
+    updated_at: float
+
+
+class SelfServiceInput(Part):
+    """What holders of the plan's accounts may do themselves."""
+
+    password: StrictBool | None = None
+    credentials: StrictBool | None = None
+
+
+@gives(Plan)
+class PlanUpdate(RulesInput):
+    """A change of a plan: what is not given stays."""
+
+    model_config = example({"limits": {"connections": 20}, "quota": {"bytes": 50_000_000_000, "period": "month"}})
+
+    self_service: SelfServiceInput | None = None
+
+
+class PlanCreate(PlanUpdate):
+    """A new plan."""
+
+    model_config = example(
+        {
+            "name": "basic",
+            "description": "ten gigabytes a month",
+            "limits": {"bandwidth_out": 1_000_000, "connections": 10},
+            "quota": {"bytes": 10_000_000_000, "period": "month"},
+            "deny_destinations": ["*.example.net"],
+            "schedule": {
+                "timezone": "Europe/Berlin",
+                "windows": [{"days": ["mon", "tue", "wed", "thu", "fri"], "from": "08:00", "to": "18:00"}],
+            },
+            "self_service": {"password": True},
+        }
+    )
+
+    name: Name
+
+
+def new_plan(body: PlanCreate, now: float) -> Plan:
+    """The plan that `body` describes. Raises `InvalidResource`."""
+    blank = Plan(id="pln_" + secrets.token_hex(8), name=body.name, created_at=now, updated_at=now)
+    return change_plan(blank, body, now)
+
+
+def change_plan(plan: Plan, body: PlanUpdate, now: float) -> Plan:
+    """`plan` with the changes of `body`. Raises `InvalidResource`."""
+    return plan.model_copy(update={**update(plan, body), **changed_rules(plan, body), "updated_at": now})
