@@ -6,7 +6,6 @@ from typing import Any
 
 from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.forwarding.connections.table import SORTS
-from api.audit import resource_named
 from api.call import Call, Reply
 from api.errors import Denied, Invalid, NotFound
 from api.http.query import choice, integer, text
@@ -87,7 +86,7 @@ def end_connections(call: Call) -> Reply:
     named = {"proxy_id": proxies[0].id} if query.proxy is not None else {}
     given = {name: value for name in query.parameters if (value := getattr(query, name)) not in (None, 0)}
     details = {"filters": given, "ended": ended, "unavailable": sorted(fleet.silent)}
-    call.services.audit.append("proxy.connections_ended", resource_named(call.services.store, named), details=details)
+    call.services.audit.append("proxy.connections_ended", call.services.resource_named(named), details=details)
     return Reply({"ended": ended, "unavailable": _unavailable(call, fleet)})
 
 
