@@ -18,6 +18,7 @@ from actors.bus.records import Row
 from actors.counters import CONNECTIONS, INTERNAL_ERRORS
 from actors.forwarding.access.authenticator import Authenticator
 from actors.forwarding.access.directory import Directory
+from actors.forwarding.access.narrowing import OwnRules, own_rules
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.access.test_clients import Testers
@@ -26,6 +27,7 @@ from actors.forwarding.date_line import DateLine
 from actors.forwarding.isolation import REASON, CrashLog
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.dialer import Dialer
@@ -222,6 +224,13 @@ class ForwardingContext:
     def is_shared_account(self, user: str) -> bool:
         """Whether this authenticated user can only be an account of the shared table."""
         return bool(user) and self.policy.session.wants_credentials and not self.directory.is_own(user)
+
+    def own_rules(self, meter: Meter | None) -> OwnRules:
+        """The rules about destinations of the account and credential that a connection belongs to."""
+        account = None if meter is None else meter.account
+        if meter is None or account is None:
+            return ()
+        return own_rules(account.spec, None if meter.credential is None else meter.credential.spec)
 
     # --- flows ---
 

@@ -1,13 +1,15 @@
 """Egress guard and access rules together: the one decision about a client or a target, for connections and `explain`.
 
-The guard comes first, since rules can't except what it forbids; then the rules. In report mode a rule refuses nothing,
-and `Decision.reason` has what it would have refused behind `reported:`.
+The guard comes first, since rules can't except what it forbids; then the rules of the account and the credential, if
+there are any, then those of the proxy. In report mode a rule of the proxy refuses nothing, and `Decision.reason` has
+what it would have refused behind `reported:`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.rules import REPORTED, RuleMatch, Rules
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
@@ -65,10 +67,18 @@ class AccessPolicy:
 
     def address(self, target: Authority, address: str) -> Decision:
         """Whether `target` may be connected to at `address`."""
+        return self.guarded(target, address) or self.by_address(target, address)
+
+    def guarded(self, target: Authority, address: str) -> Decision | None:
+        """The refusal of the egress guard; None when it allows the address."""
         sentence = self._guard.check(address, target.port, target.host)
-        if sentence is not None:
-            failure = failures.prohibited(sentence if target.literal else without_address(target.host))
-            return Decision(failure, failure.reason, sentence, "egress_guard")
+        if sentence is None:
+            return None
+        failure = failures.prohibited(sentence if target.literal else without_address(target.host))
+        return Decision(failure, failure.reason, sentence, "egress_guard")
+
+    def by_address(self, target: Authority, address: str) -> Decision:
+        """What the rules say about `target` at `address`."""
         if not self._rules.has_destination_rules:
             return _ADDRESS_ALLOWED
         return self._by_rules(self._rules.match_address(target.host, target.port, address), "address")
@@ -80,7 +90,15 @@ class AccessPolicy:
             return self.address(target, target.host)
         if is_localhost(target.host):
             return self.address(target, LOOPBACK)
+        return self.by_name_alone(target)
+
+    def by_name_alone(self, target: Authority) -> Decision:
+        """What the rules say about a name that an upstream is to resolve."""
         return self._by_rules(self._rules.match_unresolved(target.host, target.port), "name")
+
+    def narrowed(self, own: OwnRules) -> AccessPolicy:
+        """The same with the rules of an account and a credential in front."""
+        return Narrowed(self._guard, self._rules, own) if own else self
 
     def _by_rules(self, match: RuleMatch, stage: str) -> Decision:
         if not match.denied:
@@ -88,3 +106,40 @@ class AccessPolicy:
         if self._rules.report:
             return Decision(None, REPORTED + match.reason, match.rule, stage)
         return Decision(failures.denied_by_rule(match.reason, match.rule), match.reason, match.rule, stage)
+
+
+class Narrowed(AccessPolicy):
+    """The policy for one account: its own rules are judged behind the guard and before the proxy's."""
+
+    def __init__(self, guard: EgressGuard | UpstreamGuard, rules: Rules, own: OwnRules) -> None:
+        super().__init__(guard, rules)
+        self._own = own
+
+    def name(self, target: Authority) -> Decision | None:
+        """See `AccessPolicy`."""
+        for rules in self._own:
+            match = rules.match_name(target.host, target.port)
+            if match is not None and match.denied:
+                return _refused_by(rules, match, "name")
+        return super().name(target)
+
+    def by_address(self, target: Authority, address: str) -> Decision:
+        """See `AccessPolicy`."""
+        for rules in self._own:
+            match = rules.match_address(target.host, target.port, address)
+            if match.denied:
+                return _refused_by(rules, match, "address")
+        return super().by_address(target, address)
+
+    def by_name_alone(self, target: Authority) -> Decision:
+        """See `AccessPolicy`."""
+        for rules in self._own:
+            match = rules.match_unresolved(target.host, target.port)
+            if match.denied:
+                return _refused_by(rules, match, "name")
+        return super().by_name_alone(target)
+
+
+def _refused_by(rules: Rules, match: RuleMatch, stage: str) -> Decision:
+    failure = failures.destination_denied(rules.owner, match.reason, match.rule)
+    return Decision(failure, failure.reason, match.rule, stage)

@@ -29,6 +29,11 @@ DESTINATION_DENIED: Final = "destination_denied"
 DESTINATION_NOT_ALLOWED: Final = "destination_not_allowed"
 REASONS: Final = (CLIENT_DENIED, CLIENT_NOT_ALLOWED, DESTINATION_DENIED, DESTINATION_NOT_ALLOWED)
 
+PROXY: Final = "access"
+ACCOUNT: Final = "account"
+CREDENTIAL: Final = "credential"
+"""Whose rules they are: the beginning of an entry's name and, but for the proxy's, of a reason."""
+
 REPORTED: Final = "reported:"
 """Prefix of a reason in records in report mode: the connection was allowed."""
 
@@ -104,7 +109,7 @@ class _Networks:
 
 
 class EntryList:
-    """One list of entries, by what they name."""
+    """One list of entries, by what they name. `name` is its own, with its owner's in front."""
 
     def __init__(self, name: str, written: tuple[str, ...], entries: Iterable[tuple[Network | str, Ports]]) -> None:
         self._name = name
@@ -136,11 +141,11 @@ class EntryList:
 
     def entry(self, index: int) -> str:
         """The name of an entry: its field, its index and itself."""
-        return f"access.{self._name}[{index}] {self._written[index]}"
+        return f"{self._name}[{index}] {self._written[index]}"
 
     def no_match(self) -> str:
         """The rule of a denial because no entry matches."""
-        return f"access.{self._name}: no entry matches"
+        return f"{self._name}: no entry matches"
 
     def _find(self, name: str) -> Iterator[_ByPort]:
         names = self._names
@@ -158,14 +163,15 @@ class EntryList:
 
 
 class Rules:
-    """The access rules of one configuration. A changed one is a new object."""
+    """The access rules of one configuration, or those of an account or credential. Changed ones are a new object."""
 
-    def __init__(self, spec: AccessSpec) -> None:
+    def __init__(self, spec: AccessSpec, owner: str = PROXY) -> None:
+        self.owner = owner
         self.report = spec.mode == "report"
-        self._allow_clients = _clients("allow_clients", spec.allow_clients)
-        self._deny_clients = _clients("deny_clients", spec.deny_clients)
-        self._allow = _destinations("allow_destinations", spec.allow_destinations)
-        self._deny = _destinations("deny_destinations", spec.deny_destinations)
+        self._allow_clients = _clients(f"{owner}.allow_clients", spec.allow_clients)
+        self._deny_clients = _clients(f"{owner}.deny_clients", spec.deny_clients)
+        self._allow = _destinations(f"{owner}.allow_destinations", spec.allow_destinations)
+        self._deny = _destinations(f"{owner}.deny_destinations", spec.deny_destinations)
         self.has_client_rules = bool(self._allow_clients or self._deny_clients)
         self.has_destination_rules = bool(self._allow or self._deny)
 

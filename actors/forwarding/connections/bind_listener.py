@@ -11,6 +11,7 @@ import select
 import socket
 from collections.abc import Callable
 
+from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.net.dialer import EDGE, Dialer
 from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.protocols import failures
@@ -41,8 +42,11 @@ class BindListener:
         on_listening: OnListening,
         on_accepted: OnAccepted,
         requester: Requester = OURSELVES,
+        own: OwnRules = (),
     ) -> None:
+        """`own` rules of an account hold for the peer as well."""
         self._dialer = dialer
+        self._own = own
         self._loop = dialer.loop
         self._peer = peer
         self._control = control
@@ -50,7 +54,7 @@ class BindListener:
         self._on_accepted: OnAccepted | None = on_accepted
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
-        self.resolving = dialer.resolve_later(peer, self._on_resolved, requester)
+        self.resolving = dialer.resolve_later(peer, self._on_resolved, requester, own)
 
     def cancel(self) -> None:
         """Stop listening, without calling `on_accepted`."""
@@ -80,7 +84,7 @@ class BindListener:
         self._listen(allowed[0])
 
     def _refusal(self, address: str) -> Failure | None:
-        return self._dialer.access.address(self._peer, address).failure
+        return self._dialer.access.narrowed(self._own).address(self._peer, address).failure
 
     def _listen(self, towards: str) -> None:
         family = socket.AF_INET6 if ":" in towards else socket.AF_INET

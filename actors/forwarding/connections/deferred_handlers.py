@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
+from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.connections.bind_listener import BindListener
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.request_context import RequestContext
@@ -21,9 +22,10 @@ from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Associate, Authorize, Command, Listen, Open
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.session_username import split_session
-from actors.net.socks_wire import Endpoint, endpoint_of
+from actors.net.socks_wire import UNSPECIFIED, Endpoint, endpoint_of
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
@@ -141,9 +143,10 @@ def open_origin(client: ClientConnection, command: Open) -> list[Command] | None
     refused = _refusal(client)
     if refused is not None:
         return refused
+    own = () if client.meter is None else context.own_rules(client.meter)
     if client.bound is not None:
         bound = client.bound.acquire(request.served, command.forward)
-        if bound is not None:
+        if bound is not None and _may_be_reused(client, bound, own):
             return _reuse_bound(client, bound)
         command = command._replace(fresh=True)
     if context.upstreams is not None:
@@ -153,16 +156,42 @@ def open_origin(client: ClientConnection, command: Open) -> list[Command] | None
 
         return open_through_upstream(client, command)
     origin = None if command.fresh else context.pool.acquire((target.host, target.port))
-    if origin is not None:
+    if origin is not None and _may_be_reused(client, origin, own):
         client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
         if context.debug:
             trace.note(client.id, "to %s by a kept connection", target.text.decode("ascii"))
         client.attach_origin(origin)
         return client.session.opened(True, client.loop.now)
     epoch = context.pool.epoch
-    dial = context.dialer.dial(target, lambda result: _on_dialled(client, command, result, epoch, dial), client)
+    dial = context.dialer.dial(target, lambda result: _on_dialled(client, command, result, epoch, dial), client, own)
     client.pending_origin = dial
     return None
+
+
+def _may_be_reused(client: ClientConnection, origin: OriginConnection, own: OwnRules) -> bool:
+    """Whether the account's own rules allow a kept connection, which may have been made for others; else it goes back.
+
+    One that serves this client alone is closed then.
+    """
+    target = client.request.target
+    if not own or target is None:
+        return True
+    access = client.context.policy.access.narrowed(own)
+    if origin.upstream is not None:
+        decision = access.unresolved(target)
+    else:
+        decision = access.name(target) or access.address(target, _peer_of(origin, target))
+    if decision.failure is not None:
+        client.context.pool.release(origin)
+    return decision.failure is None
+
+
+def _peer_of(origin: OriginConnection, target: Authority) -> str:
+    """The address that a kept connection goes to; where it has broken meanwhile, any will do to find that out."""
+    try:
+        return endpoint_of(origin.sock.getpeername())[0]
+    except OSError:
+        return target.host if target.literal else UNSPECIFIED[0]
 
 
 def _reuse_bound(client: ClientConnection, origin: OriginConnection) -> list[Command]:
@@ -254,7 +283,13 @@ def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
     on_listening, on_accepted = partial(_on_listening, client), partial(_on_accepted, client)
     control = _own_address(client)
     client.pending_origin = BindListener(
-        client.context.dialer, command.target, control, on_listening, on_accepted, client
+        client.context.dialer,
+        command.target,
+        control,
+        on_listening,
+        on_accepted,
+        client,
+        client.context.own_rules(client.meter),
     )
     return None
 

@@ -218,7 +218,7 @@ class UdpAssociation:
 
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
-        access = self._context.policy.access
+        access = self._context.policy.access.narrowed(self._context.own_rules(self.meter))
         by_name = access.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:

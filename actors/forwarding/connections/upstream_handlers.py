@@ -62,7 +62,8 @@ def _wanted(client: ClientConnection, command: Open) -> Wanted:
     ends = None
     if client.context.upstreams is not None and client.context.upstreams.announces:
         ends = client.proxy_addresses or ((client.client_ip, _port(client)), endpoint_of(client.sock.getsockname()))
-    return Wanted(command.target, command.forward, command.fresh, key, command.via, ends)
+    own = client.context.own_rules(client.meter)
+    return Wanted(command.target, command.forward, command.fresh, key, command.via, ends, own)
 
 
 def _port(client: ClientConnection) -> int:

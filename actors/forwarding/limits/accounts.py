@@ -8,8 +8,10 @@ more than the quota.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.bus.messages.accounts import AccountState, AccountUsage
@@ -23,9 +25,14 @@ from config.model.quotas import period_at
 from config.net.entries import read_network
 from config.net.ip import plain
 
+if TYPE_CHECKING:
+    from actors.accounts.schedule import Schedule
+
 QUOTA_GRACE = 0.25
 GRACE_BYTES = 256 * 1024
 """Bytes beyond a quota that end the grace, however short it was."""
+
+log = logging.getLogger(__name__)
 
 REMOVED = "account_removed"
 PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
@@ -45,6 +52,9 @@ class Account:
         self._inward = TokenBucket(loop, spec.limits.bandwidth_in)
         self._outward = TokenBucket(loop, spec.limits.bandwidth_out)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
+        self._schedule = _schedule_of(spec)
+        self._window = 0.0, 0.0
+        """The part of the schedule that was open when it was asked last."""
         self._since, self._until = period_at(spec.period, now)
         self._resets = -1
         self._local = [0, 0]
@@ -71,6 +81,8 @@ class Account:
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
+        if spec.schedule != before.schedule:
+            self._schedule, self._window = _schedule_of(spec), (0.0, 0.0)
         if spec.period != before.period:
             self._begin_period(now)
         self._update_left()
@@ -109,6 +121,8 @@ class Account:
             return failures.ACCOUNT_DISABLED
         if 0 < self.spec.expires_at <= now:
             return failures.ACCOUNT_EXPIRED
+        if self._schedule is not None and not self._in_schedule(self._schedule, now):
+            return failures.OUTSIDE_SCHEDULE
         if self._networks and not self.may_come_from(client_ip):
             return failures.ACCOUNT_NETWORK
         if self.exhausted:
@@ -126,6 +140,13 @@ class Account:
             if wait:
                 return failures.account_requests(limits.requests_per_minute, wait)
         return None
+
+    def _in_schedule(self, schedule: Schedule, now: float) -> bool:
+        begin, end = self._window
+        if not begin <= now < end:
+            closes = schedule.closes_at(now)
+            self._window = (0.0, 0.0) if closes is None else (now, closes)
+        return self._window[1] > now
 
     def bucket(self, inward: bool) -> TokenBucket:
         """The token bucket of one direction."""
@@ -174,17 +195,19 @@ class Account:
             self._on_quota_reached()
 
     def roll(self, now: float) -> None:
-        """Begin the next period when it is due, and end the connections of an expired account."""
+        """Begin the next period when it is due, and end the connections of an account that has expired or closes."""
         if self._since != period_at(self.spec.period, now)[0]:
             self._begin_period(now)
-        if 0 < self.spec.expires_at <= now and self.meters:
+        if self.meters and (0 < self.spec.expires_at <= now or self._schedule is not None):
             self.enforce(now)
 
     @property
     def next_change(self) -> float | None:
-        """When it expires or its period ends, whichever comes first; None when neither will."""
-        end = self.spec.expires_at if self.spec.expires_at > time.time() else None
-        return min((each for each in (end, self._until) if each is not None), default=None)
+        """When it expires, its period ends or its schedule closes, whichever comes first; None when none will."""
+        now = time.time()
+        end = self.spec.expires_at if self.spec.expires_at > now else None
+        closes = self._window[1] if self._schedule is not None and self._in_schedule(self._schedule, now) else None
+        return min((each for each in (end, self._until, closes) if each is not None), default=None)
 
     def _begin_period(self, now: float) -> None:
         self._since, self._until = period_at(self.spec.period, now)
@@ -230,3 +253,18 @@ class Account:
 
     def __repr__(self) -> str:
         return f"<Account {self.spec.username}, {sum(self._local)} bytes here, {len(self.meters)} connections>"
+
+
+def _schedule_of(spec: AccountSpec) -> Schedule | None:
+    """When the account may be used; None: always. In a time zone that this machine doesn't know: never."""
+    if spec.schedule is None:
+        return None
+    from zoneinfo import ZoneInfoNotFoundError  # only accounts with a schedule pay for time zones
+
+    from actors.accounts.schedule import Schedule
+
+    try:
+        return Schedule(spec.schedule)
+    except ZoneInfoNotFoundError as error:
+        log.error("the account %s can't be used: its schedule is in an unknown time zone: %s", spec.username, error)
+        return Schedule(("UTC", ()))

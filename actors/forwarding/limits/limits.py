@@ -177,6 +177,8 @@ class Limits:
             failure = failure or account.admit(meter)
             if failure is not None:
                 return failure
+            if account.spec.schedule is not None:
+                self._wake_for(account)
         limit = self._spec.requests_per_minute
         if limit:
             wait = self._window(holder.client_ip).try_acquire(limit, self._loop.now)

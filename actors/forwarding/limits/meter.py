@@ -15,11 +15,13 @@ from actors.forwarding.protocols.failures import Failure
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
+    from actors.bus.messages.specs import AccountSpec
 
 
 class MeteredAccount(Billing, Protocol):
-    """An account, as far as a meter needs it."""
+    """An account or a credential, as far as a meter needs it."""
 
+    spec: AccountSpec
     meters: dict[Meter, None]
     """Those of the account's open connections."""
 

@@ -16,6 +16,7 @@ from functools import partial
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
+from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.net.resolver import OnResolved, Resolution, Resolved, Resolver
 from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
@@ -88,17 +89,17 @@ class Dialer:
         self.source = source
         self.connector = partial(connect, source=source)
 
-    def resolve_later(self, target: Authority, done: OnResolved, requester: Requester) -> bool:
+    def resolve_later(self, target: Authority, done: OnResolved, requester: Requester, own: OwnRules = ()) -> bool:
         """As `resolve`, but `done` is never called in this very call."""
-        return self.resolve(target, lambda result: self.loop.call_soon(lambda: done(result)), requester)
+        return self.resolve(target, lambda result: self.loop.call_soon(lambda: done(result)), requester, own)
 
-    def resolve(self, target: Authority, done: OnResolved, requester: Requester) -> bool:
+    def resolve(self, target: Authority, done: OnResolved, requester: Requester, own: OwnRules = ()) -> bool:
         """Call `done` with the addresses of `target`, or why there are none or its name is refused.
 
         It is called in this very call when that is known. Returns True when the resolver has to find out, which may
         take time.
         """
-        refused = self.access.name(target)
+        refused = self.access.narrowed(own).name(target)
         if refused is not None and refused.failure is not None:
             result: Resolution = refused.failure
         elif target.literal:
@@ -109,16 +110,19 @@ class Dialer:
         done(result)
         return False
 
-    def dial(self, target: Authority, done: OnDialled, requester: Requester = OURSELVES) -> Dial:
-        """Begin; `done` is called once, later, unless the dial is cancelled before."""
-        return Dial(self, target, done, requester)
+    def dial(self, target: Authority, done: OnDialled, requester: Requester = OURSELVES, own: OwnRules = ()) -> Dial:
+        """Begin; `done` is called once, later, unless the dial is cancelled before. `own` rules hold for it as well."""
+        return Dial(self, target, done, requester, own)
 
 
 class Dial:
     """One attempt to reach one target, for the requester, whom it stands for at the resolver (see `Requester`)."""
 
-    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled, requester: Requester) -> None:
+    def __init__(
+        self, dialer: Dialer, target: Authority, done: OnDialled, requester: Requester, own: OwnRules = ()
+    ) -> None:
         self._requester = requester
+        self._own = own
         self._dialer = dialer
         self._loop = dialer.loop
         self._target = target
@@ -133,7 +137,7 @@ class Dial:
         self.mask = 0
         """The events of the connection when it was made: the kernel does not report these edges again."""
         self.resolving = True
-        dialer.resolve(target, self._on_resolved, self)
+        dialer.resolve(target, self._on_resolved, self, own)
 
     @property
     def client_ip(self) -> str:
@@ -161,7 +165,7 @@ class Dial:
         """Try those of the addresses that may be connected to."""
         if self._done is None:
             return
-        access, source = self._dialer.access, self._dialer.source
+        access, source = self._dialer.access.narrowed(self._own), self._dialer.source
         decisions = [(address, access.address(self._target, address)) for address in addresses]
         allowed = [address for address, decision in decisions if decision.failure is None]
         self._untried = [address for address in allowed if source.refuses(address) is None][:ADDRESSES_MAX]

@@ -122,6 +122,12 @@ def denied_by_rule(rule: str, entry: str = "") -> Failure:
     return Failure(403, "http_request_denied", detail, close=whom == "client", rule=rule, entry=entry)
 
 
+def destination_denied(owner: str, rule: str, entry: str) -> Failure:
+    """A rule of an account or a credential (`owner`) denies the target. The client is not sent which `entry` it was."""
+    detail = f"this {owner} doesn't allow this target"
+    return Failure(403, "http_request_denied", detail, rule=f"{owner}_{rule}", entry=entry)
+
+
 def out_of_connections(limit: int) -> Failure:
     """`max_connections` is reached."""
     return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)
@@ -138,6 +144,10 @@ LIMIT_REASONS = (
     "account_disabled",
     "account_expired",
     "account_network_not_allowed",
+    "outside_schedule",
+    "account_destination_denied",
+    "account_destination_not_allowed",
+    "credential_destination_not_allowed",
     "credential_expired",
     "credential_network_not_allowed",
     "credential_connection_limit",
@@ -182,6 +192,9 @@ ACCOUNT_NETWORK = Failure(
     403, "http_request_denied", "this account may not be used from this address", rule="account_network_not_allowed"
 )
 
+OUTSIDE_SCHEDULE = Failure(
+    403, "http_request_denied", "this account may not be used at this time", rule="outside_schedule"
+)
 CREDENTIAL_EXPIRED = Failure(403, "http_request_denied", "this credential has expired", rule="credential_expired")
 CREDENTIAL_NETWORK = Failure(
     403,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from actors.bus.loop import Loop
+from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
@@ -36,7 +37,7 @@ class Wanted(NamedTuple):
     """What a client asks for. `forward`: a plain request, which an HTTP upstream may get in absolute-form.
 
     `key` is what `sticky` hashes; `via` the value of `Via` that came with the request; `ends` are the addresses of the
-    client's connection, where an upstream wants them.
+    client's connection, where an upstream wants them. `own` are the rules of the client's account and credential.
     """
 
     target: Authority
@@ -45,6 +46,7 @@ class Wanted(NamedTuple):
     key: str
     via: bytes | None = None
     ends: Ends | None = None
+    own: OwnRules = ()
 
 
 class Routing(Protocol):
@@ -108,7 +110,7 @@ class Route:
         self._failure = NONE_LEFT
         self.origin: OriginConnection | None = None
         self.reported = ""
-        decision = upstreams.access().unresolved(wanted.target)
+        decision = upstreams.access().narrowed(wanted.own).unresolved(wanted.target)
         if decision.failure is not None:
             refused = decision.failure
             self._loop.call_soon(lambda: self._end(refused))
