@@ -100,8 +100,9 @@ class _Nullable:
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core_schema)
-        choices = [each for each in schema.get("anyOf", [schema]) if each != NULL]
-        return {**({} if "anyOf" not in schema else schema), "anyOf": [*choices, NULL]}
+        if "anyOf" not in schema or "type" in schema:  # of which the type would hold for null, too
+            return {"anyOf": [schema, NULL]}
+        return {**schema, "anyOf": [*(each for each in schema["anyOf"] if each != NULL), NULL]}
 
 
 NULL = {"type": "null"}

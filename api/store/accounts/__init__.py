@@ -13,7 +13,7 @@ Nothing here holds all accounts in memory.
 
 from __future__ import annotations
 
-from api.store.accounts.pages import AccountSelection, Position
+from api.store.accounts.pages import SORTS, AccountSelection, Position
 from api.store.accounts.publication import Published
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS, accounts_file
 from api.store.accounts.store import AccountStore, check_accounts_file, open_accounts, start_over_above
@@ -22,6 +22,7 @@ __all__ = [
     "ACCOUNTS",
     "CREDENTIALS",
     "PLANS",
+    "SORTS",
     "AccountSelection",
     "AccountStore",
     "Position",

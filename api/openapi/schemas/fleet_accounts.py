@@ -1,0 +1,132 @@
+"""Views of accounts of the fleet and of plans."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import create_model
+
+from api.openapi.schemas.accounts import UsageView
+from api.openapi.schemas.proxies import Warned
+from api.openapi.schemas.resources import Moment, ResponseModel
+from config.model.quotas import Period
+from config.model.schedules import Day
+
+
+class RuleLimitsView(ResponseModel):
+    """Limits, 0 for none; null says nothing: an account inherits it from its plan."""
+
+    bandwidth_in: int | None
+    bandwidth_out: int | None
+    connections: int | None
+    requests_per_minute: int | None
+
+
+class RuleQuotaView(ResponseModel):
+    """A quota over all proxies, in bytes of both directions; 0 for none."""
+
+    bytes: int
+    period: Period
+
+
+_WINDOW: dict[str, Any] = {"days": (list[Day], ...), "from": (str, ...), "to": (str, ...)}
+ScheduleWindowView: Any = create_model(
+    "ScheduleWindowView", __base__=ResponseModel, __doc__="A window; it begins on each of the days.", **_WINDOW
+)
+
+
+class ScheduleView(ResponseModel):
+    """When accounts may be used; without windows never."""
+
+    timezone: str
+    windows: list[ScheduleWindowView]
+
+
+class RulesView(ResponseModel):
+    """What an account says itself, or else inherits from its plan; null says nothing."""
+
+    limits: RuleLimitsView
+    quota: RuleQuotaView | None
+    allow_destinations: list[str] | None
+    deny_destinations: list[str] | None
+    schedule: ScheduleView | None
+
+
+class AccountProxiesView(ResponseModel):
+    """The proxies that an account may use: all, or each that an id or a tag names."""
+
+    all: bool | None = None
+    ids: list[str] | None = None
+    tags: list[str] | None = None
+
+
+class FleetAccountView(RulesView):
+    """An account without its password. `plan` is the name of its plan.
+
+    `usage` and what follows it is null while it is not known.
+    """
+
+    id: str
+    username: str
+    proxies: AccountProxiesView
+    plan: str | None
+    enabled: bool
+    expires_at: Moment | None
+    allow_clients: list[str]
+    socks4_by_name: bool
+    tags: list[str]
+    metadata: dict[str, str]
+    status: Literal["active", "disabled", "expired", "quota_reached"]
+    usage: UsageView | None
+    last_seen_at: Moment | None
+    last_client_ip: str | None
+    active_connections: int | None
+    created_at: Moment
+    updated_at: Moment
+
+
+class OneFleetAccount(ResponseModel):
+    """An account. `warnings` name proxies that it may use and that ask for no credentials."""
+
+    account: FleetAccountView
+    warnings: list[Warned]
+
+
+class FleetAccountPage(ResponseModel):
+    """A page of accounts. `next_cursor` leads to the next one; it is null on the last."""
+
+    accounts: list[FleetAccountView]
+    has_more: bool
+    next_cursor: str | None
+
+
+class SelfServiceView(ResponseModel):
+    """What holders of the plan's accounts may do themselves."""
+
+    password: bool
+    credentials: bool
+
+
+class PlanView(RulesView):
+    """A plan. `accounts` is the number of accounts that have it."""
+
+    id: str
+    name: str
+    description: str
+    self_service: SelfServiceView
+    accounts: int
+    created_at: Moment
+    updated_at: Moment
+
+
+class OnePlan(ResponseModel):
+    """A plan."""
+
+    plan: PlanView
+
+
+class PlanList(ResponseModel):
+    """Plans, oldest first."""
+
+    plans: list[PlanView]
+    total: int

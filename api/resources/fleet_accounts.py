@@ -1,0 +1,106 @@
+"""The operations on accounts of the fleet."""
+
+from __future__ import annotations
+
+from api.call import Call, Reply
+from api.errors import Invalid
+from api.http.query import Query, choice, cursor, integer, text
+from api.services.account_cursors import EXAMPLE, PATTERN, AccountCursor, checksum
+from api.services.account_views import account_view
+from api.services.fleet_accounts import StoredAccount
+from api.store.accounts import SORTS, AccountSelection
+
+
+class ListFleetAccounts(Query):
+    """Filters of accounts, their order and the page."""
+
+    q: str | None = text("Only with this in the user name or in a value of the metadata", "alice", 200, lowest=1)
+    proxy: str | None = text("Only accounts that may use this proxy; its id", "prx_0123456789abcdef", 128, lowest=1)
+    plan: str | None = text("Only of the plan with this name", "basic", 100, lowest=1)
+    tag: str | None = text("Only with this tag", "office", 64, lowest=1)
+    status: str | None = choice("Only accounts of this status", ("active", "disabled", "expired"))
+    sort: str = choice(
+        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "username"
+    )
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    cursor: AccountCursor | None = cursor(
+        "The `next_cursor` of the previous page, with the same filters", EXAMPLE, PATTERN, AccountCursor.of
+    )
+
+
+def list_accounts(call: Call) -> Reply:
+    """List accounts of the fleet.
+
+    Returns one page of the accounts that match all filters. Follow `next_cursor` for the next page.
+    """
+    query: ListFleetAccounts = call.query
+    selection = _selection(call, query)
+    filters = checksum(selection)
+    if query.cursor is not None and query.cursor.filters != filters:
+        raise Invalid("cursor", "is of a list with other filters or another order")
+    after = None if query.cursor is None else query.cursor.position
+    found, following = call.services.fleet_accounts.page(selection, after, query.limit)
+    return Reply(
+        {
+            "accounts": [account_view(each, call.services.plans) for each in found],
+            "has_more": following is not None,
+            "next_cursor": None if following is None else AccountCursor(following, filters).text(),
+        }
+    )
+
+
+def create_account(call: Call) -> Reply:
+    """Create an account of the fleet.
+
+    Stores an account that all proxies know which `proxies` names, now and later. `warnings` name those of them that ask
+    for no credentials.
+    """
+    account = call.services.fleet_accounts.create(call.body)
+    return _one(call, account, 201, {"Location": f"/api/v1/accounts/{account.record.id}"})
+
+
+def get_account(call: Call) -> Reply:
+    """Show an account of the fleet.
+
+    Returns what the account says itself; null is what it inherits from its plan. The password is never returned.
+    """
+    return _one(call, call.services.fleet_accounts.get(call.params["account_id"]))
+
+
+def update_account(call: Call) -> Reply:
+    """Update an account of the fleet.
+
+    Changes the given fields and keeps all others; null inherits from the plan again. The change holds at once, on open
+    connections, too.
+    """
+    service = call.services.fleet_accounts
+    return _one(call, service.update(call.params["account_id"], call.body, call.if_match))
+
+
+def delete_account(call: Call) -> Reply:
+    """Delete an account of the fleet.
+
+    Removes the account with its credentials and ends its open connections. Its usage stays in closed hours.
+    """
+    account_id = call.params["account_id"]
+    call.services.fleet_accounts.delete(account_id, call.if_match)
+    return Reply({"id": account_id, "deleted": True})
+
+
+def _selection(call: Call, query: ListFleetAccounts) -> AccountSelection:
+    proxy = None if query.proxy is None else call.services.proxies.get(query.proxy).record
+    return AccountSelection(
+        q=query.q,
+        proxy=None if proxy is None else (proxy.id, tuple(proxy.tags)),
+        plan=None if query.plan is None else call.services.plans.id_of(query.plan),
+        tag=query.tag,
+        status=query.status,  # type: ignore[arg-type]  # one of the choices
+        sort=query.sort.removeprefix("-"),  # type: ignore[arg-type]  # as above
+        descending=query.sort.startswith("-"),
+    )
+
+
+def _one(call: Call, account: StoredAccount, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
+    warnings = [each._asdict() for each in call.services.fleet_accounts.warnings(account.record)]
+    view = account_view(account, call.services.plans)
+    return Reply({"account": view, "warnings": warnings}, status, account.revision, headers or {})
