@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from config.text.validation_messages import worded
+
 KIND = "proxyfleet.backup"
 FORMAT = 1
 FOLDERS = ("store", "audit", "metrics", "webhooks", "logs")
@@ -70,7 +72,9 @@ def read_manifest(content: bytes) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(content)
     except ValidationError as error:
-        raise BadArchive(f"its manifest is not one: {error.errors()[0]['msg']}") from error
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "it"
+        raise BadArchive(f"its manifest is invalid: {field} {worded(first)}") from error
     paths = [member.path for member in manifest.files]
     for path in paths:
         folder, _, name = path.partition("/")

@@ -35,6 +35,7 @@ from config.model.webhooks import SECRET_PURPOSE, WebhookRecord
 from config.passwords import check_password
 from config.settings.runtime import SettingsUpdate
 from config.text.formatting import size_text, timestamp_text
+from config.text.validation_messages import worded
 
 _SPARE = 64 * 2**20
 """Bytes that are left free on the disk."""
@@ -239,7 +240,7 @@ def _error_text(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
-    return f"{error.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{error.title}: {'.'.join(map(str, first['loc']))} {worded(first)}"
 
 
 def _check_documents(store: Store, fresh: DataDir) -> None:

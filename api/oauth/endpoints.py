@@ -12,6 +12,7 @@ from actors.net.own_requests import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, PeerUnavailable
 from api.oauth.transport import get_object
 from config.settings.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
+from config.text.validation_messages import worded
 
 _GITHUB = "https://github.com/login/oauth"
 _GITHUB_USER = "https://api.github.com/user"
@@ -122,7 +123,7 @@ def _address(document: dict[str, Any], name: str) -> str:
         return _URL.validate_python(document.get(name), strict=True)
     except ValidationError as error:
         raise PeerUnavailable(
-            IDENTITY_PROVIDER, f"the discovery document's {name}: {error.errors()[0]['msg']}"
+            IDENTITY_PROVIDER, f"the discovery document's {name} {worded(error.errors()[0])}"
         ) from error
 
 

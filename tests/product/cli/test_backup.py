@@ -259,7 +259,7 @@ def shortened(members: dict[str, bytes]) -> None:
     ("change", "words"),
     [
         (altered_manifest(format=2), "format 2 of a later release"),
-        (altered_manifest(kind="other"), "its manifest is not one"),
+        (altered_manifest(kind="other"), "its manifest is invalid"),
         (altered_manifest(product="9.9"), "can't be opened"),  # the seal covers the manifest
         (altered_store, "store/users.json is damaged"),
         (escaping, "which can't be in a backup"),
