@@ -440,7 +440,7 @@ USERS, SETTINGS = "store/users.json", "store/settings.json"
         (USERS, '{"a": {}}', "are no documents"),
         (USERS, '{"a": {"revision": "1", "body": {}}}', "are no documents"),
         (USERS, '{"a": {"revision": 1, "body": "x"}}', "are no documents"),
-        (USERS, '{"a": {"revision": 1, "body": {}}}', "User: id: Field required\n"),
+        (USERS, '{"a": {"revision": 1, "body": {}}}', "User: id is required\n"),
         (SETTINGS, '{"settings": {"revision": 1, "body": {"server": {"port": "x"}}}}', "server.port"),
     ],
 )
