@@ -33,6 +33,7 @@ _API = frozenset({common.API})
 _SUPERVISOR = frozenset({common.SUPERVISOR})
 _FORWARDING = frozenset({FORWARDING})
 _COMMAND = frozenset({COMMAND})
+_COLLECTOR = frozenset({common.METRICS})
 _SENDER = frozenset({common.WEBHOOKS})
 _WATCHERS = frozenset({common.API, common.TELEMETRY})
 _ACTORS = frozenset({common.API, TLS, common.METRICS, common.LOGS, common.WEBHOOKS, common.TELEMETRY, FORWARDING})
@@ -75,6 +76,8 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         metrics.QuerySystem: _WATCHERS,
         metrics.QueryMetrics: _API,
         metrics.QueryRealtime: _API,
+        accounts.PushTotals: _COLLECTOR,
+        accounts.CollectUsage: _COLLECTOR,
         accounts.QueryUsage: _API,
         accounts.ResetUsage: _API,
         accounts.DropAccountUsage: _API,

@@ -13,8 +13,8 @@ from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Reply, refuse
-from actors.bus.messages.accounts import AccountStates, QueryAccounts
-from actors.bus.messages.common import SUPERVISOR, Done, Failed, proxy_label
+from actors.bus.messages.accounts import AccountStates, CollectUsage, PushTotals, QueryAccounts
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, actor_proxy, proxy_label
 from actors.bus.messages.forwarding import (
     AllowTestClient,
     CloseConnections,
@@ -43,6 +43,7 @@ from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.histogram import sparse
 from actors.log_format import set_subject
 from actors.process import Actor, Boot
+from actors.usage_file import UsageFile
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class ForwardingActor(Actor):
         )
         self._acceptor = Acceptor(self.forwarding, _files(boot.settings.get("server.tls")))
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
+        self.forwarding.limits.usage.open_file = self._open_usage_file
         self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)
         self._listen_by = 0.0
         self._label = ""
@@ -115,6 +117,11 @@ class ForwardingActor(Actor):
             self._explain(message, reply)
         elif isinstance(message, QueryAccounts):
             self._report_accounts(message, reply)
+        elif isinstance(message, CollectUsage):
+            reply(self._usage.collect(message.account_ids))
+        elif isinstance(message, PushTotals):
+            self.forwarding.limits.usage.apply_totals(message.accounts)
+            reply(Done())
         elif isinstance(message, QueryConnections):
             self._table.query(message, reply)
         elif isinstance(message, GroupConnections):
@@ -159,13 +166,16 @@ class ForwardingActor(Actor):
 
     def _report_accounts(self, query: QueryAccounts, reply: Reply) -> None:
         def report(_acknowledged: bool) -> None:
-            accounts = self.forwarding.limits.accounts.values()
-            reply(AccountStates({account.spec.id: account.state() for account in accounts}))
+            counters = self.forwarding.limits.usage.by_id
+            reply(AccountStates({each: counter.state() for each, counter in counters.items()}))
 
         if query.settle:
             self._usage.settle(report)
         else:
             report(True)
+
+    def _open_usage_file(self) -> UsageFile:
+        return UsageFile(self.run_dir.usage, actor_proxy(self.boot.name), self.boot.instance)
 
     # --- the beginning ---
 
@@ -241,7 +251,7 @@ class ForwardingActor(Actor):
         self._publisher.publish()
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
-        usage_acknowledged = not self.forwarding.limits.accounts
+        usage_acknowledged = not self.forwarding.limits.usage.by_id
 
         def on_usage(acknowledged: bool) -> None:
             nonlocal usage_acknowledged
@@ -250,7 +260,7 @@ class ForwardingActor(Actor):
                 self.loop.call_later(USAGE_RETRY, report_usage)
 
         def report_usage() -> None:
-            self._usage.settle(on_usage, LAST_RECORDS, final=True)
+            self._usage.settle(on_usage, LAST_RECORDS)
 
         if not usage_acknowledged:
             report_usage()

@@ -96,6 +96,7 @@ class ForwardingContext:
         self.pool = ConnectionPool(loop, self.timers, pool_limit, keep_alive_timeout)
         self.directory = Directory(loop, self.problems, accounts_table)
         self.limits = Limits(loop)
+        self.stats.on_refusal = self.limits.count_refusal
         self.limits.held.source = self.directory
         self.directory.on_changed = self.limits.held.changed
         self.authenticator = Authenticator(loop, self.directory)

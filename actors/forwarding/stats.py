@@ -60,6 +60,8 @@ class ConnectionStats:
         self._id_prefix = id_prefix
         self._record_ids = itertools.count(1)
         self._failed_handshakes: deque[float] = deque(maxlen=HANDSHAKES_RECORDED)
+        self.on_refusal: Callable[[str], None] | None = None
+        """Called with the user of a refused request, if it has one."""
         self.proxy_id = ""
         self.values: list[float] = list(ZEROS)
         self.last_request = 0.0
@@ -147,6 +149,8 @@ class ConnectionStats:
         if reason in DENIALS:
             self.values[DENIED] += 1
             self.refusals[reason] = self.refusals.get(reason, 0) + 1
+            if report.user and self.on_refusal is not None:
+                self.on_refusal(report.user)
         elif reason.startswith(REPORTED):
             rule = reason.removeprefix(REPORTED)
             self.reported[rule] = self.reported.get(rule, 0) + 1

@@ -1,173 +1,336 @@
-"""What accounts have used, kept on disk, so that neither a restart of a proxy nor one of the product forgets it.
+"""What accounts have used over all proxies, kept on disk to the byte.
 
-As with totals, each process of a proxy reports again and again what it has counted in the period, and the usage is the
-sum of the last reports of all. A report for another period than that of our own clock counts nothing, and neither does
-one from before the last reset: the reply has the current period and reset. A new period and a reset drop all reports.
+Each process reports what it has counted since it began to hold an account (`ReportUsage`). The ledger keeps the last
+report of every process, and adds the difference to the account's sums and to the present hour, all in one transaction
+with the report itself. So a report may be sent again, come late or get lost with this process, and still every byte
+counts once. What a process had counted when it was killed is in its file (`actors.usage_file`).
+
+Bytes belong to the period, and to the hour, in which their report arrives. A closed hour never changes: when the clock
+is set back a little, its last hour goes on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from actors.bus.messages.accounts import AccountUsage, ReportUsage
+from actors.bus.messages.accounts import (
+    CREDENTIAL,
+    AccountActivity,
+    AccountReport,
+    AccountTotal,
+    AccountUsage,
+    PushTotals,
+    ReportUsage,
+)
+from actors.metrics.usage_schema import FIGURES, SCHEMA, SUMS, add_up_processes
 from actors.sqlite import open_database, transaction
+from actors.usage_file import BYTES_IN, SERIAL, FileRecord
 from config.model.quotas import PERIODS, period_at
 
-FOLDED_AFTER = 3600.0
-"""Seconds of silence after which a process is gone, and its report is added to those of other gone ones."""
-_FOLDED = 0
+HOUR, DAY = 3600, 86400
+KEPT_DAYS = 400
+"""Days that hours and days of usage are kept."""
+ENDED_KEPT = 7.0 * DAY
+"""Seconds for which late reports of a process that has ended are recognized."""
+BACKWARD_MAX = 24
+"""Hours that the clock may be set back without another hour than the last being written to."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS usage (
-    proxy_id TEXT, account_id TEXT, instance INTEGER, period TEXT NOT NULL, since REAL NOT NULL,
-    resets INTEGER NOT NULL, bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL,
-    PRIMARY KEY (proxy_id, account_id, instance)
-) WITHOUT ROWID;
-"""
+_COLUMNS = ("number", "id", "username", "gone", "period", "since", "used", "last_seen", "client_ip", *SUMS)
+_READ = f"SELECT {', '.join(_COLUMNS)} FROM accounts WHERE id = ?"  # noqa: S608 - names of ours
+_WRITTEN = _COLUMNS[2:]
+_WRITE = f"UPDATE accounts SET {', '.join(f'{name} = ?' for name in _WRITTEN)} WHERE number = ?"  # noqa: S608
+_LAST = f"SELECT serial, {', '.join(FIGURES)}, connections FROM reports WHERE account = ? AND instance = ?"  # noqa: S608
+_KEEP = f"INSERT OR REPLACE INTO reports VALUES ({', '.join('?' * (5 + len(FIGURES)))})"  # noqa: S608
+_NOTHING = (0,) * len(FIGURES)
+_FIRST_SUM = len(_COLUMNS) - len(SUMS)
 
-_Key = tuple[str, str]
+Process = tuple[str, int]
+"""Proxy id and instance."""
 
 
-@dataclass(slots=True)
-class _Report:
-    bytes_in: int
-    bytes_out: int
-    received: float
+def _adding(table: str, column: str) -> str:
+    added = ", ".join(f"{name} = {name} + excluded.{name}" for name in FIGURES)
+    marks = ", ".join("?" * (3 + len(FIGURES)))
+    return f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT ({column}, account, proxy) DO UPDATE SET {added}"  # noqa: S608
+
+
+_ADD_TO_HOUR, _ADD_TO_DAY = _adding("hours", "hour"), _adding("days", "day")
+
+
+class Crossing(NamedTuple):
+    """An account whose usage has come nearer to its quota, or has reached it."""
+
+    account_id: str
+    username: str
+    quota: int
+    usage: AccountUsage
 
 
 @dataclass(slots=True)
 class _Account:
+    """A row of `accounts`; the sums are `since`, `in`, `out` of each period."""
+
+    number: int
+    id: str
+    username: str
+    gone: int
     period: str
     since: float
-    resets: int = 0
-    reports: dict[int, _Report] = field(default_factory=dict)
-    """The last one of each process, by its instance."""
+    used: int
+    last_seen: float
+    client_ip: str
+    sums: list[float]
 
-    def begin(self, period: str, since: float) -> None:
-        """Another period, and nothing used in it."""
-        self.period, self.since = period, since
-        self.reports.clear()
+    def roll(self, starts: Sequence[float]) -> None:
+        """Begin the periods that are due."""
+        for place, start in enumerate(starts):
+            if self.sums[3 * place] != start:
+                self.sums[3 * place : 3 * place + 3] = (start, 0, 0)
 
-    def usage(self) -> AccountUsage:
-        """Over all processes."""
-        return AccountUsage(self.period, self.since, self.resets, *_sums(self.reports.values()))
+    def add(self, bytes_in: int, bytes_out: int) -> None:
+        for place in range(0, len(self.sums), 3):
+            self.sums[place + 1] += bytes_in
+            self.sums[place + 2] += bytes_out
 
-    def fold(self, now: float) -> None:
-        """Add up those that are gone; the newest may only be idle."""
-        newest = max(self.reports, default=_FOLDED)
-        gone = [each for each, last in self.reports.items() if each != newest and now - last.received > FOLDED_AFTER]
-        if len(gone) > 1:
-            self.reports[_FOLDED] = _Report(*_sums([self.reports.pop(each) for each in gone]), now - FOLDED_AFTER)
+    def usage(self, period: str) -> AccountUsage:
+        place = 3 * PERIODS.index(period)
+        since, bytes_in, bytes_out = self.sums[place : place + 3]
+        return AccountUsage(period, since, int(bytes_in), int(bytes_out))
+
+    def row(self) -> tuple[object, ...]:
+        """The columns that are written."""
+        usage = self.usage(self.period)
+        used = usage.bytes_in + usage.bytes_out
+        return (self.username, self.gone, self.period, usage.since, used, self.last_seen, self.client_ip, *self.sums)
 
 
 class UsageLedger:
-    """The usage of all accounts of all proxies. `clock` is monotonic, `wall` Unix seconds."""
+    """The usage of all accounts. `wall` is Unix seconds.
 
-    def __init__(
-        self, folder: Path, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
-        self._clock = clock
+    Changes are made within `changes`; all raise `sqlite3.Error`, and then nothing has changed.
+    """
+
+    def __init__(self, folder: Path, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
-        self._database = open_database(folder / "usage.sqlite", _SCHEMA)
-        self._accounts: dict[_Key, _Account] = {}
-        self._changed: set[_Key] = set()
-        self._load()
+        self._database = open_database(folder / "usage.sqlite", SCHEMA, steps=[add_up_processes])
+        self._proxies: dict[str, int] = {}
+        self._hour: int = self._database.execute("SELECT ifnull(max(hour), 0) FROM hours").fetchone()[0]
+        self._starts_of = -1.0
+        self._starts: tuple[float, ...] = ()
+        self.crossings: list[Crossing] = []
+        """The accounts that reports have brought nearer to their quotas; to be taken by the caller."""
 
-    def update(self, report: ReportUsage) -> dict[str, AccountUsage]:
-        """Take what one process has counted; returns the usage of the same accounts over all processes."""
-        return {
-            account_id: self._update((report.proxy_id, account_id), report.instance, counted)
-            for account_id, counted in report.accounts.items()
-        }
+    @contextmanager
+    def changes(self) -> Iterator[None]:
+        """All changes within are stored together."""
+        self._proxies_before = dict(self._proxies)
+        try:
+            with transaction(self._database):
+                yield
+        except BaseException:
+            self._proxies = self._proxies_before
+            self.crossings.clear()
+            raise
 
-    def usage(self, proxy_id: str) -> dict[str, AccountUsage]:
-        """Of all accounts of a proxy that anything is known of."""
-        return {key[1]: self._current(key).usage() for key in tuple(self._accounts) if key[0] == proxy_id}
+    def update(self, report: ReportUsage) -> dict[str, AccountTotal]:
+        """Take what one process has counted; returns the usage of the same accounts over all proxies."""
+        if self._has_ended(report.instance):
+            return {}
+        process = (report.proxy_id, report.instance)
+        return {each: self._update(process, each, counted) for each, counted in report.accounts.items()}
 
-    def reset(self, proxy_id: str, account_id: str) -> None:
-        """Nothing is used from now on. Raises `sqlite3.Error` as `save`."""
-        key = (proxy_id, account_id)
-        account = self._accounts.setdefault(key, _Account("total", 0.0))
-        account.reports.clear()
-        account.resets += 1
-        self._changed.add(key)
-        self.save()
-
-    def forget(self, proxy_id: str, account_ids: Iterable[str] | None = None) -> None:
-        """These accounts are gone, or all of the proxy. Raises `sqlite3.Error` as `save`."""
-        for key in tuple(self._accounts):
-            if key[0] == proxy_id and (account_ids is None or key[1] in account_ids):
-                del self._accounts[key]
-                self._changed.add(key)
-        self.save()
-
-    def save(self) -> None:
-        """Put on disk what has changed. Raises `sqlite3.Error`, and then everything is still to be saved."""
-        if not self._changed:
+    def take_file(self, process: Process, records: Iterable[FileRecord]) -> None:
+        """Take what a process that has ended had counted at last. Its reports count no more from now on."""
+        _, instance = process
+        if self._has_ended(instance):
             return
-        keys = tuple(self._changed)
-        with transaction(self._database):
-            self._database.executemany("DELETE FROM usage WHERE proxy_id = ? AND account_id = ?", keys)
-            rows = [row for key in keys for row in self._rows(key)]
-            self._database.executemany("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        self._changed.clear()
+        for account_id, numbers in records:
+            account = self._account(account_id)
+            if account is None:
+                if account_id.startswith(CREDENTIAL):
+                    continue  # without a quota
+                account = self._new_account(account_id)
+            figures = numbers[BYTES_IN : BYTES_IN + len(FIGURES)]
+            if any(self._add_difference(account, process, numbers[SERIAL], figures, 0)):
+                self._write(account)
+        self._database.execute("DELETE FROM reports WHERE instance = ?", (instance,))
+        self._database.execute("INSERT OR IGNORE INTO ended VALUES (?, ?)", (instance, self._wall()))
+
+    def usage(self, periods: dict[str, str]) -> dict[str, AccountActivity]:
+        """Of these accounts, by id, in the period that each has; those that were never used are left out."""
+        found = ((each, period, self._account(each)) for each, period in periods.items())
+        return {each: self._activity(account, period) for each, period, account in found if account is not None}
+
+    def reset(self, account_ids: Iterable[str]) -> None:
+        """Nothing is used from now on, in any period."""
+        for account_id in account_ids:
+            account = self._account(account_id)
+            if account is not None:
+                for place in range(0, len(account.sums), 3):
+                    account.sums[place + 1] = account.sums[place + 2] = 0
+                self._write(account)
+                self._database.execute(
+                    "UPDATE accounts SET warned = NULL, reached = NULL WHERE number = ?", (account.number,)
+                )
+
+    def forget(self, account_ids: Sequence[str]) -> None:
+        """These accounts were removed; their hours stay under their names."""
+        self.reset(account_ids)
+        self._database.executemany("UPDATE accounts SET gone = 1 WHERE id = ?", [(each,) for each in account_ids])
+        self._database.execute("DELETE FROM accounts WHERE gone AND substr(id, 1, 4) = ?", (CREDENTIAL,))
+
+    def pushes(self, account_ids: Iterable[str]) -> dict[Process, PushTotals]:
+        """The totals of these accounts for each process that has reported them."""
+        totals: dict[Process, dict[str, AccountTotal]] = {}
+        for account_id in account_ids:
+            account = self._account(account_id)
+            for row in () if account is None else self._holders(account.number):
+                proxy_id, instance, serial, bytes_in, bytes_out = row
+                assert account is not None
+                total = _total(account.usage(account.period), serial, bytes_in, bytes_out)
+                totals.setdefault((proxy_id, instance), {})[account_id] = total
+        return {process: PushTotals(accounts) for process, accounts in totals.items()}
+
+    def holders(self, account_ids: Iterable[str]) -> dict[Process, list[str]]:
+        """The processes that have reported these accounts, with the accounts that each has."""
+        return {process: list(push.accounts) for process, push in self.pushes(account_ids).items()}
+
+    def prune(self) -> None:
+        """Delete what is older than it is kept."""
+        day = int(self._wall()) // DAY - KEPT_DAYS
+        self._database.execute("DELETE FROM hours WHERE hour < ?", (day * 24,))
+        self._database.execute("DELETE FROM days WHERE day < ?", (day,))
+        self._database.execute(
+            "DELETE FROM accounts WHERE (gone OR substr(id, 1, 4) = ?) AND last_seen < ?", (CREDENTIAL, (day - 1) * DAY)
+        )
+        self._database.execute("DELETE FROM ended WHERE at < ?", (self._wall() - ENDED_KEPT,))
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
 
-    def _update(self, key: _Key, instance: int, counted: AccountUsage) -> AccountUsage:
-        if key not in self._accounts and not (counted.bytes_in or counted.bytes_out or counted.resets > 0):
-            return replace(counted, resets=0)  # most accounts are never used
-        account = self._accounts.setdefault(key, _Account(counted.period, counted.since))
-        if counted.period != account.period and counted.period in PERIODS:
-            account.begin(counted.period, period_at(counted.period, self._wall())[0])
-            self._changed.add(key)
-        self._current(key)
-        if counted.resets > account.resets:
-            account.resets = counted.resets  # our file is younger than the process
-        current = (counted.period, counted.since) == (account.period, account.since)
-        if current and counted.resets in (-1, account.resets):
-            self._store_report(key, instance, counted)
-        return account.usage()
+    # --- one account of one report ---
 
-    def _store_report(self, key: _Key, instance: int, counted: AccountUsage) -> None:
-        account, now = self._accounts[key], self._clock()
-        before = account.reports.get(instance)
-        account.reports[instance] = _Report(counted.bytes_in, counted.bytes_out, now)
-        if before is None or (before.bytes_in, before.bytes_out) != (counted.bytes_in, counted.bytes_out):
-            account.fold(now)
-            self._changed.add(key)
+    def _update(self, process: Process, account_id: str, counted: AccountReport) -> AccountTotal:
+        account = self._account(account_id)
+        figures = (counted.bytes_in, counted.bytes_out, counted.requests, counted.milliseconds, counted.refusals)
+        if account is None:
+            used = any(figures) or counted.connections
+            if not (counted.quota or (used and not account_id.startswith(CREDENTIAL))):
+                return self._unused(counted)  # most accounts are never used
+            account = self._new_account(account_id)
+        before = account.usage(counted.period)
+        self._add_difference(account, process, counted.serial, figures, counted.connections)
+        account.username, account.period = counted.username, counted.period
+        if counted.last_seen > account.last_seen:
+            account.last_seen, account.client_ip = counted.last_seen, counted.client_ip
+        self._write(account)
+        usage = account.usage(counted.period)
+        self._note_crossing(account, counted, before, usage)
+        return _total(usage, counted.serial, counted.bytes_in, counted.bytes_out)
 
-    def _current(self, key: _Key) -> _Account:
-        """The account in the period of this moment."""
-        account = self._accounts[key]
-        since = period_at(account.period, self._wall())[0]
-        if since != account.since:
-            account.begin(account.period, since)
-            self._changed.add(key)
+    def _add_difference(
+        self, account: _Account, process: Process, serial: int, figures: Sequence[int], connections: int
+    ) -> Sequence[int]:
+        """Add what the process has counted since its last report; returns that."""
+        proxy_id, instance = process
+        last = self._database.execute(_LAST, (account.number, instance)).fetchone()
+        before = last[1:-1] if last is not None and last[0] == serial else _NOTHING
+        if last is not None and serial < last[0]:
+            return _NOTHING  # an old report that has come late
+        if last is not None and last == (serial, *figures, connections):
+            return _NOTHING
+        added = tuple(map(int.__sub__, figures, before))
+        if min(added) < 0:
+            return _NOTHING  # as well
+        proxy = self._proxy(proxy_id)
+        self._database.execute(_KEEP, (account.number, instance, proxy, serial, *figures, connections))
+        if any(added):
+            account.add(added[0], added[1])
+        if any(added) and not account.id.startswith(CREDENTIAL):
+            hour = self._current_hour()
+            self._database.execute(_ADD_TO_HOUR, (hour, account.number, proxy, *added))
+            self._database.execute(_ADD_TO_DAY, (hour // 24, account.number, proxy, *added))
+        return added
+
+    def _note_crossing(
+        self, account: _Account, counted: AccountReport, before: AccountUsage, usage: AccountUsage
+    ) -> None:
+        """Note when what is left of the quota has halved, or nothing is left."""
+        left_before = counted.quota - before.bytes_in - before.bytes_out
+        left = counted.quota - usage.bytes_in - usage.bytes_out
+        if counted.quota and left < left_before and max(left, 0).bit_length() != max(left_before, 0).bit_length():
+            self.crossings.append(Crossing(account.id, account.username, counted.quota, usage))
+
+    def _unused(self, counted: AccountReport) -> AccountTotal:
+        since = self._starts_now()[PERIODS.index(counted.period)]
+        return AccountTotal(counted.period, since, 0, 0, counted.serial, 0, 0)
+
+    # --- rows ---
+
+    def _account(self, account_id: str) -> _Account | None:
+        """The account in the periods of this moment."""
+        row = self._database.execute(_READ, (account_id,)).fetchone()
+        if row is None:
+            return None
+        columns = [*row[:_FIRST_SUM], list(row[_FIRST_SUM:])]
+        account = _Account(*columns)
+        account.roll(self._starts_now())
         return account
 
-    def _rows(self, key: _Key) -> list[tuple[object, ...]]:
-        account = self._accounts.get(key)
-        if account is None:
-            return []
-        reports = account.reports or {_FOLDED: _Report(0, 0, 0.0)}
-        return [
-            (*key, instance, account.period, account.since, account.resets, last.bytes_in, last.bytes_out)
-            for instance, last in reports.items()
-        ]
+    def _new_account(self, account_id: str) -> _Account:
+        self._database.execute("INSERT INTO accounts (id) VALUES (?)", (account_id,))
+        account = self._account(account_id)
+        assert account is not None
+        return account
 
-    def _load(self) -> None:
-        now = self._clock()
-        for row in self._database.execute("SELECT * FROM usage"):
-            proxy_id, account_id, instance, period, since, resets, bytes_in, bytes_out = row
-            account = self._accounts.setdefault((proxy_id, account_id), _Account(period, since, resets))
-            account.reports[instance] = _Report(bytes_in, bytes_out, now)
+    def _write(self, account: _Account) -> None:
+        self._database.execute(_WRITE, (*account.row(), account.number))
+
+    def _proxy(self, proxy_id: str) -> int:
+        number = self._proxies.get(proxy_id)
+        if number is None:
+            self._database.execute("INSERT OR IGNORE INTO proxies (id) VALUES (?)", (proxy_id,))
+            (number,) = self._database.execute("SELECT number FROM proxies WHERE id = ?", (proxy_id,)).fetchone()
+            self._proxies[proxy_id] = number
+        return number
+
+    def _activity(self, account: _Account, period: str) -> AccountActivity:
+        (open_now,) = self._database.execute(
+            "SELECT ifnull(sum(connections), 0) FROM reports WHERE account = ?", (account.number,)
+        ).fetchone()
+        return AccountActivity(account.usage(period), open_now, account.last_seen, account.client_ip)
+
+    def _holders(self, number: int) -> list[tuple[str, int, int, int, int]]:
+        return self._database.execute(
+            "SELECT proxies.id, instance, serial, bytes_in, bytes_out FROM reports"
+            " JOIN proxies ON proxies.number = reports.proxy WHERE account = ?",
+            (number,),
+        ).fetchall()
+
+    def _has_ended(self, instance: int) -> bool:
+        return self._database.execute("SELECT 1 FROM ended WHERE instance = ?", (instance,)).fetchone() is not None
+
+    # --- time ---
+
+    def _starts_now(self) -> tuple[float, ...]:
+        """The starts of the periods of this moment."""
+        now = self._wall()
+        if now // HOUR != self._starts_of:
+            self._starts_of = now // HOUR
+            self._starts = tuple(period_at(kind, now)[0] for kind in PERIODS)
+        return self._starts
+
+    def _current_hour(self) -> int:
+        hour = int(self._wall()) // HOUR
+        self._hour = self._hour if self._hour - BACKWARD_MAX <= hour < self._hour else hour
+        return self._hour
 
 
-def _sums(reports: Collection[_Report]) -> tuple[int, int]:
-    return sum(each.bytes_in for each in reports), sum(each.bytes_out for each in reports)
+def _total(usage: AccountUsage, serial: int, bytes_in: int, bytes_out: int) -> AccountTotal:
+    return AccountTotal(usage.period, usage.since, usage.bytes_in, usage.bytes_out, serial, bytes_in, bytes_out)

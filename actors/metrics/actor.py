@@ -14,8 +14,8 @@ import psutil
 from actors.bounded import keep
 from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Reply, refuse
-from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage, Usage
-from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
+from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage
+from actors.bus.messages.common import SUPERVISOR, Failed, Listening
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import (
     Counters,
@@ -29,13 +29,13 @@ from actors.bus.messages.metrics import (
     SystemMetrics,
 )
 from actors.bus.messages.supervision import SetProxyNames
-from actors.metrics.account_usage import UsageLedger
 from actors.metrics.alerts import EVALUATION_PERIOD, Alerts
 from actors.metrics.incremental_read import Reading, read_in_slices
 from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, metrics_payload, proxy_fields
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
+from actors.metrics.usage_service import UsageService
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.throttled_log import ThrottledLog
@@ -46,8 +46,6 @@ from config.settings.view import view
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
-SAVED_AFTER = 0.1
-"""Seconds until reported usage is on disk, so that the reports of several proxies are saved together."""
 DELETED_MAX = 1_000
 """Deleted proxies whose reports are ignored: their processes may drain for a while and go on counting."""
 
@@ -58,16 +56,14 @@ class MetricsActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
-        self._usage = UsageLedger(self.data_dir.metrics)
+        self._usage = UsageService(self.loop, self.mailbox, self.data_dir.metrics, self.run_dir.usage)
         self._series = SeriesWriter(self._totals)
         self._alerts = Alerts(self.data_dir.metrics, view(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
         self._save_errors = ThrottledLog(log, "cannot save totals and series")
-        self._usage_errors = ThrottledLog(log, "cannot save account usage")
         self._deleted: dict[str, None] = {}
         self._names = ProxyNames()
-        self._save_due = False
         address, clients = boot.settings["metrics"]["publish"], boot.settings["metrics"]["curve_clients"]
         self._feed = LiveFeed(self.loop, self.context, address, clients, self.data_dir.curve_key, self._report_listener)
         topics = ("counters.", "events.")
@@ -93,12 +89,8 @@ class MetricsActor(Actor):
             reply(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
         elif isinstance(message, QueryMetrics):
             self._read_series(message, reply)
-        elif isinstance(message, ReportUsage):
-            self._update_usage(message, reply)
-        elif isinstance(message, QueryUsage):
-            reply(Usage(self._usage.usage(message.proxy_id)))
-        elif isinstance(message, (ResetUsage, DropAccountUsage)):
-            self._change_usage(message, reply)
+        elif isinstance(message, (ReportUsage, QueryUsage, ResetUsage, DropAccountUsage)):
+            self._usage.receive(message, reply)
         elif isinstance(message, DropProxyMetrics):
             self._drop_proxy(message.proxy_id)
         elif isinstance(message, SetProxyNames):
@@ -106,46 +98,15 @@ class MetricsActor(Actor):
         else:
             refuse(sender, message, reply)
 
-    def _update_usage(self, message: ReportUsage, reply: Reply) -> None:
-        totals = {} if message.proxy_id in self._deleted else self._usage.update(message)
-        if message.final:
-            self._save_usage()
-        elif not self._save_due:
-            self._save_due = True
-            self.loop.call_later(SAVED_AFTER, self._save_usage)
-        reply(Usage(totals))
-
-    def _save_usage(self) -> None:
-        self._save_due = False
-        try:
-            self._usage.save()
-        except sqlite3.Error as error:
-            self._usage_errors.error(error)
-        else:
-            self._usage_errors.recovered()
-
-    def _change_usage(self, message: ResetUsage | DropAccountUsage, reply: Reply) -> None:
-        try:
-            if isinstance(message, ResetUsage):
-                self._usage.reset(message.proxy_id, message.account_id)
-            else:
-                self._usage.forget(message.proxy_id, message.account_ids)
-        except sqlite3.Error as error:
-            log.error("cannot save account usage of %s: %s", message.proxy_id, error)
-            reply(Failed(str(error)))
-            return
-        reply(Done())
-
     def close(self) -> None:
         """See `Actor`; what is not saved yet is saved."""
         self._subscription.close()
         self._feed.close()
         self._save()
-        self._save_usage()
+        self._usage.close()
         super().close()
         self._totals.close()
         self._alerts.close()
-        self._usage.close()
 
     def _on_published(self, topic: str, message: Any) -> None:
         if isinstance(message, Event):
@@ -158,7 +119,6 @@ class MetricsActor(Actor):
         self._series.forget(proxy_id)
         try:
             self._totals.forget(proxy_id)
-            self._usage.forget(proxy_id)
         except sqlite3.Error as error:
             log.error("cannot delete metrics of %s: %s", proxy_id, error)
 

@@ -245,7 +245,7 @@ def _is_new_password_of_the_first(before: User | None, after: User | None) -> bo
 
 def _publish_events(services: Services, plan: Plan) -> None:
     for step in plan.proxies:
-        if step.before is not None and step.after is not None and step.changes:
+        if step.before is not None and (step.after is None or step.changes):
             services.proxies.drop_account_usage(step.before, step.after)
         for kind in _proxy_events(step):
             services.proxies.publish_event(kind, step.record)

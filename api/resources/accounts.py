@@ -72,7 +72,7 @@ def reset_usage(call: Call) -> Reply:
     at once.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
-    call.services.accounts.reset(proxy, find(proxy.record, call.params["username"]))
+    call.services.accounts.reset(find(proxy.record, call.params["username"]))
     return _one(call, proxy, call.params["username"])
 
 

@@ -71,26 +71,29 @@ class Accounts:
 
         return self._change(proxy_id, alter, if_match)
 
-    def reset(self, proxy: StoredProxy, account: ProxyAccount) -> None:
+    def reset(self, account: ProxyAccount) -> None:
         """Set its usage to zero. Raises `PeerUnavailable`, and then nothing is changed."""
-        request(self._bridge, METRICS, ResetUsage(proxy.record.id, account.id), Done, timeout=ASK_TIMEOUT)
-        self._states(proxy, settle=True)
+        request(self._bridge, METRICS, ResetUsage((account.id,)), Done, timeout=ASK_TIMEOUT)
 
     def usage(self, proxy: StoredProxy) -> dict[str, AccountState]:
         """By account id, the usage and connections: of the proxy's process, else of the collector, else zeros."""
-        states = self._states(proxy, settle=False)
-        if any(_is_unsettled(states.get(account.id)) for account in proxy.record.accounts):
-            reply: Any = self._bridge.ask(METRICS, QueryUsage(proxy.record.id), ASK_TIMEOUT)
-            for each, usage in reply.accounts.items() if isinstance(reply, Usage) else ():
+        states = self._states(proxy)
+        unknown: dict[str, str] = {
+            account.id: account.quota.period
+            for account in proxy.record.accounts
+            if account.id not in states or not states[account.id].known
+        }
+        if unknown:
+            reply: Any = self._bridge.ask(METRICS, QueryUsage(unknown), ASK_TIMEOUT)
+            for each, activity in reply.accounts.items() if isinstance(reply, Usage) else ():
                 state = states.get(each)
-                if _is_unsettled(state):
-                    states[each] = AccountState(usage, 0 if state is None else state.connections)
+                states[each] = AccountState(activity.usage, 0 if state is None else state.connections)
         return {account.id: _current(account, states.get(account.id)) for account in proxy.record.accounts}
 
-    def _states(self, proxy: StoredProxy, settle: bool) -> dict[str, AccountState]:
+    def _states(self, proxy: StoredProxy) -> dict[str, AccountState]:
         if proxy.record.status != "active" or not proxy.record.accounts:
             return {}
-        reply: Any = self._bridge.ask(forwarding_name(proxy.record.id), QueryAccounts(settle), ASK_TIMEOUT)
+        reply: Any = self._bridge.ask(forwarding_name(proxy.record.id), QueryAccounts(settle=False), ASK_TIMEOUT)
         return reply.accounts if isinstance(reply, AccountStates) else {}
 
     def _change(
@@ -116,15 +119,10 @@ def find(record: ProxyRecord, username: str) -> ProxyAccount:
     return account
 
 
-def _is_unsettled(state: AccountState | None) -> bool:
-    """Whether the proxy's process does not know yet what was used before its start."""
-    return state is None or state.usage.resets < 0
-
-
 def _current(account: ProxyAccount, state: AccountState | None) -> AccountState:
     """`state`, if it is of the current period; else one without usage."""
     since = period_at(account.quota.period, time.time())[0]
     if state is not None and (state.usage.period, state.usage.since) == (account.quota.period, since):
         return state
     connections = 0 if state is None else state.connections
-    return AccountState(AccountUsage(account.quota.period, since, -1, 0, 0), connections)
+    return AccountState(AccountUsage(account.quota.period, since, 0, 0), connections)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.bus.messages.accounts import DropAccountUsage
+from actors.bus.messages.accounts import DropAccountUsage, ResetUsage
 from actors.bus.messages.common import METRICS, SUPERVISOR, Done
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import (
@@ -170,6 +170,7 @@ class Proxies:
             except (NotStored, RevisionConflict) as error:
                 raise NotFound("The proxy") from error
             self.link.apply(RemoveProxy(proxy_id))
+        self.drop_account_usage(before.record, None)
         self.publish_event("proxy.deleted", before.record)
 
     def start(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
@@ -250,13 +251,22 @@ class Proxies:
         finally:
             self._lock.release()
 
-    def drop_account_usage(self, before: ProxyRecord, after: ProxyRecord) -> None:
-        """Have the collector delete the usage of the accounts that `after` no longer has."""
-        gone = {account.id for account in before.accounts} - {account.id for account in after.accounts}
-        if gone:
-            reply = self._bridge.ask(METRICS, DropAccountUsage(after.id, tuple(gone)))
+    def drop_account_usage(self, before: ProxyRecord, after: ProxyRecord | None) -> None:
+        """Have the collector delete the usage of the accounts that `after` no longer has.
+
+        Of those whose quota has another period now it begins at zero.
+        """
+        periods = {account.id: account.quota.period for account in (after.accounts if after is not None else ())}
+        gone = tuple(account.id for account in before.accounts if account.id not in periods)
+        changed = tuple(
+            account.id
+            for account in before.accounts
+            if periods.get(account.id, account.quota.period) != account.quota.period
+        )
+        for message in (DropAccountUsage(gone) if gone else None, ResetUsage(changed) if changed else None):
+            reply = Done() if message is None else self._bridge.ask(METRICS, message)
             if not isinstance(reply, Done):
-                log.warning("cannot delete the usage of %d accounts of %s: %s", len(gone), after.id, reason_of(reply))
+                log.warning("%s: cannot change the usage of accounts: %s", before.id, reason_of(reply))
 
     def publish_event(self, kind: str, record: ProxyRecord) -> None:
         """Publish an event about a proxy."""

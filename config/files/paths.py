@@ -64,6 +64,11 @@ class RunDir:
         return self.path / "api.sock"
 
     @property
+    def usage(self) -> Path:
+        """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
+        return self.path / "usage"
+
+    @property
     def lock(self) -> Path:
         """Locked by the supervisor for as long as it lives."""
         return self.path / "lock"

@@ -1,66 +1,142 @@
-"""The usage of the accounts of proxies: reported by forwarding actors, stored by the metrics collector."""
+"""The usage of accounts: reported by forwarding actors, stored by the metrics collector.
+
+Accounts are known by their id alone, whichever proxies they use. Credentials with a quota are counted the same way.
+"""
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from actors.bus.codec import message
+
+CREDENTIAL = "crd_"
+"""Begins the id of a credential: what it uses is that of its account as well."""
 
 
 @message
-class AccountUsage:
-    """What an account has used in a period. A value, not a message by itself.
+class AccountReport:
+    """What one process has counted of an account: cumulative, never set back. A value, not a message by itself.
 
-    `period` is `day`, `week`, `month` or `total`, `since` its start (`config.model.quotas`). `resets` is the number of
-    the last reset that the reporting process knows, -1 for none: what was counted before a reset counts no more.
+    `serial` is new, and everything counted from zero, each time that the process begins to hold the account. `quota` is
+    bytes in a `period` (`config.model.quotas`), 0 for none. `connections` are open now, `milliseconds` the time that
+    connections were open. `last_seen` is Unix seconds, 0 for never, and `client_ip` the client's address then.
     """
 
+    serial: int
+    username: str
+    quota: int
     period: str
-    since: float
-    resets: int
     bytes_in: int
     bytes_out: int
+    requests: int = 0
+    milliseconds: int = 0
+    refusals: int = 0
+    connections: int = 0
+    last_seen: float = 0.0
+    client_ip: str = ""
 
 
 @message
 class ReportUsage:
     """Forwarding actor → metrics collector, each second while it changes, at its start and at its end.
 
-    By account id what this process has counted in the period. → `Usage`, of the same accounts. What is `final` is on
-    disk before the reply, since it is not reported again.
+    By account id what this process has counted. → `Totals` of the same accounts, when all of it is stored, or `Failed`.
     """
 
     proxy_id: str
     instance: int
-    accounts: dict[str, AccountUsage]
-    final: bool = False
+    accounts: dict[str, AccountReport]
+
+
+@message
+class AccountTotal:
+    """What an account has used in its period over all proxies. A value, not a message by itself.
+
+    It includes what the receiver has reported under `serial`: `reported_in` and `reported_out` bytes. `since` is the
+    start of the period.
+    """
+
+    period: str
+    since: float
+    bytes_in: int
+    bytes_out: int
+    serial: int
+    reported_in: int
+    reported_out: int
+
+
+@message
+class Totals:
+    """Metrics collector → forwarding actor: by account id."""
+
+    accounts: dict[str, AccountTotal]
+
+
+@message
+class PushTotals:
+    """Metrics collector → forwarding actor: totals that have changed a lot, or were reset. → `Done`."""
+
+    accounts: dict[str, AccountTotal]
+
+
+@message
+class CollectUsage:
+    """Metrics collector → forwarding actor: report these accounts now. → `ReportUsage`."""
+
+    account_ids: tuple[str, ...]
+
+
+@message
+class AccountUsage:
+    """What an account has used in a period. A value, not a message by itself.
+
+    `period` is `day`, `week`, `month` or `total`, `since` its start (`config.model.quotas`).
+    """
+
+    period: str
+    since: float
+    bytes_in: int
+    bytes_out: int
+
+
+@message
+class AccountActivity:
+    """The usage of an account over all proxies, and its last use. A value, not a message by itself.
+
+    `connections` are open now; `last_seen` is Unix seconds, 0 for never, and `client_ip` the client's address then.
+    """
+
+    usage: AccountUsage
+    connections: int = 0
+    last_seen: float = 0.0
+    client_ip: str = ""
 
 
 @message
 class QueryUsage:
-    """API → metrics collector: the usage of the accounts of this proxy. → `Usage`."""
+    """API → metrics collector: the usage of accounts, by id the period that is wanted. → `Usage`."""
 
-    proxy_id: str
+    periods: dict[str, str]
 
 
 @message
 class Usage:
-    """Metrics collector → API or forwarding actor: by account id, over all processes; one that is unknown is absent."""
+    """Metrics collector → API: by account id; one that was never used is absent."""
 
-    accounts: dict[str, AccountUsage]
+    accounts: dict[str, AccountActivity]
 
 
 @message
 class ResetUsage:
-    """API → metrics collector: count the usage of this account from zero. → `Done`, once it is on disk."""
+    """API → metrics collector: count the usage of these accounts from zero. → `Done`, once all processes know it."""
 
-    proxy_id: str
-    account_id: str
+    account_ids: tuple[str, ...]
 
 
 @message
 class DropAccountUsage:
-    """API → metrics collector: these accounts were removed. → `Done`."""
+    """API → metrics collector: these accounts were removed. → `Done`. Their closed hours stay."""
 
-    proxy_id: str
     account_ids: tuple[str, ...]
 
 
@@ -76,14 +152,18 @@ class QueryAccounts:
 
 @message
 class AccountState:
-    """The present state of an account. A value, not a message by itself."""
+    """The present state of an account. A value, not a message by itself.
+
+    `known` is false while the process has no total of the collector yet.
+    """
 
     usage: AccountUsage
     connections: int
+    known: bool = True
 
 
 @message
 class AccountStates:
     """Forwarding actor → API: by account id."""
 
-    accounts: dict[str, AccountState]
+    accounts: dict[str, AccountState] = field(default_factory=dict)

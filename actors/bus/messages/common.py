@@ -25,6 +25,11 @@ def forwarding_name(proxy_id: str) -> str:
     return f"forwarding.{proxy_id}"
 
 
+def actor_proxy(name: str) -> str:
+    """The proxy of the forwarding actor with this name."""
+    return name.removeprefix("forwarding.")
+
+
 def proxy_label(name: str, port: int) -> str:
     """The name of a proxy in logs and lists of processes."""
     return f"{name} ({port})"

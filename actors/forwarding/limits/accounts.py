@@ -1,27 +1,24 @@
-"""The accounts of one proxy: their limits, their usage, and the end of connections that they may no longer have.
+"""The accounts of one proxy: their limits, and the end of connections that they may no longer have.
 
-The usage of an account is what this process has counted in the period plus what all others have (`apply_total`): the
-metrics collector adds up. The connections of an account that becomes invalid end at once; those of one that reaches
-its quota a quarter of a second later, so that a last short response may arrive whole, or at once if that would be much
-more than the quota.
+What an account has used is counted by `usage`. The connections of an account that becomes invalid end at once; those of
+one that reaches its quota a quarter of a second later, so that a last short response may arrive whole, or at once if
+that would be much more than the quota.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages.accounts import AccountState, AccountUsage
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.sliding_window import SlidingWindow
-from actors.forwarding.limits.token_bucket import UNLIMITED, TokenBucket
+from actors.forwarding.limits.token_bucket import TokenBucket, Wake
+from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-from config.model.quotas import period_at
 from config.net.entries import read_network
 from config.net.ip import plain
 
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
     from actors.accounts.schedule import Schedule
 
 QUOTA_GRACE = 0.25
-GRACE_BYTES = 256 * 1024
-"""Bytes beyond a quota that end the grace, however short it was."""
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +36,11 @@ PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the rec
 class Account:
     """One account. `now` is Unix seconds, since periods and expiry follow the calendar."""
 
-    def __init__(self, loop: Loop, spec: AccountSpec, now: float, on_used: Callable[[], None]) -> None:
-        """`on_used` is called when bytes were counted, once between two calls of `take_report`."""
+    def __init__(self, loop: Loop, spec: AccountSpec, now: float, usage: AccountCounter) -> None:
+        """`usage` counts what it uses."""
         self._loop = loop
-        self._on_used = on_used
-        self._unreported = False
         self.spec = spec
+        self.usage = usage
         self.meters: dict[Meter, None] = {}
         self.window = SlidingWindow(loop.now)
         self._inward = TokenBucket(loop, spec.limits.bandwidth_in)
@@ -55,15 +49,9 @@ class Account:
         self._schedule = _schedule_of(spec)
         self._window = 0.0, 0.0
         """The part of the schedule that was open when it was asked last."""
-        self._since, self._until = period_at(spec.period, now)
-        self._resets = -1
-        self._local = [0, 0]
-        self._remote = 0, 0
-        self._left = 0
         self._ending = False
-        self.last_acknowledged: AccountUsage | None = None
-        """The last report that the collector has acknowledged."""
-        self._update_left()
+        usage.on_reached = self._on_quota_reached
+        usage.configure(spec.username, spec.quota, spec.period, now)
 
     # --- the configuration ---
 
@@ -83,9 +71,7 @@ class Account:
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         if spec.schedule != before.schedule:
             self._schedule, self._window = _schedule_of(spec), (0.0, 0.0)
-        if spec.period != before.period:
-            self._begin_period(now)
-        self._update_left()
+        self.usage.configure(spec.username, spec.quota, spec.period, now)
         return spec.password_hash != before.password_hash
 
     def with_password(self) -> tuple[Meter, ...]:
@@ -94,8 +80,8 @@ class Account:
 
     @property
     def dormant(self) -> bool:
-        """Whether it may be forgotten: it has no connection, and has counted nothing."""
-        return not self.meters and not any(self._local)
+        """Whether it may be forgotten: it has no connection."""
+        return not self.meters
 
     def enforce(self, now: float) -> None:
         """End the connections that the account does not allow now."""
@@ -115,8 +101,9 @@ class Account:
 
     def refusal(self, client_ip: str, now: float) -> Failure | None:
         """Why the account may not be used now by a client at this address; connections and rates are not considered."""
-        if self._until is not None and now >= self._until:
-            self._begin_period(now)
+        until = self.usage.until
+        if until is not None and now >= until:
+            self.usage.roll(now)
         if not self.spec.enabled:
             return failures.ACCOUNT_DISABLED
         if 0 < self.spec.expires_at <= now:
@@ -125,8 +112,9 @@ class Account:
             return failures.OUTSIDE_SCHEDULE
         if self._networks and not self.may_come_from(client_ip):
             return failures.ACCOUNT_NETWORK
-        if self.exhausted:
-            wait = 0 if self._until is None else max(1, round(self._until - now))
+        if self.usage.exhausted:
+            until = self.usage.until
+            wait = 0 if until is None else max(1, round(until - now))
             return failures.account_quota(self.spec.period, wait)
         return None
 
@@ -157,47 +145,47 @@ class Account:
         address = plain(client_ip)
         return any(address in network for network in self._networks)
 
-    # --- counting ---
+    # --- for meters and throttles ---
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether the quota is used up."""
-        return self._left <= 0 < self.spec.quota
+    def attach(self, meter: Meter) -> None:
+        """A connection belongs to it from now on."""
+        self.meters[meter] = None
+        self.usage.connected(1)
+
+    def detach(self, meter: Meter) -> None:
+        """A connection belongs to it no more."""
+        if meter in self.meters:
+            del self.meters[meter]
+            self.usage.connected(-1)
 
     def count(self, inward: bool, bytes_moved: int) -> None:
         """Add moved bytes to its usage."""
-        self._local[not inward] += bytes_moved
-        self._left -= bytes_moved
-        if not self._unreported:
-            self._unreported = True
-            self._on_used()
-        if self._left <= 0 and self.spec.quota:
-            self._on_quota_reached()
+        self.usage.count(inward, bytes_moved)
 
     def room(self) -> int:
-        """Bytes that may still be moved under the quota, the grace included."""
-        return max(0, self._left + GRACE_BYTES) if self.spec.quota else UNLIMITED
+        """Bytes that may be moved now under the quota, the grace included."""
+        return self.usage.room()
+
+    def wait(self, wake: Wake) -> bool:
+        """Call `wake` when the quota may have room again; False when it has some, or never will."""
+        return self.usage.wait(wake)
+
+    # --- the quota and time ---
 
     def _on_quota_reached(self) -> None:
         if not self._ending:
             self._ending = True
             self._loop.call_later(QUOTA_GRACE, self._end_exhausted)
-        if self._left <= -GRACE_BYTES and self.meters:
+        if self.usage.overrun >= GRACE_BYTES and self.meters:
             self._loop.call_soon(self._end_exhausted)
 
     def _end_exhausted(self) -> None:
         self._ending = False
         self.enforce(time.time())
 
-    def _update_left(self) -> None:
-        self._left = self.spec.quota - sum(self._local) - sum(self._remote)
-        if self.exhausted:
-            self._on_quota_reached()
-
     def roll(self, now: float) -> None:
         """Begin the next period when it is due, and end the connections of an account that has expired or closes."""
-        if self._since != period_at(self.spec.period, now)[0]:
-            self._begin_period(now)
+        self.usage.roll(now)
         if self.meters and (0 < self.spec.expires_at <= now or self._schedule is not None):
             self.enforce(now)
 
@@ -207,52 +195,10 @@ class Account:
         now = time.time()
         end = self.spec.expires_at if self.spec.expires_at > now else None
         closes = self._window[1] if self._schedule is not None and self._in_schedule(self._schedule, now) else None
-        return min((each for each in (end, self._until, closes) if each is not None), default=None)
-
-    def _begin_period(self, now: float) -> None:
-        self._since, self._until = period_at(self.spec.period, now)
-        self._local = [0, 0]
-        self._remote = 0, 0
-        self.last_acknowledged = None
-        self._update_left()
-
-    # --- reports to the collector ---
-
-    def usage(self) -> AccountUsage:
-        """What this process has counted in the period."""
-        return AccountUsage(self.spec.period, self._since, self._resets, *self._local)
-
-    def take_report(self) -> AccountUsage:
-        """`usage`, to be sent now."""
-        self._unreported = False
-        return self.usage()
-
-    def apply_total(self, reported: AccountUsage, total: AccountUsage) -> None:
-        """Take the collector's reply to `reported`: what all processes have counted."""
-        if (total.period, total.since) != (self.spec.period, self._since) or reported.since != self._since:
-            return  # one of the two is of another period
-        if reported.resets not in (-1, self._resets):
-            return  # sent before a reset that an earlier reply has reported
-        if reported.resets in (-1, total.resets):
-            self._remote = max(0, total.bytes_in - reported.bytes_in), max(0, total.bytes_out - reported.bytes_out)
-            self.last_acknowledged = AccountUsage(
-                reported.period, reported.since, total.resets, reported.bytes_in, reported.bytes_out
-            )
-        else:
-            self._local = [self._local[0] - reported.bytes_in, self._local[1] - reported.bytes_out]
-            self._remote = total.bytes_in, total.bytes_out
-            self.last_acknowledged = None
-        self._resets = total.resets
-        self._update_left()
-
-    def state(self) -> AccountState:
-        """Its usage over all processes, as far as known, and its connections in this one."""
-        used_in, used_out = self._local[0] + self._remote[0], self._local[1] + self._remote[1]
-        usage = AccountUsage(self.spec.period, self._since, self._resets, used_in, used_out)
-        return AccountState(usage, len(self.meters))
+        return min((each for each in (end, self.usage.until, closes) if each is not None), default=None)
 
     def __repr__(self) -> str:
-        return f"<Account {self.spec.username}, {sum(self._local)} bytes here, {len(self.meters)} connections>"
+        return f"<Account {self.spec.username}, {self.usage!r}, {len(self.meters)} connections>"
 
 
 def _schedule_of(spec: AccountSpec) -> Schedule | None:

@@ -25,7 +25,7 @@ class Credential(Account):
             return failures.CREDENTIAL_EXPIRED
         if self.spec.allow_clients and not self.may_come_from(client_ip):
             return failures.CREDENTIAL_NETWORK
-        return failures.CREDENTIAL_QUOTA if self.exhausted else None
+        return failures.CREDENTIAL_QUOTA if self.usage.exhausted else None
 
     def admit(self, meter: Meter) -> Failure | None:
         """See `Account.admit`."""

@@ -71,7 +71,8 @@ class _Held:
 class HeldAccounts:
     """`by_name` are the accounts of the proxy by user name, where those that are held are entered as well.
 
-    `new` makes an object for a class and a spec, `on_held` is called with each that came or changed.
+    `new` makes an object for a class and a spec, `on_held` is called with each that came or changed, `on_dropped` with
+    the id of one that is held no longer.
     """
 
     def __init__(
@@ -80,12 +81,14 @@ class HeldAccounts:
         by_name: dict[str, Account],
         new: Callable[[type[Account], AccountSpec], Account],
         on_held: Callable[[Account], None],
+        on_dropped: Callable[[str], None],
     ) -> None:
         self.source: Source | None = None
         self._loop = loop
         self._by_name = by_name
         self._new = new
         self._on_held = on_held
+        self._on_dropped = on_dropped
         self._accounts: dict[str, _Held] = {}
         self._credentials: dict[str, _Held] = {}
         self._poll_timer: Timer | None = None
@@ -178,6 +181,7 @@ class HeldAccounts:
         record = self.source.credential_by_id(identifier)
         if record is None:
             del self._credentials[identifier]
+            self._on_dropped(identifier)
             self._end_soon(held.account, held.account.meters, REVOKED)
         elif (spec := spec_of(record)) != held.account.spec:
             held.account.update(spec, time.time())
@@ -200,6 +204,7 @@ class HeldAccounts:
                     held.used = now
                 elif now - held.used >= IDLE:
                     del table[identifier]
+                    self._on_dropped(identifier)
                     if self._by_name.get(held.account.spec.username) is held.account:
                         del self._by_name[held.account.spec.username]
 

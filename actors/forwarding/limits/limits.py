@@ -7,7 +7,7 @@ its proxy both hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop, Timer
@@ -17,6 +17,7 @@ from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.sliding_window import MINUTE, SlidingWindow
 from actors.forwarding.limits.token_bucket import TokenBucket
+from actors.forwarding.limits.usage import UsageCounters
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.client_key import client_key
@@ -47,9 +48,9 @@ class Limits:
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
         """By user name: those of the proxy itself, and those of the shared table that are held."""
-        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._wake_for)
-        self.on_used: Callable[[], None] = lambda: None
-        """Called when bytes of an account were counted."""
+        self.usage = UsageCounters(loop)
+        """What accounts and credentials use, by id."""
+        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._wake_for, self.usage.release)
         self._alarm: Timer | None = None
         self._alarm_at = 0.0
         self.active = False
@@ -88,13 +89,14 @@ class Limits:
             self._reconsider_held()
             for gone in self._known.keys() - {each.id for each in spec.accounts}:
                 self._known.pop(gone).end_all(REMOVED)
+                self.usage.release(gone)
         self._set_alarm()
 
     def _account(self, spec: AccountSpec, now: float) -> Account:
         """The known account, reconfigured, or a new one. Each is made once, since it counts for the whole process."""
         account = self._known.get(spec.id)
         if account is None:
-            account = self._known[spec.id] = Account(self._loop, spec, now, self._on_account_used)
+            account = self._known[spec.id] = Account(self._loop, spec, now, self.usage.acquire(spec.id))
         elif account.spec != spec:
             account.change(spec, now)
         return account
@@ -107,10 +109,7 @@ class Limits:
             return  # they go on until the table can be read
 
     def _new_held(self, kind: type[Account], spec: AccountSpec) -> Account:
-        return kind(self._loop, spec, time.time(), self._on_account_used)
-
-    def _on_account_used(self) -> None:
-        self.on_used()
+        return kind(self._loop, spec, time.time(), self.usage.acquire(spec.id))
 
     # --- connections ---
 
@@ -170,9 +169,11 @@ class Limits:
         credential = None
         if account is not None:
             now, client_ip = time.time(), holder.client_ip
+            account.usage.requested(client_ip)
             failure = account.refusal(client_ip, now)
             if record is not None and failure is None:
                 credential = self.held.credential(record)
+                credential.usage.requested(client_ip)
                 failure = credential.refusal(client_ip, now) or credential.admit(meter)
             failure = failure or account.admit(meter)
             if failure is not None:
@@ -186,6 +187,12 @@ class Limits:
                 return failures.client_requests(limit, wait)
         meter.attach(account, holder, credential)
         return None
+
+    def count_refusal(self, user: str) -> None:
+        """Count a refused request, or an ended connection, of this user."""
+        account = self.accounts.get(user)
+        if account is not None:
+            account.usage.refused()
 
     def _window(self, client_ip: str) -> SlidingWindow:
         key, now = client_key(client_ip), self._loop.now

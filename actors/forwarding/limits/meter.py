@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from actors.forwarding.limits.throttle import Billing, Throttle
-from actors.forwarding.limits.token_bucket import TokenBucket
+from actors.forwarding.limits.token_bucket import TokenBucket, Wake
 from actors.forwarding.protocols.failures import Failure
 
 if TYPE_CHECKING:
@@ -22,8 +22,12 @@ class MeteredAccount(Billing, Protocol):
     """An account or a credential, as far as a meter needs it."""
 
     spec: AccountSpec
-    meters: dict[Meter, None]
-    """Those of the account's open connections."""
+
+    def attach(self, meter: Meter) -> None:
+        """A connection belongs to it from now on."""
+
+    def detach(self, meter: Meter) -> None:
+        """A connection belongs to it no more."""
 
 
 class MeteredConnection(Protocol):
@@ -60,6 +64,10 @@ class _Both:
     def room(self) -> int:
         """See `Billing`."""
         return min(self._account.room(), self._credential.room())
+
+    def wait(self, wake: Wake) -> bool:
+        """See `Billing`."""
+        return self._account.wait(wake) or self._credential.wait(wake)
 
     def count(self, inward: bool, bytes_moved: int) -> None:
         """See `Billing`."""
@@ -108,9 +116,9 @@ class Meter:
         self.account, self.credential = account, credential
         billing: Billing | None = account
         if account is not None:
-            account.meters[self] = None
+            account.attach(self)
             if credential is not None:
-                credential.meters[self] = None
+                credential.attach(self)
                 billing = _Both(account, credential)
         self.inward.attach(billing)
         self.outward.attach(billing)
@@ -125,9 +133,9 @@ class Meter:
     def detach(self) -> None:
         """Remove the connection from its account and credential."""
         if self.account is not None:
-            self.account.meters.pop(self, None)
+            self.account.detach(self)
         if self.credential is not None:
-            self.credential.meters.pop(self, None)
+            self.credential.detach(self)
 
     @property
     def waiting(self) -> bool:

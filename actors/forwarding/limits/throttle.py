@@ -19,6 +19,9 @@ class Billing(Protocol):
     def room(self) -> int:
         """Bytes that may still be moved under the quota."""
 
+    def wait(self, wake: Wake) -> bool:
+        """Call `wake` when the quota may have room again; False when that isn't what a connection waits for."""
+
     def count(self, inward: bool, bytes_moved: int) -> None:
         """Add bytes to the account's usage."""
 
@@ -76,7 +79,6 @@ class Throttle:
         self._wake = wake
         if self.waiting:
             return
-        short = next((bucket for bucket in self._buckets if not bucket.available()), self._buckets[0])
 
         def woken() -> None:
             self.waiting = False
@@ -85,7 +87,9 @@ class Throttle:
                 last()
 
         self.waiting = True
-        short.wait(woken)
+        if self._billing is None or not self._billing.wait(woken):
+            short = next((bucket for bucket in self._buckets if not bucket.available()), self._buckets[0])
+            short.wait(woken)
 
     def close(self) -> None:
         """Drop the callback, since the connection has ended; its place in the queue stays and wakes nothing."""

@@ -1,26 +1,28 @@
-"""Reports the usage of accounts to the metrics collector, and takes the totals of all processes from its replies.
+"""Reports the usage of accounts to the metrics collector, and takes the totals over all proxies from its replies.
 
-A second after usage has changed this process reports what it has counted; the reply has the total over all processes
-of the proxy: those before it, and one that still drains. While the collector is unreachable traffic continues with the
-last totals, and the usage is reported later. Unchanged usage is not reported, but for a few times after the start.
+A second after usage has changed this process reports what it has counted, and at once when an account near its quota
+has used much since its last report. While the collector is unreachable traffic continues with the last totals, and the
+usage is reported later. Unchanged usage is not reported, but for a few times after the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages.accounts import AccountUsage, ReportUsage, Usage
+from actors.bus.messages.accounts import AccountReport, ReportUsage, Totals
 from actors.bus.messages.common import METRICS
-from actors.forwarding.limits.accounts import Account
 from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.usage import AccountCounter
 
 PERIOD = 1.0
 REPLY_TIMEOUT = 3.0
 REQUESTED_AGAIN = (1.5, 5.0, 12.0)
 """Seconds after the start at which a process requests the final count of its predecessor."""
+TIME_PERIOD = 60.0
+"""Seconds after which the time of open connections is reported though nothing else has changed."""
 
 OnAcknowledged = Callable[[bool], None]
 """Called with whether the collector has acknowledged the report."""
@@ -32,75 +34,102 @@ class UsageReporter:
     def __init__(self, loop: Loop, mailbox: Mailbox, limits: Limits, instance: int) -> None:
         self._loop = loop
         self._mailbox = mailbox
-        self._limits = limits
+        self._counters = limits.usage
         self._instance = instance
         self._proxy_id = ""
+        self._has_accounts = self._notes_time = False
         self._timer: Timer | None = None
+        self._urgent = False
         self._reporting = False
-        limits.on_used = self._report_later
+        self._counters.on_changed = self._report_later
+        self._counters.on_urgent = self._report_soon
 
     def configured(self, proxy_id: str) -> None:
-        """Report accounts that are new or have changed."""
-        if not self._proxy_id and self._limits.accounts:
-            self._proxy_id = proxy_id
+        """The accounts may be other ones now."""
+        self._proxy_id = proxy_id
+        if not self._has_accounts and self._counters.by_id:
+            self._has_accounts = True
             for delay in REQUESTED_AGAIN:
-                self._loop.call_later(delay, lambda: self.settle(lambda _acknowledged: None))
-        if self._changed():
-            self._report_later()
+                self._loop.call_later(delay, lambda: self.settle(_ignore))
 
-    def settle(self, acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT, final: bool = False) -> None:
-        """Report all accounts now; `final`: for the last time."""
-        self._report(self._limits.accounts.values(), acknowledged, timeout, final)
+    def settle(self, acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT) -> None:
+        """Report all accounts now."""
+        self._report(self._counters.take_all(), acknowledged, timeout)
+
+    def collect(self, account_ids: tuple[str, ...]) -> ReportUsage:
+        """The report of these accounts, for the collector that has requested it."""
+        counters = [self._counters.by_id[each] for each in account_ids if each in self._counters.by_id]
+        reports = {each.id: each.take_report() for each in counters}
+        for counter in counters:
+            counter.reported(True)
+            counter.changed()  # whether it is stored the reply to the next report says
+        return ReportUsage(self._proxy_id, self._instance, reports)
 
     @property
     def has_totals(self) -> bool:
         """Whether the earlier usage of every account with a quota is known."""
-        return all(
-            account.last_acknowledged is not None or not account.spec.quota
-            for account in self._limits.accounts.values()
-        )
+        return all(each.known or not each.quota for each in self._counters.by_id.values())
 
     def _report_later(self) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(PERIOD, self._report_changed)
+        if not self._notes_time:
+            self._notes_time = True
+            self._loop.call_later(TIME_PERIOD, self._note_time)
 
-    def _changed(self) -> list[Account]:
-        return [account for account in self._limits.accounts.values() if account.usage() != account.last_acknowledged]
+    def _report_soon(self) -> None:
+        """Report in this turn of the loop, or as soon as the collector has replied to the report before."""
+        if not self._urgent:
+            self._urgent = True
+            if not self._reporting:
+                self._loop.call_soon(self._report_changed)
 
     def _report_changed(self) -> None:
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._proxy_id:
+            self._urgent = False
+            return  # not configured yet, and then everything is reported
         if self._reporting:
             self._report_later()
             return
-        changed = self._changed()
+        self._urgent = False
+        changed = self._counters.take_changed()
         if changed:
             self._reporting = True
             self._report(changed, self._on_reply)
 
     def _on_reply(self, acknowledged: bool) -> None:
         self._reporting = False
-        if not acknowledged or self._changed():
+        if self._urgent and acknowledged:
+            self._report_changed()
+        elif self._counters.any_changed:
+            self._urgent = False
             self._report_later()
 
     def _report(
-        self,
-        accounts: Iterable[Account],
-        acknowledged: OnAcknowledged,
-        timeout: float = REPLY_TIMEOUT,
-        final: bool = False,
+        self, counters: list[AccountCounter], acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT
     ) -> None:
-        by_id = {account.spec.id: account for account in accounts}
-        reports = {each: account.take_report() for each, account in by_id.items()}
+        reports: dict[str, AccountReport] = {each.id: each.take_report() for each in counters}
 
         def on_reply(reply: Any) -> None:
-            if isinstance(reply, Usage):
-                _apply_totals(by_id, reports, reply.accounts)
-            acknowledged(isinstance(reply, Usage))
+            stored = isinstance(reply, Totals)
+            for counter in counters:
+                counter.reported(stored)
+            if stored:
+                self._counters.apply_totals(reply.accounts)
+                self._counters.remove_settled()
+            acknowledged(stored)
 
-        self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, reports, final), on_reply, timeout)
+        self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, reports), on_reply, timeout)
+
+    def _note_time(self) -> None:
+        self._notes_time = bool(self._counters.by_id)
+        if self._notes_time:
+            self._loop.call_later(TIME_PERIOD, self._note_time)
+            self._counters.note_time()
 
 
-def _apply_totals(by_id: dict[str, Account], reports: dict[str, AccountUsage], totals: dict[str, AccountUsage]) -> None:
-    for each, total in totals.items():
-        if each in by_id:
-            by_id[each].apply_total(reports[each], total)
+def _ignore(_acknowledged: bool) -> None:
+    """The next report says the same."""

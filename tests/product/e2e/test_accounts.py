@@ -181,7 +181,7 @@ def _wait_for_disk(product: Product, proxy: dict[str, Any]) -> None:
 
     def stored() -> bool:
         with sqlite3.connect(f"file:{product.data_dir}/metrics/usage.sqlite?mode=ro", uri=True) as database:
-            [total] = database.execute("SELECT sum(bytes_in + bytes_out) FROM usage").fetchone()
+            [total] = database.execute("SELECT sum(total_in + total_out) FROM accounts").fetchone()
         return bool(total == used(product, proxy))
 
     wait_until(stored, "it is on disk")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.accounts import (
+    AccountActivity,
     AccountState,
     AccountStates,
     AccountUsage,
     DropAccountUsage,
-    QueryAccounts,
     QueryUsage,
     ResetUsage,
     Usage,
@@ -127,7 +127,7 @@ def test_usage_is_that_of_the_proxys_process(api: Api, proxy_id: str) -> None:
     api.post(path(proxy_id), ADA, api.token())
     [identifier] = account_ids(api, proxy_id).values()
     start, _end = period_at("day", time.time())
-    plays(api, proxy_id, {identifier: AccountUsage("day", start, 0, 100, 250)}, connections=2)
+    plays(api, proxy_id, {identifier: AccountUsage("day", start, 100, 250)}, connections=2)
     usage = api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]
     assert (usage["bytes"], usage["bytes_in"], usage["bytes_out"], usage["remaining"]) == (350, 100, 250, 650)
     assert usage["active_connections"] == 2
@@ -141,29 +141,67 @@ def test_usage_of_an_inactive_proxy_is_the_collectors_and_of_an_old_period_it_is
     [identifier] = account_ids(api, proxy_id).values()
     api.post(f"/proxies/{proxy_id}/stop", None, api.token())
     since = period_at("day", time.time())[0]
-    kept = {identifier: AccountUsage("day", since, 0, 5, 6)}
+    kept = {identifier: AccountActivity(AccountUsage("day", since, 5, 6))}
     ask = api.fleet.ask
     api.fleet.ask = lambda to, message, timeout=5.0: (  # type: ignore[method-assign]
         Usage(kept) if isinstance(message, QueryUsage) else ask(to, message, timeout)
     )
     assert api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]["bytes"] == 11
-    kept[identifier] = AccountUsage("day", since - 86_400, 0, 5, 6)
+    kept[identifier] = AccountActivity(AccountUsage("day", since - 86_400, 5, 6))
     assert api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]["bytes"] == 0
 
 
-def test_a_reset_is_sent_to_the_collector_and_then_to_the_process(api: Api, proxy_id: str) -> None:
+def test_usage_that_the_process_does_not_know_yet_is_the_collectors(api: Api, proxy_id: str) -> None:
     api.post(path(proxy_id), ADA, api.token())
-    received = plays(api, proxy_id, {})
+    [identifier] = account_ids(api, proxy_id).values()
+    since = period_at("day", time.time())[0]
+    state = AccountState(AccountUsage("day", since, 1, 0), connections=3, known=False)
+    api.fleet.others[forwarding_name(proxy_id)] = lambda _message: AccountStates({identifier: state})
+    kept = {identifier: AccountActivity(AccountUsage("day", since, 5, 6))}
+    api.fleet.others["metrics"] = lambda message: Usage(kept) if isinstance(message, QueryUsage) else Done()
+    usage = api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]
+    assert (usage["bytes"], usage["active_connections"]) == (11, 3)
+
+
+def test_a_reset_is_the_collectors(api: Api, proxy_id: str) -> None:
+    api.post(path(proxy_id), ADA, api.token())
+    [identifier] = account_ids(api, proxy_id).values()
     reset = path(proxy_id, "ada", "reset-usage")
     assert api.post(reset, None, api.token()).status_code == 503  # there is no collector
-    assert QueryAccounts(True) not in received
-    ask = api.fleet.ask
-    api.fleet.ask = lambda to, message, timeout=5.0: (  # type: ignore[method-assign]
-        Done() if isinstance(message, ResetUsage) else ask(to, message, timeout)
-    )
+    received = collector(api)
     assert api.post(reset, None, api.token()).status_code == 200
-    assert QueryAccounts(True) in received
+    assert ResetUsage((identifier,)) in received
     assert api.post(path(proxy_id, "eve", "reset-usage"), None, api.token()).status_code == 404
+
+
+def test_a_different_period_begins_at_zero(api: Api, proxy_id: str) -> None:
+    api.post(path(proxy_id), ADA, api.token())
+    [identifier] = account_ids(api, proxy_id).values()
+    received = collector(api)
+    api.patch(path(proxy_id, "ada"), {"quota": {"bytes": 2000, "period": "day"}}, api.token())
+    assert ResetUsage((identifier,)) not in received
+    api.patch(path(proxy_id, "ada"), {"quota": {"bytes": 2000, "period": "month"}}, api.token())
+    assert ResetUsage((identifier,)) in received
+
+
+def test_the_usage_of_the_accounts_of_a_deleted_proxy_is_deleted(api: Api, proxy_id: str) -> None:
+    api.post(path(proxy_id), ADA, api.token())
+    [identifier] = account_ids(api, proxy_id).values()
+    received = collector(api)
+    assert api.request("DELETE", f"/proxies/{proxy_id}", api.token()).status_code == 200
+    assert DropAccountUsage((identifier,)) in received
+
+
+def collector(api: Api) -> list[Any]:
+    """Let a collector do what it is asked; what that was."""
+    received: list[Any] = []
+
+    def done(message: Any) -> Done:
+        received.append(message)
+        return Done()
+
+    api.fleet.others["metrics"] = done
+    return received
 
 
 def test_reading_and_writing_need_their_permissions(api: Api, proxy_id: str) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages.accounts import ReportUsage, Usage
+from actors.bus.messages.accounts import AccountTotal, ReportUsage, Totals
 from actors.bus.messages.common import METRICS, Unreachable
 from actors.bus.messages.specs import AccountSpec, ProxySpec
 from actors.forwarding.limits.limits import Limits
-from actors.forwarding.reporting.usage_reporter import UsageReporter
+from actors.forwarding.limits.usage import AWAY_AFTER, WINDOW_MIN, AccountCounter
+from actors.forwarding.reporting.usage_reporter import TIME_PERIOD, UsageReporter
 from actors.metrics.account_usage import UsageLedger
+from actors.usage_file import BYTES_IN, UsageFile, files, is_held, read
 from tests.kit.forwarding_rig import spec
 
 
@@ -28,38 +30,50 @@ class Hand:
 
 
 class Collector:
-    """A collector at the other end of a mailbox; `down` while it cannot be reached."""
+    """A collector at the other end of a mailbox; `down` while it cannot be reached, `silent` while it hangs."""
 
     def __init__(self, loop: Loop, folder: Path) -> None:
         self._loop = loop
         self.book = UsageLedger(folder)
-        self.down = False
+        self.down = self.silent = False
         self.reports: list[ReportUsage] = []
 
     def ask(self, to: str, message: Any, on_reply: Callable[[Any], None], timeout: float = 5.0) -> None:
         assert to == METRICS
         self.reports.append(message)
-        reply = Unreachable(to, "it is not on the bus") if self.down else Usage(self.book.update(message))
+        if self.silent:
+            self._loop.call_later(timeout, lambda: on_reply(Unreachable(to, "no reply in time")))
+            return
+        reply = Unreachable(to, "it is not on the bus") if self.down else self.store(message)
         self._loop.call_soon(lambda: on_reply(reply))
+
+    def store(self, message: ReportUsage) -> Totals:
+        with self.book.changes():
+            return Totals(self.book.update(message))
 
 
 class Process:
     """The accounts of one process of a proxy."""
 
-    def __init__(self, world: World, instance: int) -> None:
+    def __init__(self, world: World, instance: int, proxy_id: str = "px1") -> None:
         self.limits = Limits(world.loop)
+        self.proxy_id = proxy_id
         self.reporter = UsageReporter(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
 
     def configure(self, *accounts: AccountSpec) -> None:
-        config: ProxySpec = spec(1, accounts=accounts, auth_required=True)
+        config: ProxySpec = spec(1, id=self.proxy_id, accounts=accounts, auth_required=True)
         self.limits.configure(config, ())
         self.reporter.configured(config.id)
 
+    @property
+    def ada(self) -> AccountCounter:
+        return self.limits.accounts["ada"].usage
+
     def uses(self, count: int) -> None:
-        self.limits.accounts["ada"].count(True, count)
+        self.ada.count(True, count)
 
     def knows(self) -> int:
-        return self.limits.accounts["ada"].state().usage.bytes_in
+        return self.ada.state().usage.bytes_in
 
 
 class World:
@@ -71,11 +85,15 @@ class World:
     def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds * 10)):
             self.hand.time += 0.1
-            self.loop.turn(0)
+            self.turn()
+
+    def turn(self) -> None:
+        """Let what is due be done, and no time pass."""
+        for _ in range(3):
             self.loop.turn(0)
 
     def kept(self) -> int:
-        return self.collector.book.usage("px1")["acc_1"].bytes_in
+        return self.collector.book.usage({"acc_1": "total"})["acc_1"].usage.bytes_in
 
 
 ADA = AccountSpec("acc_1", "ada", None, quota=1000)
@@ -109,24 +127,24 @@ def test_a_new_process_begins_with_what_the_one_before_it_has_used(world: World)
     old.uses(300)
     world.pass_time(1.2)
     new.configure(ADA)
-    world.pass_time(1.2)
+    world.turn()
     assert new.knows() == 300
     old.uses(100)
-    old.reporter.settle(lambda _acknowledged: None, final=True)
+    old.reporter.settle(lambda _acknowledged: None)
     new.uses(5)
     world.pass_time(2)
     assert (new.knows(), world.kept()) == (405, 405)
 
 
-def test_of_two_processes_each_receives_what_the_other_uses_and_the_quota_is_one(world: World) -> None:
-    processes = [Process(world, number) for number in (1, 2)]
+def test_of_the_processes_of_two_proxies_each_receives_what_the_other_uses_and_the_quota_is_one(world: World) -> None:
+    processes = [Process(world, 1, "px1"), Process(world, 2, "px2")]
     for each in processes:
         each.configure(ADA)
     for _ in range(6):
         for each in processes:
             each.uses(100)
         world.pass_time(1.2)
-    assert all(each.limits.accounts["ada"].exhausted for each in processes)
+    assert all(each.ada.exhausted for each in processes)
 
 
 def test_without_the_collector_counting_goes_on_and_is_reported_when_it_is_back(world: World) -> None:
@@ -141,22 +159,23 @@ def test_without_the_collector_counting_goes_on_and_is_reported_when_it_is_back(
     assert world.kept() == 300
 
 
-def test_a_reset_is_received_with_the_next_answer_and_what_comes_after_it_counts(world: World) -> None:
+def test_a_reset_is_received_with_the_next_reply_and_what_comes_after_it_counts(world: World) -> None:
     one = Process(world, 1)
     one.configure(ADA)
     one.uses(1000)
     world.pass_time(1.5)
-    assert one.limits.accounts["ada"].exhausted
-    world.collector.book.reset("px1", "acc_1")
+    assert one.ada.exhausted
+    with world.collector.book.changes():
+        world.collector.book.reset(["acc_1"])
     one.reporter.settle(lambda _acknowledged: None)
     world.pass_time(0.1)
-    assert (one.knows(), one.limits.accounts["ada"].exhausted) == (0, False)
+    assert (one.knows(), one.ada.exhausted) == (0, False)
     one.uses(7)
     world.pass_time(1.5)
     assert (one.knows(), world.kept()) == (7, 7)
 
 
-def test_bytes_that_move_while_the_answer_is_under_way_are_not_lost(world: World) -> None:
+def test_bytes_that_move_while_the_reply_is_under_way_are_not_lost(world: World) -> None:
     one = Process(world, 1)
     one.configure(ADA)
     one.uses(100)
@@ -166,7 +185,7 @@ def test_bytes_that_move_while_the_answer_is_under_way_are_not_lost(world: World
     assert (one.knows(), world.kept()) == (133, 133)
 
 
-def test_an_account_of_a_quota_is_awaited_until_the_collector_has_answered(world: World) -> None:
+def test_an_account_of_a_quota_is_awaited_until_the_collector_has_replied(world: World) -> None:
     one = Process(world, 1)
     world.collector.down = True
     one.configure(ADA)
@@ -177,3 +196,156 @@ def test_an_account_of_a_quota_is_awaited_until_the_collector_has_answered(world
     assert one.reporter.has_totals
     one.configure(ADA, AccountSpec("acc_2", "bob", None))
     assert one.reporter.has_totals
+
+
+def test_the_time_of_open_connections_is_reported_each_minute(world: World) -> None:
+    one = Process(world, 1)
+    one.configure(ADA)
+    one.ada.connected(1)
+    one.ada.connected(1)
+    world.pass_time(TIME_PERIOD + 2)
+    last = world.collector.reports[-1].accounts["acc_1"]
+    assert last.connections == 2
+    assert last.milliseconds == pytest.approx(2 * 1000 * TIME_PERIOD, rel=0.05)
+
+
+# --- periods ---
+
+
+def test_a_different_period_begins_at_zero_until_the_collector_says_more(world: World) -> None:
+    one = Process(world, 1)
+    one.configure(ADA)
+    one.uses(300)
+    world.pass_time(1.2)
+    world.collector.down = True
+    one.configure(AccountSpec("acc_1", "ada", None, quota=1000, period="day"))
+    assert one.knows() == 0
+    one.uses(5)
+    assert one.knows() == 5
+
+
+def test_a_period_ends_by_the_clock_of_the_process_and_a_total_of_the_one_before_is_ignored(world: World) -> None:
+    one = Process(world, 1)
+    one.configure(AccountSpec("acc_1", "ada", None, quota=1000, period="day"))
+    one.uses(300)
+    world.turn()
+    since, until = one.ada.since, one.ada.until
+    assert until is not None
+    one.ada.roll(until + 1)
+    assert (one.knows(), one.ada.since) == (0, until)
+    one.ada.apply_total(AccountTotal("day", since, 900, 0, one.ada.serial, 300, 0))
+    assert one.knows() == 0
+    one.ada.apply_total(AccountTotal("day", until, 40, 0, one.ada.serial, 300, 0))
+    assert one.knows() == 40
+
+
+# --- the window ---
+
+
+MIB = 1 << 20
+
+
+def near_its_quota(world: World, quota: int = 20 * MIB) -> Process:
+    one = Process(world, 1)
+    one.configure(AccountSpec("acc_1", "ada", None, quota=quota))
+    world.pass_time(20)  # the reports after the start are over
+    return one
+
+
+def test_half_a_window_is_reported_at_once_and_a_whole_one_waits_for_the_reply(world: World) -> None:
+    one = near_its_quota(world)
+    assert one.ada.room() == WINDOW_MIN
+    one.uses(WINDOW_MIN // 2 - 1)
+    world.turn()
+    assert world.kept() == 0
+    one.uses(1)
+    world.turn()
+    assert world.kept() == WINDOW_MIN // 2
+    assert one.ada.room() == WINDOW_MIN
+    woken: list[int] = []
+    assert not one.ada.wait(lambda: woken.append(1))
+    one.uses(WINDOW_MIN)
+    assert one.ada.room() == 0
+    assert one.ada.wait(lambda: woken.append(1))
+    world.turn()
+    assert (woken, one.ada.room(), world.kept()) == ([1], WINDOW_MIN, WINDOW_MIN * 3 // 2)
+
+
+def test_far_from_the_quota_the_window_is_wide_and_without_a_quota_there_is_none(world: World) -> None:
+    one = near_its_quota(world, 100_000 * MIB)
+    assert one.ada.room() == 100_000 * MIB // 256
+    one.configure(AccountSpec("acc_1", "ada", None))
+    assert one.ada.room() > 500 * MIB
+
+
+@pytest.mark.parametrize("how", ["down", "silent"])
+def test_while_the_collector_is_away_connections_go_on_with_the_last_totals(world: World, how: str) -> None:
+    one = near_its_quota(world)
+    setattr(world.collector, how, True)
+    one.uses(WINDOW_MIN)
+    woken: list[int] = []
+    assert one.ada.wait(lambda: woken.append(1))
+    world.pass_time(AWAY_AFTER + 0.1)
+    assert woken == [1]
+    one.uses(5 * MIB)
+    assert one.ada.room() > MIB
+    one.uses(15 * MIB)
+    assert one.ada.exhausted  # by the last totals
+    setattr(world.collector, how, False)
+    world.pass_time(5)
+    assert world.kept() == 20 * MIB + WINDOW_MIN
+
+
+def test_processes_that_race_stay_within_a_window_each_of_the_quota(world: World) -> None:
+    """Each moves as much as it may, and replies are late: no process ever sees what the others have under way."""
+    quota = 8 * MIB
+    processes = [Process(world, number, f"px{number}") for number in range(20)]
+    for each in processes:
+        each.configure(AccountSpec("acc_1", "ada", None, quota=quota))
+    world.turn()
+    while True:
+        moved = [min(each.ada.room(), 65536) for each in processes if not each.ada.exhausted]
+        if not moved:
+            break
+        for each in processes:
+            if not each.ada.exhausted:
+                each.uses(min(each.ada.room(), 65536))
+        world.loop.turn(0)
+    world.pass_time(2)
+    assert quota <= world.kept() <= quota + len(processes) * MIB
+
+
+# --- the file ---
+
+
+def test_what_is_counted_is_in_the_file_at_once_and_a_released_account_gives_its_record_back(
+    world: World, tmp_path: Path
+) -> None:
+    one = Process(world, 1)
+    made: list[UsageFile] = []
+    one.limits.usage.open_file = lambda: made.append(UsageFile(tmp_path, "px1", 1)) or made[-1]  # type: ignore[func-returns-value]
+    one.configure(ADA, AccountSpec("acc_2", "bob", None))
+    one.uses(300)
+    [(path, proxy_id, instance)] = files(tmp_path)
+    assert (proxy_id, instance, is_held(path)) == ("px1", 1, True)
+    assert {each.account_id: each.numbers[BYTES_IN] for each in read(path)} == {"acc_1": 300, "acc_2": 0}
+    world.collector.down = True
+    one.configure(AccountSpec("acc_2", "bob", None))
+    world.pass_time(2)
+    assert {each.account_id for each in read(path)} == {"acc_1", "acc_2"}
+    world.collector.down = False
+    world.pass_time(2)
+    assert {each.account_id for each in read(path)} == {"acc_2"}
+    one.configure(ADA, AccountSpec("acc_2", "bob", None))
+    one.uses(4)
+    world.pass_time(2)
+    assert world.kept() == 304
+
+
+def test_more_accounts_than_fit_into_a_piece_of_the_file(tmp_path: Path) -> None:
+    file = UsageFile(tmp_path, "px1", 1)
+    slots = [file.slot(f"acc_{number}", number + 1) for number in range(1000)]
+    for number, (numbers, at) in enumerate(slots):
+        numbers[at + BYTES_IN] = number << 33
+    found = {each.account_id: each.numbers[BYTES_IN] for each in read(file.path)}
+    assert found == {f"acc_{number}": number << 33 for number in range(1000)}

@@ -1,8 +1,10 @@
-"""What accounts have used: restarts never step it, periods and resets begin anew."""
+"""What accounts have used: every byte counts once, whichever process dies; periods, resets and hours."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,10 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.messages.accounts import AccountUsage, ReportUsage
-from actors.metrics.account_usage import FOLDED_AFTER, UsageLedger
+from actors.bus.messages.accounts import AccountReport, AccountTotal, ReportUsage
+from actors.metrics.account_usage import KEPT_DAYS, UsageLedger
+from actors.sqlite import open_database
+from actors.usage_file import FileRecord
 from config.model.quotas import PERIODS, period_at
 from tests.kit.clocks import Clock
+
+OLD_SCHEMA = """
+CREATE TABLE usage (
+    proxy_id TEXT, account_id TEXT, instance INTEGER, period TEXT NOT NULL, since REAL NOT NULL,
+    resets INTEGER NOT NULL, bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL,
+    PRIMARY KEY (proxy_id, account_id, instance)
+) WITHOUT ROWID;
+"""
 
 
 def moment(text: str) -> float:
@@ -23,23 +35,32 @@ def moment(text: str) -> float:
 class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.clock, self.wall = Clock(100.0), Clock(100.0)
-        self.wall.now = moment("2026-03-11T12:00:00")
-        self.ledger = UsageLedger(folder, self.clock, self.wall)
+        self.wall = Clock(moment("2026-03-11T12:00:00"))
+        self.ledger = UsageLedger(folder, self.wall)
 
     def restart(self) -> None:
         self.ledger.close()
-        self.ledger = UsageLedger(self.folder, self.clock, self.wall)
+        self.ledger = UsageLedger(self.folder, self.wall)
 
     def report(
-        self, instance: int, inward: int, outward: int = 0, resets: int = -1, period: str = "day"
-    ) -> AccountUsage:
-        counted = AccountUsage(period, period_at(period, self.wall.now)[0], resets, inward, outward)
-        return self.ledger.update(ReportUsage("p", instance, {"a": counted}))["a"]
+        self, instance: int, inward: int, outward: int = 0, serial: int = 1, proxy: str = "p", **more: object
+    ) -> AccountTotal:
+        counted = AccountReport(serial, "ada", 0, "day", inward, outward)
+        message = ReportUsage(proxy, instance, {"a": replace(counted, **more)})  # type: ignore[arg-type]
+        with self.ledger.changes():
+            return self.ledger.update(message)["a"]
 
-    def used(self) -> int:
-        usage = self.ledger.usage("p")["a"]
+    def die(self, instance: int, inward: int, serial: int = 1, proxy: str = "p") -> None:
+        with self.ledger.changes():
+            self.ledger.take_file((proxy, instance), [FileRecord("a", (serial, inward, 0, 0, 0, 0, 0, 0))])
+
+    def used(self, period: str = "day") -> int:
+        usage = self.ledger.usage({"a": period})["a"].usage
         return usage.bytes_in + usage.bytes_out
+
+    def rows(self, table: str) -> list[tuple[int, ...]]:
+        with sqlite3.connect(f"file:{self.folder}/usage.sqlite?mode=ro", uri=True) as database:
+            return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()
 
 
 @pytest.fixture
@@ -49,93 +70,208 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.ledger.close()
 
 
-def test_reports_of_one_process_replace_each_other_and_those_of_several_add_up(world: World) -> None:
+def test_of_each_process_the_difference_to_its_last_report_counts(world: World) -> None:
     world.report(1, 10, 1)
     world.report(1, 20, 2)
-    world.report(2, 100, 10)
+    world.report(2, 100, 10, proxy="q")
+    world.report(1, 20, 2)
     total = world.report(1, 30, 3)
-    assert (total.bytes_in, total.bytes_out) == (130, 13)
+    assert (total.bytes_in, total.bytes_out, total.reported_in, total.reported_out) == (130, 13, 30, 3)
 
 
-def test_a_restart_of_the_collector_keeps_what_was_saved(world: World) -> None:
+def test_a_restart_of_the_collector_keeps_every_report_that_was_stored(world: World) -> None:
     world.report(1, 10)
     world.report(2, 5)
-    world.ledger.save()
     world.restart()
     assert world.used() == 15
     world.report(2, 6)
     assert world.used() == 16
 
 
-def test_a_new_day_begins_with_nothing_also_for_a_process_that_is_late(world: World) -> None:
+def test_a_transaction_that_fails_changes_nothing_and_the_report_comes_again(world: World) -> None:
     world.report(1, 10)
-    late = AccountUsage("day", period_at("day", world.wall.now)[0], 0, 11, 0)
+
+    def fail() -> None:
+        with world.ledger.changes():
+            world.ledger.update(ReportUsage("new", 1, {"a": AccountReport(1, "ada", 0, "day", 25, 0)}))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert world.used() == 10
+    world.report(1, 25, proxy="new")
+    assert world.used() == 25
+
+
+def test_an_account_that_a_process_holds_anew_counts_from_zero_and_an_old_report_nothing(world: World) -> None:
+    world.report(1, 10, serial=1)
+    world.report(1, 4, serial=2)
+    world.report(1, 10, serial=1)
+    assert world.used() == 14
+
+
+def test_what_a_dead_process_had_counted_counts_once_and_its_late_reports_do_not(world: World) -> None:
+    world.report(1, 10)
+    world.die(1, 17)
+    assert world.used() == 17
+    world.die(1, 17)
+    with world.ledger.changes():
+        assert world.ledger.update(ReportUsage("p", 1, {"a": AccountReport(1, "ada", 0, "day", 15, 0)})) == {}
+    world.restart()
+    world.die(1, 17)
+    assert world.used() == 17
+    assert world.rows("reports") == []
+
+
+def test_an_account_that_only_a_file_knows_counts(world: World) -> None:
+    world.die(1, 17)
+    assert world.used() == 17
+
+
+def test_a_new_day_begins_with_nothing_and_month_and_total_go_on(world: World) -> None:
+    world.report(1, 10)
     world.wall.now += 24 * 3600
     assert world.used() == 0
-    reply = world.ledger.update(ReportUsage("p", 1, {"a": late}))["a"]
-    assert (reply.bytes_in, reply.since) == (0, period_at("day", world.wall.now)[0])
-    world.report(1, 3)
-    assert world.used() == 3
+    reply = world.report(1, 13)
+    assert (reply.bytes_in, reply.since) == (3, period_at("day", world.wall.now)[0])
+    assert [world.used(period) for period in PERIODS] == [3, 13, 13, 13]
 
 
 def test_a_clock_that_was_wrong_and_is_set_right_leaves_no_account_stuck(world: World) -> None:
     world.wall.now += 10 * 365 * 24 * 3600
     world.report(1, 10)
     world.wall.now -= 10 * 365 * 24 * 3600
-    world.report(1, 4)
+    world.report(1, 14)
     assert world.used() == 4
+    assert world.rows("hours")[0][0] == world.wall.now // 3600
 
 
-def test_after_a_reset_only_reports_that_know_of_it_count(world: World) -> None:
-    known = world.report(1, 10).resets
-    world.ledger.reset("p", "a")
-    assert world.used() == 0
-    reply = world.report(1, 15, resets=known)
-    assert (reply.bytes_in, reply.resets) == (0, known + 1)
-    assert world.report(1, 5, resets=reply.resets).bytes_in == 5
-    assert world.report(2, 7, resets=-1).bytes_in == 12
-
-
-def test_a_reset_survives_a_restart_before_any_report(world: World) -> None:
-    known = world.report(1, 10).resets
-    world.ledger.reset("p", "a")
-    world.restart()
-    assert world.used() == 0
-    assert world.report(1, 15, resets=known).bytes_in == 0
-
-
-def test_a_collector_that_lost_its_file_learns_the_resets_from_the_processes(world: World) -> None:
-    assert world.report(1, 10, resets=7).resets == 7
-    assert world.used() == 10
-
-
-def test_another_period_begins_anew(world: World) -> None:
-    world.report(1, 10, period="day")
-    assert world.report(1, 0, period="month").bytes_in == 0
-
-
-def test_processes_that_are_gone_are_folded_without_a_step(world: World) -> None:
-    for instance in range(1, 8):
-        world.report(instance, 10)
-    world.clock.now += FOLDED_AFTER + 1
-    world.report(8, 1)
-    world.ledger.save()
-    world.restart()
-    assert world.used() == 71
-    rows = world.ledger._database.execute("SELECT count(*) FROM usage").fetchone()
-    assert rows[0] < 4
-
-
-def test_forgotten_accounts_and_proxies_leave_nothing(world: World) -> None:
+def test_a_reset_sets_all_periods_to_zero_and_counts_what_comes_then(world: World) -> None:
     world.report(1, 10)
-    world.ledger.forget("p", ["b"])
-    assert world.used() == 10
-    world.ledger.forget("p", ["a"])
-    assert world.ledger.usage("p") == {}
-    world.report(1, 10)
-    world.ledger.forget("p")
+    with world.ledger.changes():
+        world.ledger.reset(["a", "unknown"])
     world.restart()
-    assert world.ledger.usage("p") == {}
+    assert [world.used(period) for period in PERIODS] == [0, 0, 0, 0]
+    assert world.report(1, 15).bytes_in == 5
+    assert [row[3] for row in world.rows("hours")] == [15]
+
+
+def test_a_removed_account_leaves_its_hours_and_its_name(world: World) -> None:
+    world.report(1, 10)
+    with world.ledger.changes():
+        world.ledger.forget(["a", "unknown"])
+    assert world.used() == 0
+    assert [row[3] for row in world.rows("hours")] == [10]
+    assert world.rows("accounts")[0][2:4] == ("ada", 1)
+
+
+def test_accounts_that_are_never_used_and_have_no_quota_leave_nothing(world: World) -> None:
+    world.report(1, 0)
+    assert world.ledger.usage({"a": "day"}) == {}
+    assert world.report(1, 0, quota=100).bytes_in == 0
+    assert world.ledger.holders(["a"]) == {("p", 1): ["a"]}
+
+
+def test_connections_and_the_last_use_are_over_all_processes(world: World) -> None:
+    world.report(1, 1, connections=2, last_seen=50.0, client_ip="192.0.2.1")
+    world.report(2, 1, connections=3, last_seen=40.0, client_ip="192.0.2.2", proxy="q")
+    activity = world.ledger.usage({"a": "total"})["a"]
+    assert (activity.connections, activity.last_seen, activity.client_ip) == (5, 50.0, "192.0.2.1")
+    world.die(1, 1)
+    assert world.ledger.usage({"a": "total"})["a"].connections == 3
+
+
+# --- hours ---
+
+
+def test_figures_are_in_the_hour_and_the_day_in_which_they_are_reported(world: World) -> None:
+    world.report(1, 10, 1, requests=2, milliseconds=500, refusals=1)
+    world.wall.now += 3600
+    world.report(1, 15, 1, requests=3, milliseconds=700, refusals=1)
+    world.report(2, 7, proxy="q")
+    hour = int(world.wall.now) // 3600
+    assert world.rows("hours") == [
+        (hour - 1, 1, 1, 10, 1, 2, 500, 1),
+        (hour, 1, 1, 5, 0, 1, 200, 0),
+        (hour, 1, 2, 7, 0, 0, 0, 0),
+    ]
+    assert world.rows("days") == [(hour // 24, 1, 1, 15, 1, 3, 700, 1), (hour // 24, 1, 2, 7, 0, 0, 0, 0)]
+
+
+def test_a_closed_hour_does_not_change_when_the_clock_is_set_back(world: World) -> None:
+    world.report(1, 10)
+    world.wall.now += 3600
+    world.report(1, 11)
+    closed = world.rows("hours")[0]
+    world.wall.now -= 1800
+    world.report(1, 31)
+    world.restart()
+    world.report(1, 32)
+    assert world.rows("hours")[0] == closed
+    assert world.rows("hours")[1][3] == 22
+
+
+def test_hours_are_kept_for_so_many_days(world: World) -> None:
+    world.report(1, 10)
+    world.wall.now += (KEPT_DAYS + 1) * 86400
+    world.report(1, 11)
+    with world.ledger.changes():
+        world.ledger.prune()
+    assert [row[3] for row in world.rows("hours")] == [1]
+    assert [row[3] for row in world.rows("days")] == [1]
+    assert world.used("total") == 11
+
+
+def test_a_credential_is_counted_for_its_quota_alone_since_its_account_has_the_hours(world: World) -> None:
+    def report(identifier: str, quota: int) -> None:
+        with world.ledger.changes():
+            counted = AccountReport(1, "", quota, "total", 10, 0)
+            world.ledger.update(ReportUsage("p", 1, {identifier: counted}))
+
+    report("crd_1", 1000)
+    report("crd_2", 0)
+    assert world.ledger.usage({"crd_1": "total"})["crd_1"].usage.bytes_in == 10
+    assert world.ledger.usage({"crd_2": "total"}) == {}
+    assert world.rows("hours") == []
+    with world.ledger.changes():
+        world.ledger.forget(["crd_1"])
+    assert world.rows("accounts") == []
+
+
+# --- quotas ---
+
+
+def test_processes_are_informed_when_what_is_left_has_halved_and_when_nothing_is(world: World) -> None:
+    for used in (100, 400, 600, 700, 999, 1100, 1200):
+        world.report(1, used, quota=1000)
+    left = [1000 - each.usage.bytes_in for each in world.ledger.crossings]
+    assert left == [400, 300, 1, -100] or left == [400, 1, -100]
+    world.report(2, 0, quota=1000, proxy="q")
+    pushes = world.ledger.pushes(["a"])
+    assert pushes.keys() == {("p", 1), ("q", 2)}
+    assert pushes["q", 2].accounts["a"] == AccountTotal("day", period_at("day", world.wall.now)[0], 1200, 0, 1, 0, 0)
+
+
+# --- the format before ---
+
+
+def test_the_file_of_the_release_before_is_taken_over(tmp_path: Path) -> None:
+    folder = tmp_path / "metrics"
+    now = moment("2026-03-11T12:00:00")
+    database = open_database(folder / "usage.sqlite", OLD_SCHEMA)
+    since = period_at("month", now)[0]
+    rows = [
+        ("p", "a", 0, "month", since, 0, 10, 1),
+        ("p", "a", 7, "month", since, 0, 20, 2),
+        ("p", "b", 7, "total", 0.0, 1, 5, 5),
+    ]
+    database.executemany("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    database.close()
+    ledger = UsageLedger(folder, Clock(now))
+    usage = ledger.usage({"a": "month", "b": "total"})
+    assert (usage["a"].usage.bytes_in, usage["a"].usage.bytes_out, usage["a"].usage.since) == (30, 3, since)
+    assert usage["b"].usage.bytes_in == 5
+    ledger.close()
 
 
 # --- periods ---
