@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from api.container import Services
 from api.errors import Unauthenticated
+from api.security.account_holder import AccountHolder
 from api.security.caller import Caller
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
@@ -28,6 +29,7 @@ class Call:
     address: str
     request_id: str
     identified: Caller | None
+    identified_holder: AccountHolder | None
     if_match_header: str | None
     headers: Mapping[str, str] = field(default_factory=dict)
     """All of them, names in lower case."""
@@ -38,6 +40,18 @@ class Call:
         if self.identified is None:
             raise Unauthenticated
         return self.identified
+
+    @property
+    def holder(self) -> AccountHolder:
+        """The holder of an account; only for operations of theirs. Raises `Unauthenticated`."""
+        if self.identified_holder is None:
+            raise Unauthenticated
+        return self.identified_holder
+
+    @property
+    def identity(self) -> str:
+        """Who sends the requests: the caller's or the holder's."""
+        return self.holder.identity if self.identified is None else self.caller.identity
 
     @property
     def proxy_ids(self) -> tuple[str, ...] | None:

@@ -21,6 +21,7 @@ from api.audit.refused import RefusedActions
 from api.bus_bridge import Bridge
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
+from api.security.account_sessions import AccountSessions
 from api.security.api_keys import LastUsed
 from api.security.authentication import Authenticator
 from api.security.login_throttle import LoginThrottle
@@ -39,6 +40,7 @@ from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import RuntimeView
+from api.services.self_service import SelfService
 from api.services.settings import LiveSettings
 from api.services.upstream_addresses import UpstreamPolicy
 from api.services.webhooks import Webhooks
@@ -50,6 +52,7 @@ from config.model.event_check import checked
 from config.model.subscriptions import is_about_people
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
+from config.settings.settings import Accounts as AccountSettings
 from config.settings.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
@@ -64,6 +67,7 @@ class ApiSettings:
     auth: Auth = field(default_factory=Auth)
     proxy: Proxy = field(default_factory=Proxy)
     security: Security = field(default_factory=Security)
+    accounts: AccountSettings = field(default_factory=AccountSettings)
     prometheus_token_hash: str | None = None
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)
     whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -74,7 +78,7 @@ class ApiSettings:
         """From what `config.settings.settings.plain` gives."""
         kinds: dict[str, type[BaseModel]] = {
             "server": Server, "logging": Logging, "auth": Auth, "proxy": Proxy, "security": Security,
-            "webhooks": WebhookSettings,
+            "accounts": AccountSettings, "webhooks": WebhookSettings,
         }  # fmt: skip
         groups: dict[str, Any] = {name: kind.model_validate(plain.get(name, {})) for name, kind in kinds.items()}
         return cls(prometheus_token_hash=plain.get("prometheus_token_hash"), whole=plain, **groups)
@@ -135,6 +139,15 @@ class Services:
         self.fleet_accounts = FleetAccounts(
             self.audited_accounts, self.account_store, names, self.plans, self.proxies.all, self.publish
         )
+        self.self_service = SelfService(
+            AccountSessions(data),
+            self.account_store,
+            self.fleet_accounts,
+            self.plans,
+            self.proxies,
+            self.password_checker,
+            self._record_holder,
+        )
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
@@ -155,7 +168,8 @@ class Services:
         """
         self.settings = settings
         self.tokens.lifetimes = Lifetimes.of(settings.auth)
-        self.login_throttle.limit = settings.auth.max_login_attempts
+        self.login_throttle.limit = self.self_service.throttle.limit = settings.auth.max_login_attempts
+        self.self_service.enabled = settings.accounts.self_service
         self.proxies.rules = ProxyRules(settings.proxy.default_timeout, settings.server.tls, _upstream_policy(settings))
         self.tester.default_url = settings.proxy.test_url
         if self.rates.settings != settings.security.rate_limiting:
@@ -182,6 +196,7 @@ class Services:
         """Close what the services opened themselves."""
         self.proxies.close()
         self.password_checker.close()
+        self.self_service.close()
         self.account_store.close()
         self.audit.close()
         self.idempotency.close()
@@ -201,6 +216,11 @@ class Services:
     def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
         """Record a failed sign-in; one that can't be written is logged."""
         resource = {"type": "user", "id": user.id if user else None, "name": username[:64]}
+        self._append(action, resource, outcome="failed", details={"reason": reason})
+
+    def _record_holder(self, action: str, account_id: str | None, username: str, reason: str) -> None:
+        """Record a failed sign-in of a holder of an account; one that can't be written is logged."""
+        resource = {"type": "account", "id": account_id, "name": username[:64]}
         self._append(action, resource, outcome="failed", details={"reason": reason})
 
     def _append(self, action: str, resource: dict[str, Any] | None, **more: Any) -> None:

@@ -39,7 +39,7 @@ class RequestMiddleware:
         resp.set_header("X-Request-Id", context.request_id)
         trusted = self._services.settings.server.trusted_proxies
         context.address = client_address(req.remote_addr, req.get_header("X-Forwarded-For"), trusted)
-        context.caller, context.refusal = None, None
+        context.caller, context.holder, context.refusal = None, None, None
         context.origin = Origin("anonymous", address=context.address, request_id=context.request_id)
         serving(context.origin)
         if req.path not in self._exempt:
@@ -76,7 +76,8 @@ class RequestMiddleware:
         if limited:
             caller = req.context.caller
             if caller is None:
-                self._count(address, req, resp)
+                holder = req.context.holder
+                self._count(address if holder is None else holder.identity, req, resp)
             else:
                 self._count(caller.identity, req, resp, caller.interactive, caller.user.id if caller.key else None)
 
@@ -95,6 +96,11 @@ class RequestMiddleware:
         if key is None and authorization is None:
             return
         try:
+            holder = self._services.self_service.holder_of(authorization) if key is None else None
+            if holder is not None:
+                req.context.holder = req.context.origin.holder = holder
+                req.context.refusal = Denied("the token of an account holder opens /api/v1/me and nothing else")
+                return
             caller = self._services.authenticator.caller(key, authorization, req.context.address)
         except (Unauthenticated, Denied, TooBusy) as error:
             req.context.refusal = error  # for operations that require a caller
@@ -141,7 +147,8 @@ def _is_poll(req: falcon.Request, resp: falcon.Response) -> bool:
 
 def _log(req: falcon.Request, resp: falcon.Response, level: int) -> None:
     context = req.context
-    caller = context.caller
+    caller, holder = context.caller, context.holder
+    username = caller.user.username if caller else holder.username if holder else None
     fields = {
         "request_id": context.request_id,
         "method": req.method,
@@ -149,9 +156,9 @@ def _log(req: falcon.Request, resp: falcon.Response, level: int) -> None:
         "status": int(str(resp.status)[:3]),
         "duration_ms": round((time.monotonic() - context.began) * 1000, 1),
         "client_ip": context.address,
-        "user": caller.user.username if caller else None,
-        "credential": caller.method if caller else None,
+        "user": username,
+        "credential": caller.method if caller else "account_token" if holder else None,
     }
-    who = f"for {fields['user']} ({fields['credential']})" if caller else "anonymous"
+    who = "anonymous" if username is None else f"for {username} ({fields['credential']})"
     message = "%(method)s %(path)s %(status)s in %(duration_ms)s ms " + who.replace("%", "%%")
     requests_log.log(level, message + " at %(client_ip)s, %(request_id)s", fields, extra={"fields": fields})

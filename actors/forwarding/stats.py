@@ -139,7 +139,6 @@ class ConnectionStats:
                 report.upstream,
                 report.detail,
                 report.rule,
-                report.credential,
             )
         )
 

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from api.security.account_holder import AccountHolder
 from api.security.caller import Caller
 from api.security.users import User
 
@@ -18,11 +19,13 @@ from api.security.users import User
 class Origin:
     """Where changes come from. `kind` is `anonymous`, `system` or `command_line`; `rows` counts the entries written.
 
-    `caller` is the user with the credential that was used, once that is known; `signed_in` sets a user who signs in.
+    `caller` is the user with the credential that was used, once that is known, `holder` the holder of an account;
+    `signed_in` sets a user who signs in.
     """
 
     kind: str = "system"
     caller: Caller | None = None
+    holder: AccountHolder | None = None
     address: str | None = None
     request_id: str | None = None
     operation: str | None = None
@@ -58,12 +61,17 @@ class Origin:
 
     def _actor(self) -> dict[str, Any]:
         user = self.caller.user if self.caller else self._user
+        if user is None and self.holder is not None:
+            holder = self.holder
+            return {"type": "account", "user_id": holder.account_id, "username": holder.username, "role": None}
         if user is None:
             name = _system_user() if self.kind == "command_line" else None
             return {"type": self.kind, "user_id": None, "username": name, "role": None}
         return {"type": "user", "user_id": user.id, "username": user.username, "role": user.role}
 
     def _credential(self) -> dict[str, Any] | None:
+        if self.caller is None and self.holder is not None:
+            return {"method": "account_token", "id": self.holder.session.id[:16], "name": None}
         if self.caller is None:
             return {"method": self._method, "id": None, "name": None} if self._method else None
         key, claims = self.caller.key, self.caller.claims

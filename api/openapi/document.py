@@ -21,12 +21,14 @@ _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "From `POST /auth/login`"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "From `POST /api-keys`"},
     "basic": {"type": "http", "scheme": "basic", "description": "User name and password"},
+    "account": {"type": "http", "scheme": "bearer", "description": "From `POST /me/login`"},
 }
 _ANY_CREDENTIAL: list[dict[str, list[str]]] = [{"bearer": []}, {"apiKey": []}, {"basic": []}]
 _CREDENTIALS: dict[str, list[dict[str, list[str]]]] = {
     "(none)": [],
     "(bearer)": [{"bearer": []}],
     "(person)": [{"bearer": []}, {"basic": []}],
+    "(holder)": [{"account": []}],
 }
 _IF_MATCH = {
     "name": "If-Match",

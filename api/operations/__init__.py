@@ -12,6 +12,7 @@ from api.operations import (
     credentials,
     fleet_accounts,
     health,
+    me,
     metrics,
     plans,
     proxies,
@@ -21,9 +22,9 @@ from api.operations import (
     users,
     webhooks,
 )
-from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, Operation
+from api.operations.operation import ANY, BEARER, HOLDER, NONE, PERSON, V1, Operation
 
-__all__ = ["ANY", "BEARER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
+__all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
 
 TABLE: tuple[Operation, ...] = (
     *health.TABLE,
@@ -35,6 +36,7 @@ TABLE: tuple[Operation, ...] = (
     *accounts.TABLE,
     *fleet_accounts.TABLE,
     *plans.TABLE,
+    *me.TABLE,
     *users.TABLE,
     *records.TABLE,
     *settings.TABLE,

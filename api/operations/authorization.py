@@ -8,7 +8,7 @@ import falcon
 
 from api.container import Services
 from api.errors import Denied, MissingPermission, Unauthenticated
-from api.operations.operation import BEARER, NONE, PERSON, Operation
+from api.operations.operation import BEARER, HOLDER, NONE, PERSON, Operation
 from api.security.caller import Caller
 
 
@@ -26,11 +26,19 @@ def authorize(
         return caller
     if operation.access == NONE:
         return None
+    if operation.access == HOLDER and (req.context.holder is not None or caller is not None):
+        _check_holder(req)
+        return None
     if caller is None:
         raise req.context.refusal or Unauthenticated()
     _check_permission(operation, caller, params)
     _check_scope(operation, caller, [params.get("proxy_id"), _proxy_in_query(operation, req)])
     return caller
+
+
+def _check_holder(req: falcon.Request) -> None:
+    if req.context.holder is None:
+        raise Denied("this is for holders of accounts, who sign in at /api/v1/me/login")
 
 
 def _has_prometheus_token(services: Services, req: falcon.Request) -> bool:

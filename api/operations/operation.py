@@ -1,7 +1,7 @@
 """What an operation of the API is, and the constructors of its row in the table.
 
 `access` is the required credential: none (`NONE`), any (`ANY`), a bearer token (`BEARER`), a bearer token or HTTP Basic
-but no API key (`PERSON`); or it is the required permission.
+but no API key (`PERSON`), the token of an account holder (`HOLDER`); or it is the required permission.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from api.http.body_limits import SMALL
 from api.http.query import Query
 from api.security.permissions import BEYOND_SCOPE
 
-NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
+NONE, ANY, BEARER, PERSON, HOLDER = "(none)", "(any)", "(bearer)", "(person)", "(holder)"
 
 V1 = "/api/v1"
 PROXY = f"{V1}/proxies/{{proxy_id}}"

@@ -63,6 +63,7 @@ class Responder:
             address=req.context.address,
             request_id=req.context.request_id,
             identified=caller,
+            identified_holder=req.context.holder,
             if_match_header=req.get_header("If-Match"),
             headers=req.headers_lower,
         )
@@ -81,7 +82,7 @@ class Responder:
             return self._handle(call)
         body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
         request = [self._operation.id, call.params, req.params, body]
-        reply = self._services.idempotency.once(call.caller.identity, key, request, lambda: self._handle(call))
+        reply = self._services.idempotency.once(call.identity, key, request, lambda: self._handle(call))
         if isinstance(reply, Reply):
             return reply
         first = Reply.of_plain(reply)

@@ -21,10 +21,14 @@ _HOST: Any = text(
 )
 
 
-class GetSnippets(Query):
+class OwnHost(Query):
     """The host of the proxies in the snippets."""
 
     host: str | None = _HOST
+
+
+class GetSnippets(OwnHost):
+    """The query of the snippets of one proxy."""
 
 
 class GetPac(Query):
@@ -64,7 +68,12 @@ def get_snippets(call: Call) -> Reply:
     Passwords appear as placeholders.
     """
     record = call.services.proxies.get(call.params["proxy_id"]).record
-    return Reply({"snippets": client_snippets.of(record, _own_host(call), _has_private_ca(call, record))})
+    return Reply({"snippets": snippets_of(call, record)})
+
+
+def snippets_of(call: Call, record: ProxyRecord, username: str | None = None) -> dict[str, str | None]:
+    """The snippets of a proxy for this user, or else for its first one."""
+    return client_snippets.of(record, _own_host(call), _has_private_ca(call, record), username)
 
 
 def _has_private_ca(call: Call, record: ProxyRecord) -> bool:

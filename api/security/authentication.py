@@ -33,7 +33,7 @@ BASIC_REMEMBERED = 60.0
 """Seconds that a checked pair of HTTP Basic is remembered, in memory and as a keyed hash."""
 
 _BASIC_PAIRS = 1_000
-_ANONYMOUS = f"$2b${COST:02d}$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
+UNKNOWN_USER_HASH = f"$2b${COST:02d}$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
 """A hash like all others, checked for unknown names, so that they take as long."""
 
 
@@ -78,7 +78,7 @@ class Authenticator:
         """
         locked = self._attempts.locked_for(username, address)
         user = users.by_name(self._store, username)
-        stored = user.password_hash if user else _ANONYMOUS
+        stored = user.password_hash if user else UNKNOWN_USER_HASH
         right = self._hashing.check_password(password, stored, client_key(address))
         locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:

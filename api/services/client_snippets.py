@@ -19,9 +19,14 @@ _SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "so
 """As curl has them: with the `a` and the `h` the proxy resolves names, not the client."""
 
 
-def of(proxy: ProxyRecord, own_host: str, private_ca: bool = False) -> dict[str, str | None]:
-    """The lines for each kind of client. `private_ca`: the proxy's certificate is of no public authority."""
-    url = url_of(proxy, own_host)
+def of(
+    proxy: ProxyRecord, own_host: str, private_ca: bool = False, username: str | None = None
+) -> dict[str, str | None]:
+    """The lines for each kind of client, as this user or else as the proxy's first one.
+
+    `private_ca`: the proxy's certificate is of no public authority.
+    """
+    url = url_of(proxy, own_host, username)
     private = private_ca and proxy.protocol == "https"
     return {
         "url": url,
@@ -36,12 +41,12 @@ def of(proxy: ProxyRecord, own_host: str, private_ca: bool = False) -> dict[str,
     }
 
 
-def url_of(proxy: ProxyRecord, own_host: str) -> str:
+def url_of(proxy: ProxyRecord, own_host: str, username: str | None = None) -> str:
     """The proxy as a URL, with its user name and a placeholder for the password.
 
     SOCKS4 has no password: the colon is there all the same, since without it git asks for one.
     """
-    username = proxy.auth.username or next((account.username for account in proxy.accounts), None)
+    username = username or proxy.auth.username or next((account.username for account in proxy.accounts), None)
     who = ""
     if proxy.auth.enabled and username is not None:
         who = quote(username, safe="") + (":@" if proxy.protocol == "socks4" else ":PASSWORD@")

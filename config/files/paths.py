@@ -111,6 +111,11 @@ class DataDir:
         return self.path / "accounts.mdb"
 
     @property
+    def account_sessions(self) -> Path:
+        """The file of the sign-ins of account holders."""
+        return self.path / "sessions" / "accounts.sqlite"
+
+    @property
     def idempotency(self) -> Path:
         """The folder of the responses that are kept for repeated requests (`Idempotency-Key`)."""
         return self.path / "idempotency"

@@ -29,11 +29,14 @@ class EventData(BaseModel):
 
 
 class EventAuthor(EventData):
-    """Who caused an event. `username` is in events about users and keys only, `key_id` where a key was used."""
+    """Who caused an event. `username` is in events about users and keys only, `key_id` where a key was used.
 
-    type: Literal["user", "command_line", "anonymous", "system"]
+    `user_id` is the id of the account where its holder caused the event.
+    """
+
+    type: Literal["user", "account", "command_line", "anonymous", "system"]
     user_id: str | None
-    method: Literal["bearer", "basic", "api_key", "password", "oauth2"] | None
+    method: Literal["bearer", "basic", "api_key", "password", "oauth2", "account_token"] | None
     username: str = _ABSENT
     key_id: str = _ABSENT
 

@@ -137,6 +137,12 @@ class Proxy(Group):
     test_url: WebUrl = "https://api.ipify.org?format=json"
 
 
+class Accounts(Group):
+    """`accounts`: accounts that several proxies use. `self_service`: whether their holders may sign in at `/me`."""
+
+    self_service: bool = False
+
+
 class RateLimiting(Group):
     """`security.rate_limiting`: two windows, per API key, else user, else address.
 
@@ -206,6 +212,7 @@ class Settings(BaseSettings):
     logging: Logging = Logging()
     auth: Auth = Auth()
     proxy: Proxy = Proxy()
+    accounts: Accounts = Accounts()
     security: Security = Security()
     metrics: Metrics = Metrics()
     alerts: Alerts = Alerts()

@@ -143,9 +143,8 @@ class FakeFleet:
         if isinstance(message, ApplyOverrides):
             self.stored = message.stored
             laid = overlay(self.configured, message.stored)
-            whole = {
-                name: getattr(self.configured, name) for name in ("server", "logging", "auth", "proxy", "security")
-            }
+            groups = ("server", "logging", "auth", "proxy", "accounts", "security")
+            whole = {name: getattr(self.configured, name) for name in groups}
             return ApplySettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
         if isinstance(message, QueryRuntime):
             return RuntimeReport({each: self._runtime(spec) for each, spec in self.desired.items()}, self.helpers, 1.0)

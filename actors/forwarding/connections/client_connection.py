@@ -167,9 +167,7 @@ class ClientConnection(ClientIO):
         request = self.last if self.request.target is None else self.request
         upstream = "" if request.upstream is None else request.upstream.name
         user, target, state = request.user, request.target_text, self._state()
-        return ConnectionInfo(
-            self.client_ip, user, target, state, self.bytes_in, self.bytes_out, upstream, request.credential_id
-        )
+        return ConnectionInfo(self.client_ip, user, target, state, self.bytes_in, self.bytes_out, upstream)
 
     def _state(self) -> str:
         session = self.session

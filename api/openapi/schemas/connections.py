@@ -15,7 +15,6 @@ class Connection(ResponseModel):
     user: str | None
     target: str | None
     parent: str | None
-    credential: str | None
     state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     age: float

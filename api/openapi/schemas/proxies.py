@@ -221,7 +221,6 @@ class LogEntry(ResponseModel):
     parent: str
     detail: str
     rule: str
-    credential: str
 
 
 class Logs(ResponseModel):
@@ -280,7 +279,7 @@ class JudgedAddress(ResponseModel):
 
 
 class Explanation(ResponseModel):
-    """The decision about a request: its reason, and the rule and stage that decide; ids of account and credential."""
+    """The decision about a request: its reason, and the rule and stage that decide."""
 
     decision: Literal["allow", "deny"]
     reason: str
@@ -289,5 +288,3 @@ class Explanation(ResponseModel):
     mode: Literal["enforce", "report"]
     target: Target
     addresses: list[JudgedAddress]
-    account: str | None
-    credential: str | None

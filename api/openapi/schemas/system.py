@@ -51,9 +51,9 @@ class RotatedKey(ResponseModel):
 
 
 class AuditActor(ResponseModel):
-    """The author of a change."""
+    """The author of a change. `user_id` is the id of the account where its holder has made it."""
 
-    type: Literal["user", "anonymous", "system", "command_line"]
+    type: Literal["user", "account", "anonymous", "system", "command_line"]
     user_id: str | None
     username: str | None
     role: str | None
@@ -62,7 +62,7 @@ class AuditActor(ResponseModel):
 class AuditCredential(ResponseModel):
     """The credential of the author; `id` is that of the API key or of the sign-in, `name` that of the key."""
 
-    method: Literal["bearer", "basic", "api_key", "password", "oauth2"]
+    method: Literal["bearer", "basic", "api_key", "password", "oauth2", "account_token"]
     id: str | None
     name: str | None = None
 

@@ -100,8 +100,8 @@ def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
 
 
 def test_an_unknown_name_is_checked_against_a_hash_of_the_same_cost() -> None:
-    assert authentication._ANONYMOUS[:7] == hash_password("x", passwords.COST)[:7]
-    assert len(authentication._ANONYMOUS) == len(hash_password("x"))
+    assert authentication.UNKNOWN_USER_HASH[:7] == hash_password("x", passwords.COST)[:7]
+    assert len(authentication.UNKNOWN_USER_HASH) == len(hash_password("x"))
 
 
 def test_refresh_rotates_and_the_new_tokens_work(api: Api) -> None:

@@ -16,10 +16,13 @@ import pytest
 from falcon.testing import Result
 
 from api.app import OPERATIONS
+from api.container import ApiSettings
 from api.operations import Operation
-from tests.kit.api_stage import PASSWORD, Api, error_of
+from config.settings.settings import Accounts
+from tests.kit.api_stage import INTRANET, PASSWORD, QUIET, Api, error_of
 
 OPEN, ANYBODY, TOKEN, PERSON = "open to all", "any credential", "a bearer token", "a person"
+HOLDER = "the holder of an account"
 V1 = "/api/v1"
 
 REQUIRED: dict[str, dict[str, str]] = {
@@ -66,6 +69,11 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/accounts/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
     f"{V1}/plans": {"GET": "proxy.read", "POST": "proxy.write"},
     f"{V1}/plans/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
+    f"{V1}/me/login": {"POST": OPEN},
+    f"{V1}/me/logout": {"POST": HOLDER},
+    f"{V1}/me": {"GET": HOLDER, "PATCH": HOLDER},
+    f"{V1}/me/connections": {"GET": HOLDER},
+    f"{V1}/me/snippets": {"GET": HOLDER},
     f"{V1}/users": {"GET": "users.read", "POST": "users.write"},
     f"{V1}/users/*": {"GET": "users.read", "PUT": "users.write", "PATCH": "users.write", "DELETE": "users.delete"},
     f"{V1}/logs": {"GET": "metrics.read"},
@@ -136,6 +144,8 @@ class Kind:
 
 def person(has: frozenset[str], may_audit: bool = False, bearer: bool = True) -> Callable[[str, str], Refusal]:
     def fate(required: str, path: str) -> Refusal:
+        if required == HOLDER:
+            return 403, "FORBIDDEN"
         if required == TOKEN:
             return None if bearer else (401, "UNAUTHORIZED")
         if required in (ANYBODY, PERSON) or required in has or (may_audit and path == AUDITORS_ALSO):
@@ -147,6 +157,8 @@ def person(has: frozenset[str], may_audit: bool = False, bearer: bool = True) ->
 
 def key(has: frozenset[str], scoped: bool = False, proxies: bool = False) -> Callable[[str, str], Refusal]:
     def fate(required: str, path: str) -> Refusal:
+        if required == HOLDER:
+            return 403, "FORBIDDEN"
         if required == TOKEN:
             return 401, "UNAUTHORIZED"
         if required == PERSON:
@@ -283,7 +295,7 @@ def required_by(operation: Operation) -> str:
 
 @pytest.fixture
 def callers() -> Iterator[Api]:
-    made = Api()
+    made = Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=Accounts(self_service=True)))
     yield made
     made.close()
 

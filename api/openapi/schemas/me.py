@@ -1,0 +1,95 @@
+"""Responses to holders of accounts about their own account."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from api.openapi.schemas.clients import SnippetTexts
+from api.openapi.schemas.connections import Connection
+from api.openapi.schemas.fleet_accounts import RuleQuotaView, ScheduleView, SelfServiceView
+from api.openapi.schemas.resources import Moment, ResponseModel
+from config.model.choices import ProxyProtocol
+
+
+class HolderToken(ResponseModel):
+    """The token of a holder; `expires_in` in seconds."""
+
+    access_token: str
+    expires_in: int
+    token_type: Literal["Bearer"]
+
+
+class OwnProxy(ResponseModel):
+    """A proxy that the account may use."""
+
+    name: str
+    protocol: ProxyProtocol
+    port: int
+
+
+class OwnLimits(ResponseModel):
+    """The limits that hold, 0 for none."""
+
+    bandwidth_in: int
+    bandwidth_out: int
+    connections: int
+    requests_per_minute: int
+
+
+class OwnAccount(ResponseModel):
+    """The account, with what it has of its plan: an empty `allow_destinations` permits all, `schedule` null always."""
+
+    username: str
+    status: Literal["active", "disabled", "expired", "quota_reached"]
+    plan: str | None
+    proxies: list[OwnProxy]
+    limits: OwnLimits
+    quota: RuleQuotaView
+    allow_destinations: list[str]
+    deny_destinations: list[str]
+    schedule: ScheduleView | None
+    allow_clients: list[str]
+    expires_at: Moment | None
+    created_at: Moment
+    self_service: SelfServiceView
+
+
+class Me(ResponseModel):
+    """The holder's own account."""
+
+    account: OwnAccount
+
+
+class OwnConnection(Connection):
+    """A live connection of the account; `proxy` is the name of its proxy. `parent` is always null."""
+
+    proxy: str
+
+
+class SilentProxy(ResponseModel):
+    """A proxy whose process did not reply."""
+
+    proxy: str
+    error: str
+
+
+class OwnConnections(ResponseModel):
+    """A page of live connections of the account."""
+
+    connections: list[OwnConnection]
+    total: int
+    unavailable: list[SilentProxy]
+
+
+class OwnProxySnippets(ResponseModel):
+    """The snippets for a proxy."""
+
+    proxy: str
+    snippets: SnippetTexts
+
+
+class OwnSnippets(ResponseModel):
+    """Snippets for proxies of the account; `total` is the number of all of them."""
+
+    proxies: list[OwnProxySnippets]
+    total: int

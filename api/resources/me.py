@@ -1,0 +1,168 @@
+"""The operations of account holders on their own account."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from pydantic import Field, StrictStr
+
+from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
+from actors.forwarding.connections.table import SORTS
+from api.audit import origin
+from api.call import Call, Reply
+from api.http.query import Query, choice, integer, text
+from api.resources.auth import NOT_CACHED
+from api.resources.clients import OwnHost, snippets_of
+from api.resources.connections import connection_view
+from api.services.fleet_accounts import status_of
+from api.services.fleet_connections import FleetConnections, Row
+from api.services.self_service import HeldAccount, token_view
+from config.model.accounts import Quota
+from config.model.fields import Body, Password, example
+from config.text.formatting import timestamp_text
+
+SNIPPETS_MAX = 20
+"""Proxies in one response."""
+
+
+class AccountLogin(Body):
+    """The body of a sign-in. `proxy`, a name or an id, says which account is meant where several have the name."""
+
+    model_config = example({"username": "alice", "password": "correct horse"})
+
+    username: Annotated[StrictStr, Field(min_length=1, max_length=256)]
+    password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
+    proxy: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
+
+
+class OwnPassword(Body):
+    """The body of a change of one's own password."""
+
+    model_config = example({"password": "battery staple", "current_password": "correct horse"})
+
+    password: Password = Field(repr=False)
+    current_password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
+
+
+class OwnConnections(Query):
+    """The order of connections, and the page."""
+
+    sort: str = choice(
+        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "-age"
+    )
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    offset: int = integer("How many to skip", 0, 10_000, 0)
+
+
+class OwnSnippets(OwnHost):
+    """The proxies of the snippets, and their host."""
+
+    proxy: str | None = text("Only for the proxy with this name or id", "office", 128, 1)
+
+
+def login(call: Call) -> Reply:
+    """Sign in as the holder of an account.
+
+    Exchanges the user name and the password of an account for a token that opens the operations below `/me`, and
+    nothing else. After too many failures for one name from one address, sign-ins are refused with 429 for 15 minutes.
+    """
+    body = call.body
+    holder, token = call.services.self_service.sign_in(body.username, body.password, body.proxy, call.address)
+    origin().holder = holder
+    call.services.audit.append("account.login", _resource(holder.account_id, holder.username))
+    return Reply(token_view(token), headers=NOT_CACHED)
+
+
+def logout(call: Call) -> Reply:
+    """Sign out as the holder of an account.
+
+    Ends the token in `Authorization`. It stays ended after a restart.
+    """
+    call.services.audit.append("account.logout", _resource(call.holder.account_id, call.holder.username))
+    call.services.self_service.sign_out(call.holder)
+    return Reply({"message": "Signed out"})
+
+
+def show(call: Call) -> Reply:
+    """Show one's own account.
+
+    Returns the rules that hold for the account, what it has used, and the proxies that it may use. `self_service` says
+    what its plan permits the holder to do.
+    """
+    return Reply({"account": _view(call, call.services.self_service.account(call.holder))})
+
+
+def change_password(call: Call) -> Reply:
+    """Change one's own password.
+
+    Needs the current password, and a plan that permits it. All tokens of the account end, and so do its open
+    connections; credentials stay.
+    """
+    body = call.body
+    call.services.self_service.change_password(call.holder, body.current_password, body.password, call.address)
+    return Reply({"message": "The password is changed; sign in with the new one"})
+
+
+def list_connections(call: Call) -> Reply:
+    """List one's own live connections.
+
+    Returns the open connections of the account over all proxies. `unavailable` names the proxies whose processes did
+    not reply in time.
+    """
+    query: OwnConnections = call.query
+    service = call.services.self_service
+    account = service.account(call.holder).record
+    proxies = [each.record for each in service.proxies(account)]
+    fleet = FleetConnections(call.services.bridge, proxies)
+    only = ConnectionFilter(user=account.username)
+    rows, total = fleet.page(QueryConnections(only, query.sort, query.limit, query.offset))
+    silent = [{"proxy": each.name, "error": fleet.silent[each.id]} for each in proxies if each.id in fleet.silent]
+    return Reply({"connections": list(map(_connection, rows)), "total": total, "unavailable": silent})
+
+
+def get_snippets(call: Call) -> Reply:
+    """Get client configuration snippets for one's own account.
+
+    Returns commands and configuration lines for each proxy that the account may use, at most 20, or for one of them.
+    The password appears as a placeholder.
+    """
+    query: OwnSnippets = call.query
+    service = call.services.self_service
+    account = service.account(call.holder).record
+    records = [each.record for each in service.proxies(account)]
+    found = [each for each in records if query.proxy in (None, each.id, each.name)]
+    views = [
+        {"proxy": each.name, "snippets": snippets_of(call, each, account.username)} for each in found[:SNIPPETS_MAX]
+    ]
+    return Reply({"proxies": views, "total": len(found)})
+
+
+def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
+    """Tags and metadata are the operator's own."""
+    record, rules = held.record, held.rules
+    proxies = [each.record for each in call.services.self_service.proxies(record)]
+    return {
+        "username": record.username,
+        "status": status_of(record, time.time()),
+        "plan": None if held.plan is None else held.plan.name,
+        "proxies": [{"name": each.name, "protocol": each.protocol, "port": each.port} for each in proxies],
+        "limits": {name: value or 0 for name, value in rules.limits.model_dump().items()},
+        "quota": (rules.quota or Quota()).model_dump(),
+        "allow_destinations": rules.allow_destinations or [],
+        "deny_destinations": rules.deny_destinations or [],
+        "schedule": None if rules.schedule is None else rules.schedule.model_dump(),
+        "allow_clients": record.allow_clients,
+        "expires_at": None if record.expires_at is None else timestamp_text(record.expires_at),
+        "created_at": timestamp_text(record.created_at),
+        "self_service": held.permitted.model_dump(),
+    }
+
+
+def _connection(row: Row) -> dict[str, Any]:
+    """Upstreams are the operator's own."""
+    return {"proxy": row.proxy.name, **connection_view(row.connection), "parent": None}
+
+
+def _resource(account_id: str, username: str) -> dict[str, Any]:
+    return {"type": "account", "id": account_id, "name": username}

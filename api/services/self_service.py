@@ -1,0 +1,234 @@
+"""What holders of accounts do themselves: sign in with the account's name and password, look at it, and what its plan
+permits (`self_service` of a plan)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from actors.net.client_key import client_key
+from api.errors import Denied, Invalid, NotFound, TooBusy, Unauthenticated
+from api.security.account_holder import AccountHolder
+from api.security.account_sessions import LIFETIME, PREFIX, AccountSession, AccountSessions, fingerprint
+from api.security.authentication import UNKNOWN_USER_HASH
+from api.security.login_throttle import LoginThrottle
+from api.security.password_checker import PasswordChecker
+from api.services.account_names import may_use
+from api.services.fleet_accounts import FleetAccounts, status_of
+from api.services.plans import Plans
+from api.services.proxies import Proxies
+from api.services.proxy_cache import StoredProxy
+from api.store.accounts import AccountStore
+from config.model.account_rules import RuleLimits, StoredRules
+from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate
+from config.model.plans import Plan
+from config.model.plans import SelfService as Permitted
+from config.passwords import FOREIGN, check_foreign
+from config.text.formatting import timestamp_text
+
+SAME_NAME_MAX = 8
+"""Accounts of one name whose passwords are checked for one sign-in; with more of them it must name a proxy."""
+_LIMITS = tuple(RuleLimits.model_fields)
+WRONG = "The user name or the password is wrong"
+
+Record = Callable[[str, str | None, str, str], None]
+"""Audits a failed sign-in: the action, the id of the account, the name that was given, the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAccount:
+    """The account of a holder, and its plan."""
+
+    record: FleetAccount
+    plan: Plan | None
+
+    @property
+    def permitted(self) -> Permitted:
+        """What the holder may do."""
+        return Permitted() if self.plan is None else self.plan.self_service
+
+    @property
+    def rules(self) -> StoredRules:
+        """The rules that hold: the account's own, field by field, or else those of the plan."""
+        own, plan = self.record, self.plan
+        if plan is None:
+            return StoredRules(**{name: getattr(own, name) for name in StoredRules.model_fields})
+        limits = {name: _first(getattr(own.limits, name), getattr(plan.limits, name)) for name in _LIMITS}
+        whole = {name: _first(getattr(own, name), getattr(plan, name)) for name in StoredRules.model_fields}
+        return StoredRules(**{**whole, "limits": RuleLimits(**limits)})
+
+
+class SelfService:
+    """Signs holders in and knows their tokens again. Thread-safe."""
+
+    def __init__(
+        self,
+        sessions: AccountSessions,
+        store: AccountStore,
+        accounts: FleetAccounts,
+        plans: Plans,
+        proxies: Proxies,
+        checker: PasswordChecker,
+        record: Record,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.enabled = False
+        self.throttle = LoginThrottle()
+        self._sessions = sessions
+        self._store = store
+        self._accounts = accounts
+        self._plans = plans
+        self._proxies = proxies
+        self._checker = checker
+        self._record = record
+        self._clock = clock
+
+    # --- signing in and out ---
+
+    def sign_in(self, username: str, password: str, proxy: str | None, address: str) -> tuple[AccountHolder, str]:
+        """The holder of the account with this name and password, and the token.
+
+        Raises `Denied` when self-service is off, `Unauthenticated`, `TooBusy`, and `Invalid` on `proxy` when it must
+        say which of several accounts is meant.
+        """
+        self._require_enabled()
+        locked = self.throttle.locked_for(username, address)
+        found = self._candidates(username, proxy)
+        if len(found) > SAME_NAME_MAX and not locked:
+            raise Invalid("proxy", "is required: many accounts have this name")
+        right = self._with_password(found[:SAME_NAME_MAX], password, address)
+        locked = locked or self.throttle.locked_for(username, address)  # guesses at the same time count too
+        if locked:
+            self._record("account.login_failed", None, username, "locked out")
+            raise TooBusy(locked, "Too many failed sign-ins")
+        if not right:
+            self._failed(found[0].id if len(found) == 1 else None, username, address)
+            raise Unauthenticated(WRONG)
+        self.throttle.succeeded(username, address)
+        if len(right) > 1:
+            raise Invalid("proxy", "is required: several accounts have this name and this password")
+        return self._signed_in(right[0])
+
+    def sign_out(self, holder: AccountHolder) -> None:
+        """End the holder's token. Raises `StoreWriteError`."""
+        self._sessions.end(holder.session)
+
+    def holder_of(self, authorization: str | None) -> AccountHolder | None:
+        """Whose token the header has; None when it has none of a holder. Raises `Unauthenticated`, `StoreError`."""
+        scheme, _, token = (authorization or "").partition(" ")
+        token = token.strip(" ")
+        if scheme.lower() != "bearer" or not token.startswith(PREFIX):
+            return None
+        session = self._sessions.find(token)
+        account = None if session is None or not self.enabled else self._live(session)
+        if session is None or account is None:
+            raise Unauthenticated("The access token is not valid")
+        if session.until <= self._clock():
+            details = {"expired_at": timestamp_text(session.until)}
+            raise Unauthenticated("The token has expired", "TOKEN_EXPIRED", details)
+        return AccountHolder(account.id, account.username, session)
+
+    # --- the account ---
+
+    def account(self, holder: AccountHolder) -> HeldAccount:
+        """The account of a holder. Raises `NotFound` when it is deleted at this moment."""
+        record = self._accounts.get(holder.account_id).record
+        return HeldAccount(record, self._plans.known(record.plan))
+
+    def proxies(self, account: FleetAccount) -> list[StoredProxy]:
+        """The active proxies that an account may use."""
+        found = self._proxies.all()
+        return [each for each in found if each.record.status == "active" and may_use(account.proxies, each.record)]
+
+    def change_password(self, holder: AccountHolder, current: str, new: str, address: str) -> None:
+        """Give the account another password, which ends its tokens. Failures count as those of a sign-in.
+
+        Raises `Denied` when the plan doesn't permit it, `Invalid`, `TooBusy`, and as `FleetAccounts.update`.
+        """
+        held = self.account(holder)
+        if not held.permitted.password:
+            raise Denied("the plan of the account does not permit changing the password")
+        locked = self.throttle.locked_for(held.record.username, address)
+        if locked:
+            raise TooBusy(locked, "Too many failed sign-ins")
+        if not self._with_password([held.record], current, address):
+            self._failed(held.record.id, held.record.username, address)
+            raise Invalid("current_password", "is wrong")
+        self._accounts.update(holder.account_id, FleetAccountUpdate(password=new), None)
+
+    def require_credentials(self, holder: AccountHolder) -> None:
+        """Raise `Denied` when the plan doesn't permit to make and revoke credentials."""
+        if not self.account(holder).permitted.credentials:
+            raise Denied("the plan of the account does not permit making or revoking credentials")
+
+    def close(self) -> None:
+        """Close the file of the sign-ins."""
+        self._sessions.close()
+
+    # --- inside ---
+
+    def _require_enabled(self) -> None:
+        if not self.enabled:
+            raise Denied("self-service is off (accounts.self_service)")
+
+    def _candidates(self, username: str, proxy: str | None) -> list[FleetAccount]:
+        """The accounts of this name, at the proxy of this name or id if there is one."""
+        named = [FleetAccount.model_validate(each.body) for each in self._store.accounts_named(username)]
+        if proxy is None:
+            return named
+        found = [each.record for each in self._proxies.all() if proxy in (each.record.id, each.record.name)]
+        return [each for each in named if any(may_use(each.proxies, record) for record in found)]
+
+    def _with_password(self, accounts: list[FleetAccount], password: str, address: str) -> list[FleetAccount]:
+        """Those with this password that may be used now. Takes as long where there is none."""
+        hashes = [each.password_hash or UNKNOWN_USER_HASH for each in accounts] or [UNKNOWN_USER_HASH]
+        right = [self._check(password, each, address) for each in hashes]
+        now = self._clock()
+        return [
+            account
+            for account, good in zip(accounts, right, strict=False)
+            if good and account.password_hash is not None and _may_sign_in(account, now)
+        ]
+
+    def _check(self, password: str, stored: str, address: str) -> bool:
+        if stored.startswith(FOREIGN):
+            return check_foreign(password, stored)
+        return self._checker.check_password(password, stored, client_key(address))
+
+    def _signed_in(self, account: FleetAccount) -> tuple[AccountHolder, str]:
+        """Issue the token, unless the account was changed while its password was checked."""
+        assert account.password_hash is not None
+        token = self._sessions.issue(account.id, account.password_hash)
+        session = self._sessions.find(token)
+        if session is None or self._live(session) is None:
+            raise Unauthenticated(WRONG)
+        return AccountHolder(account.id, account.username, session), token
+
+    def _live(self, session: AccountSession) -> FleetAccount | None:
+        """The account of a sign-in, if it may still be used with the password of then."""
+        try:
+            account = self._accounts.get(session.account_id).record
+        except NotFound:
+            return None
+        same = account.password_hash is not None and fingerprint(account.password_hash) == session.password
+        return account if same and _may_sign_in(account, self._clock()) else None
+
+    def _failed(self, account_id: str | None, username: str, address: str) -> None:
+        self._record("account.login_failed", account_id, username, "wrong credentials")
+        if self.throttle.failed(username, address):
+            self._record("account.locked", account_id, username, "too many failures")
+
+
+def _first(own: Any, inherited: Any) -> Any:
+    return inherited if own is None else own
+
+
+def _may_sign_in(account: FleetAccount, now: float) -> bool:
+    return status_of(account, now) not in ("disabled", "expired")
+
+
+def token_view(token: str) -> dict[str, Any]:
+    """The data of the response to a sign-in."""
+    return {"access_token": token, "expires_in": LIFETIME, "token_type": "Bearer"}

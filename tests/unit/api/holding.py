@@ -1,0 +1,30 @@
+"""Holders of accounts, who sign in at `/me`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from config.model.fleet_accounts import FleetAccountCreate
+from tests.kit.api_stage import Api
+
+PASSWORD = "battery staple"
+
+
+def account(api: Api, username: str = "alice", password: str | None = PASSWORD, **fields: Any) -> str:
+    """The id of a new account."""
+    body = FleetAccountCreate.model_validate({"username": username, "password": password, **fields})
+    return api.services.fleet_accounts.create(body).record.id
+
+
+def sign_in(api: Api, username: str = "alice", password: str = PASSWORD, **more: str) -> dict[str, str]:
+    """The headers of a holder."""
+    response = api.post("/me/login", {"username": username, "password": password, **more})
+    assert response.status_code == 200, response.text
+    return {"Authorization": f"Bearer {response.json['data']['access_token']}"}
+
+
+def holder(api: Api) -> dict[str, str]:
+    """The headers of the holder of a new account, with self-service on."""
+    api.services.self_service.enabled = True
+    account(api)
+    return sign_in(api)

@@ -1,0 +1,345 @@
+"""Holders of accounts: they sign in with the account's name and password, and their token opens `/me` alone."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import bcrypt
+import pytest
+
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.forwarding import Connection, ConnectionFilter, Connections, QueryConnections
+from api.app import OPERATIONS
+from api.container import ApiSettings
+from api.operations.operation import HOLDER, NONE
+from api.security.account_sessions import LIFETIME, SESSIONS_PER_ACCOUNT, AccountSessions
+from api.services.self_service import SAME_NAME_MAX
+from config.model.fleet_accounts import FleetAccountUpdate
+from config.model.plans import PlanCreate, PlanUpdate
+from config.passwords import hash_password
+from config.settings.settings import Accounts
+from tests.kit.api_stage import INTRANET, QUIET, Api, error_of
+from tests.unit.api.audit_reader import rows
+from tests.unit.api.creating import create
+from tests.unit.api.holding import PASSWORD, account, sign_in
+
+ON = ApiSettings(security=QUIET, proxy=INTRANET, accounts=Accounts(self_service=True))
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    made = Api(ON)
+    yield made
+    made.close()
+
+
+def change(api: Api, account_id: str, **fields: Any) -> None:
+    api.services.fleet_accounts.update(account_id, FleetAccountUpdate.model_validate(fields), None)
+
+
+def plan(api: Api, name: str = "basic", **fields: Any) -> str:
+    return api.services.plans.create(PlanCreate.model_validate({"name": name, **fields})).record.id
+
+
+def refused(api: Api, **body: str) -> tuple[int, str]:
+    return error_of(api.post("/me/login", {"username": "alice", "password": PASSWORD, **body}))[:2]
+
+
+def test_the_token_of_a_holder_opens_me_and_nothing_else(api: Api) -> None:
+    account(api)
+    holder = sign_in(api)
+    wrong = []
+    for operation in sorted(OPERATIONS, key=lambda each: each.id == "logoutAccount"):  # which ends the token
+        path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path)
+        if operation.path.endswith("/me/credentials/{credential_id}") or operation.access == NONE:
+            continue
+        found = api.client.simulate_request(operation.method, path, headers=holder)
+        opened = found.status_code not in (401, 403)
+        if opened != (operation.access == HOLDER):
+            wrong.append((operation.id, found.status_code))
+        if not opened:
+            assert error_of(found)[:2] == (403, "FORBIDDEN"), operation.id
+    assert wrong == []
+    assert len([each for each in OPERATIONS if each.access == HOLDER]) >= 5
+
+
+def test_the_response_to_a_sign_in_is_a_token_for_an_hour(api: Api) -> None:
+    account_id = account(api)
+    response = api.post("/me/login", {"username": "alice", "password": PASSWORD})
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.json["data"].keys() == {"access_token", "expires_in", "token_type"}
+    assert (response.json["data"]["expires_in"], response.json["data"]["token_type"]) == (3600, "Bearer")
+    (entry,) = rows(api, action="account.login")
+    assert entry["resource"] == {"type": "account", "id": account_id, "name": "alice"}
+    assert entry["actor"]["type"] == "account"
+
+
+def test_users_and_keys_are_no_holders(api: Api) -> None:
+    for headers, status in ((api.token(), 403), (api.key(), 403), ({}, 401), ({"Authorization": "Bearer x"}, 401)):
+        for operation in OPERATIONS:
+            if operation.access == HOLDER:
+                path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path)
+                assert api.client.simulate_request(operation.method, path, headers=headers).status_code == status
+
+
+def test_it_is_off_unless_the_setting_is_on_and_turning_it_off_ends_what_tokens_may_do(api: Api) -> None:
+    assert not ApiSettings().accounts.self_service
+    account(api)
+    holder = sign_in(api)
+    assert api.get("/me", holder).status_code == 200
+    api.services.apply(ApiSettings(security=QUIET, proxy=INTRANET))
+    assert api.get("/me", holder).status_code == 401
+    status, code, details = error_of(api.post("/me/login", {"username": "alice", "password": PASSWORD}))
+    assert (status, code) == (403, "FORBIDDEN")
+    assert "accounts.self_service" in details["reason"]
+
+
+@pytest.mark.parametrize(
+    ("own", "wrong"),
+    [
+        ({}, {"password": "wrong"}),
+        ({}, {"username": "bob"}),
+        ({}, {"username": "Alice"}),
+        ({"password": None}, {}),
+        ({"enabled": False}, {}),
+        ({"proxies": {"tags": ["paris"]}}, {"proxy": "first"}),
+        ({}, {"proxy": "no such proxy"}),
+    ],
+)
+def test_every_wrong_sign_in_reads_the_same(api: Api, own: dict[str, Any], wrong: dict[str, str]) -> None:
+    create(api, api.token())
+    account(api, **{"password": PASSWORD, **own})
+    response = api.post("/me/login", {"username": "alice", "password": PASSWORD, **wrong})
+    assert (response.status_code, response.json["error"]["message"]) == (401, "The user name or the password is wrong")
+
+
+def test_an_account_with_a_hash_from_elsewhere_signs_in(api: Api) -> None:
+    for number, hashed in enumerate((bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)), hash_password(PASSWORD, 4))):
+        text = hashed if isinstance(hashed, str) else hashed.decode()
+        account(api, f"user{number}", None, password_hash=text)
+        assert api.get("/me", sign_in(api, f"user{number}")).status_code == 200
+        assert refused(api, username=f"user{number}", password="wrong") == (401, "UNAUTHORIZED")
+
+
+def test_failures_lock_the_name_for_the_address_and_are_audited(api: Api) -> None:
+    account_id = account(api)
+    for _ in range(5):
+        assert refused(api, password="wrong") == (401, "UNAUTHORIZED")
+    assert refused(api) == (429, "RATE_LIMITED")
+    found = [row for row in reversed(rows(api)) if row["action"].startswith("account.l")]
+    assert [row["action"] for row in found] == ["account.login_failed"] * 5 + ["account.locked", "account.login_failed"]
+    assert found[0]["resource"] == {"type": "account", "id": account_id, "name": "alice"}
+    assert {row["outcome"] for row in found} == {"failed"}
+    users_too = api.post("/auth/login", {"username": "alice", "password": "wrong"})
+    assert users_too.status_code == 401, "users of that name are counted apart"
+
+
+def test_of_two_accounts_with_one_name_and_one_password_the_proxy_says_which(api: Api) -> None:
+    admin = api.token()
+    first, second = create(api, admin, name="p1", tags=["a"]), create(api, admin, name="p2", port=4000, tags=["b"])
+    account(api, proxies={"ids": [first["id"]]})
+    account(api, proxies={"tags": ["b"]})
+    status, _code, details = error_of(api.post("/me/login", {"username": "alice", "password": PASSWORD}))
+    assert (status, details["field"]) == (400, "proxy")
+    for proxy in (first, second):
+        for named in (proxy["name"], proxy["id"]):
+            me = api.get("/me", sign_in(api, proxy=named)).json["data"]["account"]
+            assert [each["name"] for each in me["proxies"]] == [proxy["name"]]
+
+
+def test_of_two_accounts_with_one_name_the_password_says_which(api: Api) -> None:
+    admin = api.token()
+    ids = [create(api, admin, name=name, port=port)["id"] for name, port in (("p1", 4001), ("p2", 4002))]
+    account(api, proxies={"ids": ids[:1]})
+    account(api, password="another one", proxies={"ids": ids[1:]})
+    me = api.get("/me", sign_in(api, password="another one")).json["data"]["account"]
+    assert [each["name"] for each in me["proxies"]] == ["p2"]
+
+
+def test_more_accounts_of_one_name_than_are_tried_need_a_proxy(api: Api) -> None:
+    admin = api.token()
+    for number in range(SAME_NAME_MAX + 1):
+        proxy = create(api, admin, name=f"p{number}", port=4000 + number)
+        account(api, password=f"secret {number}", proxies={"ids": [proxy["id"]]})
+    status, _code, details = error_of(api.post("/me/login", {"username": "alice", "password": "secret 8"}))
+    assert (status, details["field"]) == (400, "proxy")
+    assert api.get("/me", sign_in(api, password="secret 8", proxy="p8")).status_code == 200
+
+
+@pytest.mark.parametrize("end", ["another password", "disabled", "expired", "deleted", "signed out", "no password"])
+def test_the_token_ends_with_the_password_and_the_account(api: Api, end: str) -> None:
+    account_id = account(api)
+    holder, other = sign_in(api), sign_in(api)
+    assert api.get("/me", holder).status_code == api.get("/me", other).status_code == 200
+    if end == "another password":
+        change(api, account_id, password="a new one")
+    elif end == "disabled":
+        change(api, account_id, enabled=False)
+    elif end == "expired":
+        change(api, account_id, expires_at="2099-01-01T00:00:00Z")
+        api.services.self_service._clock = lambda: 4_100_000_000.0
+        api.services.self_service._sessions._clock = api.services.self_service._clock
+    elif end == "deleted":
+        api.services.fleet_accounts.delete(account_id, None)
+    elif end == "no password":
+        change(api, account_id, password=None)
+    else:
+        assert api.post("/me/logout", None, holder).status_code == 200
+    assert error_of(api.get("/me", holder))[0] == 401
+    assert api.get("/me", other).status_code == (200 if end == "signed out" else 401)
+
+
+def test_a_sign_out_and_a_sign_in_hold_through_a_restart(api: Api) -> None:
+    account(api)
+    gone, live = sign_in(api), sign_in(api)
+    api.post("/me/logout", None, gone)
+    api.start()
+    assert (api.get("/me", gone).status_code, api.get("/me", live).status_code) == (401, 200)
+
+
+def test_a_token_ends_after_an_hour_and_says_so(api: Api) -> None:
+    account(api)
+    holder = sign_in(api)
+    clock = api.services.self_service._clock
+    api.services.self_service._clock = lambda: clock() + LIFETIME - 10
+    assert api.get("/me", holder).status_code == 200
+    api.services.self_service._clock = lambda: clock() + LIFETIME + 1
+    assert error_of(api.get("/me", holder))[:2] == (401, "TOKEN_EXPIRED")
+
+
+def test_sign_ins_are_bounded_and_none_is_kept_as_text(api: Api) -> None:
+    account(api)
+    holders = [sign_in(api) for _ in range(3)]
+    sessions = api.services.self_service._sessions
+    for _ in range(SESSIONS_PER_ACCOUNT):
+        sessions.issue("acc_other", "hash")
+    for _ in range(SESSIONS_PER_ACCOUNT - 2):
+        sessions.issue(api.services.account_store.accounts_named("alice")[0].id, "hash")
+    assert [api.get("/me", each).status_code for each in holders] == [401, 200, 200], "the oldest has ended"
+    token = holders[1]["Authorization"].removeprefix("Bearer ")
+    with closing(sqlite3.connect(api.data.account_sessions)) as database:
+        assert token not in "".join(database.iterdump())
+
+
+def test_lapsed_sign_ins_are_removed(api: Api) -> None:
+    now = [1_700_000_000.0]
+    sessions = AccountSessions(api.data, lambda: now[0])
+    old = sessions.issue("acc_1", "hash")
+    now[0] += LIFETIME + 1
+    new = sessions.issue("acc_2", "hash")
+    assert sessions.find(old) is None
+    assert sessions.find(new) is not None
+    sessions.close()
+
+
+def test_me_shows_what_holds_and_not_what_is_the_operator_s(api: Api) -> None:
+    create(api, api.token(), name="berlin", tags=["x"])
+    create(api, api.token(), name="paris", port=4000)
+    stopped = create(api, api.token(), name="rome", port=4001, tags=["x"])
+    api.post(f"/proxies/{stopped['id']}/stop", None, api.token())
+    plan(
+        api,
+        limits={"connections": 10, "bandwidth_in": 2000},
+        quota={"bytes": 5000, "period": "month"},
+        allow_destinations=["*.example.com"],
+        deny_destinations=["bad.example.com"],
+        self_service={"password": True},
+    )
+    account(
+        api,
+        plan="basic",
+        proxies={"tags": ["x"]},
+        limits={"connections": 3},
+        deny_destinations=[],
+        tags=["vip"],
+        metadata={"customer": "4711"},
+    )
+    me = api.get("/me", sign_in(api)).json["data"]["account"]
+    assert me["limits"] == {"bandwidth_in": 2000, "bandwidth_out": 0, "connections": 3, "requests_per_minute": 0}
+    assert me["quota"] == {"bytes": 5000, "period": "month"}
+    assert (me["allow_destinations"], me["deny_destinations"]) == (["*.example.com"], [])
+    assert me["self_service"] == {"password": True, "credentials": False}
+    assert me["proxies"] == [{"name": "berlin", "protocol": "http", "port": 3128}]
+    assert (me["plan"], me["status"], me["schedule"]) == ("basic", "active", None)
+    assert "4711" not in str(me)
+    assert "vip" not in str(me)
+
+
+def test_the_password_is_changed_if_the_plan_permits_it(api: Api) -> None:
+    plan_id = plan(api)
+    account_id = account(api, plan="basic")
+    holder = sign_in(api)
+    body = {"password": "a new one", "current_password": PASSWORD}
+    assert error_of(api.patch("/me", body, holder))[:2] == (403, "FORBIDDEN")
+    api.services.plans.update(plan_id, PlanUpdate.model_validate({"self_service": {"password": True}}), None)
+    wrong = error_of(api.patch("/me", {**body, "current_password": "wrong"}, holder))
+    assert (wrong[0], wrong[2]["field"]) == (400, "current_password")
+    assert error_of(api.patch("/me", {"password": "a new one"}, holder))[2]["field"] == "current_password"
+    assert error_of(api.patch("/me", {**body, "enabled": True}, holder))[0] == 400
+    assert api.patch("/me", body, holder).status_code == 200
+    assert api.get("/me", holder).status_code == 401
+    assert refused(api) == (401, "UNAUTHORIZED")
+    assert api.get("/me", sign_in(api, password="a new one")).status_code == 200
+    changed = next(row for row in rows(api) if row["action"] == "account.updated")
+    actor = {"type": "account", "user_id": account_id, "username": "alice", "role": None}
+    assert (changed["actor"], changed["credential"]["method"]) == (actor, "account_token")
+    assert "a new one" not in str(changed)
+    (event,) = api.fleet.published("account.updated")
+    assert (event["by"]["type"], event["by"]["user_id"]) == ("account", account_id)
+
+
+def test_without_a_plan_the_password_stays(api: Api) -> None:
+    account(api)
+    refusal = api.patch("/me", {"password": "a new one", "current_password": PASSWORD}, sign_in(api))
+    assert error_of(refusal)[:2] == (403, "FORBIDDEN")
+
+
+def test_guessing_the_current_password_locks_the_name(api: Api) -> None:
+    plan(api, self_service={"password": True})
+    account(api, plan="basic")
+    holder = sign_in(api)
+    for _ in range(5):
+        assert api.patch("/me", {"password": "x", "current_password": "wrong"}, holder).status_code == 400
+    assert api.patch("/me", {"password": "x", "current_password": PASSWORD}, holder).status_code == 429
+    assert refused(api) == (429, "RATE_LIMITED")
+
+
+def test_connections_are_those_of_the_account_on_its_proxies(api: Api) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def process(name: str) -> Any:
+        def reply(message: Any) -> Any:
+            asked.append((name, message))
+            live = Connection("5f", "192.0.2.1", "alice", "a.example:443", "tunnel", 1.7e9, 1.0, 1, 2, 0.0, 0.0, "up1")
+            return Connections((live,), 1)
+
+        return reply
+
+    for name, port, tags in (("own", 4000, ["x"]), ("other", 4001, []), ("silent", 4002, ["x"])):
+        proxy = create(api, api.token(), name=name, port=port, tags=tags)
+        if name != "silent":
+            api.fleet.others[forwarding_name(proxy["id"])] = process(name)
+    account(api, proxies={"tags": ["x"]})
+    data = api.get("/me/connections?limit=5", sign_in(api)).json["data"]
+    assert [(name, message.only) for name, message in asked] == [("own", ConnectionFilter(user="alice"))]
+    assert isinstance(asked[0][1], QueryConnections)
+    assert (data["total"], data["connections"][0]["proxy"], data["connections"][0]["parent"]) == (1, "own", None)
+    assert [each["proxy"] for each in data["unavailable"]] == ["silent"]
+
+
+def test_snippets_are_for_the_proxies_of_the_account_with_its_name(api: Api) -> None:
+    for name, port in (("one", 4000), ("two", 4001)):
+        create(api, api.token(), name=name, port=port, host="0.0.0.0", tags=["x"], auth={"enabled": True})
+    create(api, api.token(), name="other", port=4002)
+    account(api, proxies={"tags": ["x"]})
+    holder = {**sign_in(api), "Host": "proxy.example.com"}
+    data = api.get("/me/snippets", holder).json["data"]
+    assert [each["proxy"] for each in data["proxies"]] == ["one", "two"]
+    assert data["proxies"][0]["snippets"]["url"] == "http://alice:PASSWORD@proxy.example.com:4000"
+    (two,) = api.get("/me/snippets?proxy=two&host=192.0.2.9", holder).json["data"]["proxies"]
+    assert two["snippets"]["url"] == "http://alice:PASSWORD@192.0.2.9:4001"
+    assert api.get("/me/snippets?proxy=other", holder).json["data"] == {"proxies": [], "total": 0}
