@@ -30,6 +30,7 @@ from api.security.rate_limits import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
+from api.services.account_activity import AccountActivities
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.fleet_accounts import FleetAccounts
@@ -136,8 +137,15 @@ class Services:
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
         self.plans = Plans(self.audited_accounts, self.account_store, names)
+        self.account_activity = AccountActivities(bridge, self.plans)
         self.fleet_accounts = FleetAccounts(
-            self.audited_accounts, self.account_store, names, self.plans, self.proxies.all, self.publish
+            self.audited_accounts,
+            self.account_store,
+            names,
+            self.plans,
+            self.proxies.all,
+            self.publish,
+            self.account_activity.drop,
         )
         self.self_service = SelfService(
             AccountSessions(data),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.openapi.schemas.fleet_accounts import FleetAccountPage, OneFleetAccount
 from api.openapi.schemas.resources import Deleted
-from api.operations.operation import V1, create, delete, get, resource, update
+from api.operations.operation import V1, create, delete, get, post, resource, update
 from api.resources import fleet_accounts
 from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccountCreate, FleetAccountUpdate
 
@@ -36,6 +36,13 @@ TABLE = resource(f"{V1}/accounts", read="proxy.read", write="proxy.write", delet
         body=FleetAccountUpdate,
         read_only=READ_ONLY_FIELDS,
         if_match=True,
+    ),
+    post(
+        f"{_ONE}/reset-usage",
+        "resetFleetAccountUsage",
+        fleet_accounts.reset_usage,
+        OneFleetAccount,
+        audit="account.usage_reset",
     ),
     delete(_ONE, "deleteFleetAccount", fleet_accounts.delete_account, Deleted, if_match=True),
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from api.call import Call, Reply
 from api.errors import Invalid
 from api.http.query import Query, choice, cursor, integer, text
@@ -42,7 +45,7 @@ def list_accounts(call: Call) -> Reply:
     found, following = call.services.fleet_accounts.page(selection, after, query.limit)
     return Reply(
         {
-            "accounts": [account_view(each, call.services.plans) for each in found],
+            "accounts": _views(call, found),
             "has_more": following is not None,
             "next_cursor": None if following is None else AccountCursor(following, filters).text(),
         }
@@ -87,6 +90,17 @@ def delete_account(call: Call) -> Reply:
     return Reply({"id": account_id, "deleted": True})
 
 
+def reset_usage(call: Call) -> Reply:
+    """Reset the usage of an account of the fleet to zero.
+
+    Sets what the account has used to zero, in every period. An account over its quota can be used again at once; closed
+    hours of the usage stay.
+    """
+    account = call.services.fleet_accounts.get(call.params["account_id"])
+    call.services.account_activity.reset(account.record.id)
+    return _one(call, account)
+
+
 def _selection(call: Call, query: ListFleetAccounts) -> AccountSelection:
     proxy = None if query.proxy is None else call.services.proxies.get(query.proxy).record
     return AccountSelection(
@@ -100,7 +114,16 @@ def _selection(call: Call, query: ListFleetAccounts) -> AccountSelection:
     )
 
 
+def _views(call: Call, accounts: Sequence[StoredAccount]) -> list[dict[str, Any]]:
+    activity = call.services.account_activity
+    known = activity.of(each.record for each in accounts) or {}
+    return [
+        account_view(each, call.services.plans, activity.quota_of(each.record), known.get(each.record.id))
+        for each in accounts
+    ]
+
+
 def _one(call: Call, account: StoredAccount, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
     warnings = [each._asdict() for each in call.services.fleet_accounts.warnings(account.record)]
-    view = account_view(account, call.services.plans)
+    (view,) = _views(call, [account])
     return Reply({"account": view, "warnings": warnings}, status, account.revision, headers or {})

@@ -5,14 +5,22 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from actors.bus.messages.accounts import AccountActivity
 from api.services.fleet_accounts import StoredAccount, status_of
 from api.services.plans import Plans, StoredPlan
 from config.model.account_rules import StoredRules
+from config.model.accounts import Quota
+from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
 
 
-def account_view(account: StoredAccount, plans: Plans) -> dict[str, Any]:
-    """Every field of an account that a response has; there is no password in it."""
+def account_view(
+    account: StoredAccount, plans: Plans, quota: Quota, activity: AccountActivity | None
+) -> dict[str, Any]:
+    """Every field of an account that a response has; there is no password in it.
+
+    `quota` is the one that holds for it. Without `activity` its usage is not known at this moment.
+    """
     record = account.record
     plan = plans.known(record.plan)
     return {
@@ -27,11 +35,11 @@ def account_view(account: StoredAccount, plans: Plans) -> dict[str, Any]:
         **rules_view(record),
         "tags": record.tags,
         "metadata": record.metadata,
-        "status": status_of(record, time.time()),
-        "usage": None,
-        "last_seen_at": None,
-        "last_client_ip": None,
-        "active_connections": None,
+        "status": status_of(record, time.time(), 0 < quota.bytes <= _used(activity)),
+        "usage": None if activity is None else usage_view(activity, quota),
+        "last_seen_at": None if activity is None else _moment(activity.last_seen or None),
+        "last_client_ip": None if activity is None else activity.client_ip or None,
+        "active_connections": None if activity is None else activity.connections,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),
     }
@@ -55,6 +63,26 @@ def plan_view(plan: StoredPlan) -> dict[str, Any]:
 def rules_view(record: StoredRules) -> dict[str, Any]:
     """The rules of an account or a plan; null where it says nothing."""
     return record.model_dump(include=set(StoredRules.model_fields))
+
+
+def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:
+    """The usage in the present period of the quota."""
+    usage, used = activity.usage, _used(activity)
+    until = period_at(usage.period, usage.since)[1]
+    return {
+        "period": usage.period,
+        "period_start": None if until is None else timestamp_text(usage.since),
+        "period_end": _moment(until),
+        "bytes": used,
+        "bytes_in": usage.bytes_in,
+        "bytes_out": usage.bytes_out,
+        "remaining": max(0, quota.bytes - used) if quota.bytes else None,
+        "active_connections": activity.connections,
+    }
+
+
+def _used(activity: AccountActivity | None) -> int:
+    return 0 if activity is None else activity.usage.bytes_in + activity.usage.bytes_out
 
 
 def _moment(seconds: float | None) -> str | None:

@@ -84,14 +84,16 @@ class FleetAccounts:
         plans: Plans,
         proxies: Callable[[], Sequence[StoredProxy]],
         publish: Callable[[str, dict[str, Any]], None],
+        drop_usage: Callable[[Sequence[str]], None],
     ) -> None:
-        """`store` is `accounts` with an audit trail."""
+        """`store` is `accounts` with an audit trail; `drop_usage` is called with ids of deleted accounts."""
         self._store = store
         self._accounts = accounts
         self._names = names
         self._plans = plans
         self._proxies = proxies
         self._publish = publish
+        self._drop_usage = drop_usage
 
     # --- reading ---
 
@@ -169,8 +171,7 @@ class FleetAccounts:
         with self._names.lock:
             self.check(pending)
             written = self._store.commit([each.write() for each in pending]) if pending else []
-        for each in pending:
-            self.publish_event(each)
+        self.finish(pending)
         revisions = dict(zip((each.id for each in pending), written, strict=True))
         return [_after(each, revisions.get(each.id)) for each in changes]
 
@@ -181,8 +182,13 @@ class FleetAccounts:
                 raise Invalid(f"{each.path}plan", "was deleted at this moment")
         self._names.refuse_accounts({each.id: each.after for each in changes}, {each.id: each.path for each in changes})
 
-    def publish_event(self, change: AccountChange) -> None:
-        """Publish the event of a change that was made."""
+    def finish(self, changes: Sequence[AccountChange]) -> None:
+        """Publish the events of changes that were made, and have the usage of deleted accounts dropped."""
+        for each in changes:
+            self._publish_event(each)
+        self._drop_usage([each.id for each in changes if each.after is None])
+
+    def _publish_event(self, change: AccountChange) -> None:
         kind = "created" if change.before is None else "deleted" if change.after is None else "updated"
         record = change.after or (change.before.record if change.before is not None else None)
         assert record is not None
@@ -213,11 +219,13 @@ class FleetAccounts:
                 raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
 
 
-def status_of(account: FleetAccount, now: float) -> Status:
+def status_of(account: FleetAccount, now: float, quota_reached: bool) -> Status:
     """The present status."""
     if not account.enabled:
         return "disabled"
-    return "expired" if account.expires_at is not None and account.expires_at <= now else "active"
+    if account.expires_at is not None and account.expires_at <= now:
+        return "expired"
+    return "quota_reached" if quota_reached else "active"
 
 
 def _load(document: Document) -> StoredAccount:

@@ -11,6 +11,16 @@ from falcon.testing import Result
 
 from actors.accounts.records import AccountRecord, PlanRecord, effective
 from actors.accounts.table import TableReader
+from actors.bus.messages.accounts import (
+    AccountActivity,
+    AccountUsage,
+    DropAccountUsage,
+    QueryUsage,
+    ResetUsage,
+    Usage,
+)
+from actors.bus.messages.common import METRICS, Done
+from config.model.quotas import period_at
 from config.passwords import check_password, hash_password
 from tests.kit.api_stage import Api, error_of
 
@@ -309,6 +319,36 @@ def test_a_lapsed_account_is_expired(api: Api, token: dict[str, str], monkeypatc
     assert api.get(f"/accounts/{account['id']}", token).json["data"]["account"]["status"] == "expired"
     listed = api.get("/accounts", token, query_string="status=expired").json["data"]["accounts"]
     assert [each["id"] for each in listed] == [account["id"]]
+
+
+# --- usage ---
+
+
+def test_usage_is_that_of_the_collector_in_the_period_of_the_quota(api: Api, token: dict[str, str]) -> None:
+    since = period_at("month", time.time())[0]
+    used = AccountActivity(AccountUsage("month", since, 700, 400), connections=3, last_seen=5.0, client_ip="192.0.2.7")
+    asked: list[Any] = []
+
+    def collector(message: Any) -> Any:
+        asked.append(message)
+        return Usage({first["id"]: used}) if isinstance(message, QueryUsage) else Done()
+
+    planned(api, quota={"bytes": 1000, "period": "month"})
+    first, second = made(api, plan="basic"), made(api, username="eve", quota={"bytes": 0})
+    assert (first["usage"], first["active_connections"]) == (None, None), "the collector does not reply"
+    api.fleet.others[METRICS] = collector
+    one, two = api.get("/accounts", token).json["data"]["accounts"]
+    assert asked[-1] == QueryUsage({first["id"]: "month", second["id"]: "total"})
+    assert (one["status"], one["usage"]["bytes"], one["usage"]["remaining"]) == ("quota_reached", 1100, 0)
+    assert (one["last_seen_at"], one["last_client_ip"]) == ("1970-01-01T00:00:05.000Z", "192.0.2.7")
+    assert (two["status"], two["usage"]["bytes"], two["usage"]["remaining"]) == ("active", 0, None)
+    assert (two["last_seen_at"], two["last_client_ip"], two["active_connections"]) == (None, None, 0)
+    assert api.post(f"/accounts/{first['id']}/reset-usage", headers=token).status_code == 200
+    assert ResetUsage((first["id"],)) in asked
+    rows = api.get("/audit", token, query_string="action=account.usage_reset").json["data"]["audit"]
+    assert [each["resource"]["id"] for each in rows] == [first["id"]]
+    api.request("DELETE", f"/accounts/{second['id']}", token)
+    assert asked[-1] == DropAccountUsage((second["id"],))
 
 
 # --- plans ---

@@ -67,6 +67,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/proxies/*/accounts/*/reset-usage": {"POST": "proxy.write"},
     f"{V1}/accounts": {"GET": "proxy.read", "POST": "proxy.write"},
     f"{V1}/accounts/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
+    f"{V1}/accounts/*/reset-usage": {"POST": "proxy.write"},
     f"{V1}/plans": {"GET": "proxy.read", "POST": "proxy.write"},
     f"{V1}/plans/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
     f"{V1}/me/login": {"POST": OPEN},

@@ -1,0 +1,60 @@
+"""What accounts of the fleet have used and when, of the metrics collector, which counts over all proxies."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from actors.bus.messages.accounts import AccountActivity, AccountUsage, DropAccountUsage, QueryUsage, ResetUsage, Usage
+from actors.bus.messages.common import METRICS, Done
+from api.bus_bridge import Bridge, reason_of, request
+from api.services.plans import Plans
+from config.model.accounts import Quota
+from config.model.fleet_accounts import FleetAccount
+from config.model.quotas import period_at
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT = 3.0
+
+
+class AccountActivities:
+    """Requests to the collector about accounts of the fleet. Thread-safe."""
+
+    def __init__(self, bridge: Bridge, plans: Plans) -> None:
+        self._bridge = bridge
+        self._plans = plans
+
+    def quota_of(self, account: FleetAccount) -> Quota:
+        """The account's own quota, or that of its plan; 0 bytes for none."""
+        if account.quota is not None:
+            return account.quota
+        plan = self._plans.known(account.plan)
+        return plan.quota if plan is not None and plan.quota is not None else Quota()
+
+    def of(self, accounts: Iterable[FleetAccount]) -> dict[str, AccountActivity] | None:
+        """By id, the activity in the present period of each quota; None when the collector doesn't reply."""
+        periods: dict[str, str] = {each.id: self.quota_of(each).period for each in accounts}
+        if not periods:
+            return {}
+        reply: Any = self._bridge.ask(METRICS, QueryUsage(periods), ASK_TIMEOUT)
+        if not isinstance(reply, Usage):
+            return None
+        return {each: reply.accounts.get(each) or _unused(period) for each, period in periods.items()}
+
+    def reset(self, account_id: str) -> None:
+        """Set the usage to zero. Raises `PeerUnavailable`, and then nothing is changed."""
+        request(self._bridge, METRICS, ResetUsage((account_id,)), Done, timeout=ASK_TIMEOUT)
+
+    def drop(self, account_ids: Iterable[str]) -> None:
+        """These accounts were deleted; their closed hours stay."""
+        gone = tuple(account_ids)
+        reply = self._bridge.ask(METRICS, DropAccountUsage(gone), ASK_TIMEOUT) if gone else Done()
+        if not isinstance(reply, Done):
+            log.warning("cannot delete the usage of %d accounts: %s", len(gone), reason_of(reply))
+
+
+def _unused(period: str) -> AccountActivity:
+    return AccountActivity(AccountUsage(period, period_at(period, time.time())[0], 0, 0))
