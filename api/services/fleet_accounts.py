@@ -219,7 +219,7 @@ class FleetAccounts:
                 raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
 
 
-def status_of(account: FleetAccount, now: float, quota_reached: bool) -> Status:
+def status_of(account: FleetAccount, now: float, quota_reached: bool = False) -> Status:
     """The present status."""
     if not account.enabled:
         return "disabled"
