@@ -25,7 +25,7 @@ def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: by
         parts.append(b"Content-Length: %d" % fields.length)
     elif fields.chunked:
         parts.append(_CHUNKED)
-    if fields.max_forwards is not None:
+    if fields.max_forwards:  # 0 limits OPTIONS and TRACE, which don't get here with it, and no other method
         parts.append(b"Max-Forwards: %d" % (fields.max_forwards - 1))
     _add_via(parts, head.minor, fields.via, via)
     if upgrade and fields.upgrade is not None:

@@ -537,6 +537,13 @@ def test_trace_does_not_go_to_an_upstream_with_our_credentials() -> None:
     assert open_upstream.to_origin.startswith(b"TRACE http://a.example/ HTTP/1.1\r\n")
 
 
+@pytest.mark.parametrize("method", [b"GET", b"POST", b"PROPFIND"])
+def test_max_forwards_never_gets_negative(method: bytes) -> None:
+    head = method + b" http://a.example/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: %d\r\n\r\n"
+    assert b"Max-Forwards" not in Talk().client(head % 0).opened().to_origin
+    assert b"\r\nMax-Forwards: 0\r\n" in Talk().client(head % 1).opened().to_origin
+
+
 def test_requests_behind_one_that_is_refused_are_not_served() -> None:
     talk = Talk().client(GET * 3)
     talk.out += talk.session.failed(failures.prohibited("no"), 0.0)
