@@ -35,6 +35,7 @@ from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.table import ConnectionTable
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import explain
+from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reporting import trace
@@ -163,6 +164,8 @@ class ForwardingActor(Actor):
             explain(self.forwarding, query, reply)
         except Refused as refused:
             reply(Failed(refused.failure.detail, "target"))
+        except UnreadableError as error:
+            reply(Failed(str(error), "user" if query.credential is None else "credential"))
 
     def _report_accounts(self, query: QueryAccounts, reply: Reply) -> None:
         def report(_acknowledged: bool) -> None:

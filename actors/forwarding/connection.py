@@ -10,7 +10,10 @@ from actors.forwarding.protocols.session_config import SessionConfig
 
 
 class ConnectionInfo(NamedTuple):
-    """What a connection is doing at one moment. `target` and `user` are empty as long as there is none."""
+    """What a connection is doing at one moment. `target` and `user` are empty as long as there is none.
+
+    `credential` is the id of the one that was used in place of the password.
+    """
 
     client_ip: str
     user: str
@@ -19,6 +22,7 @@ class ConnectionInfo(NamedTuple):
     bytes_in: int
     bytes_out: int
     upstream: str = ""
+    credential: str = ""
 
 
 class Connection(Expirable, MeteredConnection, Protocol):

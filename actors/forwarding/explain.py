@@ -1,23 +1,30 @@
 """What would happen to a request, by the access policy, resolver and accounts that decide about real ones.
 
 Nothing is connected to. The stages are those of a real request, in order: `client` (at accept), `user`,
-`account` (disabled, expired, from elsewhere, quota used up), `name` (before resolving), `resolve`, then for each
-address `egress_guard` and `address`. The first refusal decides.
+`account` (disabled, expired, outside its schedule, from elsewhere, quota used up), `credential` (the same of that),
+`name` (before resolving), `resolve`, then for each address `egress_guard` and `address`; the last but `resolve` and
+`egress_guard` go by the rules of account, credential and proxy. The first refusal decides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
+from actors.forwarding.access.narrowing import own_rules
 from actors.forwarding.access.policy import AccessPolicy, Decision
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.limits.credentials import spec_of
 from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority, parse_authority
+
+if TYPE_CHECKING:
+    from actors.accounts.records import CredentialRecord
+    from actors.bus.messages.specs import AccountSpec
 
 _URL = re.compile(r"(https?)://([^/?#]*)(?:[/?#].*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
 _BARE_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
@@ -29,6 +36,14 @@ class _Result(NamedTuple):
 
     decision: Decision
     addresses: tuple[ExplainedAddress, ...] = ()
+
+
+class _Subject(NamedTuple):
+    """Who sends the request. `user` is None without credentials, or with those of no user."""
+
+    user: str | None
+    account: AccountSpec | None = None
+    credential: CredentialRecord | None = None
 
 
 def read_target(text: str) -> Authority:
@@ -48,15 +63,20 @@ def read_target(text: str) -> Authority:
 
 
 def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanation], None]) -> None:
-    """Call `done` with the explanation, perhaps in this very call. Raises `Refused` when the target is none."""
+    """Call `done` with the explanation, perhaps in this very call.
+
+    Raises `Refused` when the target is none, and `UnreadableError` when the accounts can't be read.
+    """
     target = read_target(query.target)
-    access = context.policy.access
+    subject = _subject(context, query)
+    credential = None if subject.credential is None else spec_of(subject.credential)
+    access = context.policy.access.narrowed(own_rules(subject.account, credential))
 
     def reply(result: _Result) -> None:
-        done(_explanation(result, target, access.mode))
+        done(_explanation(result, target, access.mode, subject))
 
     client = access.client(query.client_ip)
-    early = _before_resolving(context, access, client, query, target)
+    early = _before_resolving(context, access, client, query, target, subject)
     if early is not None:
         reply(_Result(early))
     elif context.upstreams is not None:
@@ -67,22 +87,54 @@ def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanat
         context.dialer.resolver.resolve(target.host, lambda result: reply(_resolved(access, client, target, result)))
 
 
+def _subject(context: ForwardingContext, query: Explain) -> _Subject:
+    """Raises `UnreadableError`."""
+    if not context.policy.session.wants_credentials:
+        return _Subject(query.user)
+    context.directory.refresh()
+    credential = None if query.credential is None else context.directory.credential_by_id(query.credential)
+    if credential is not None:
+        found = context.directory.account(credential.account_id)
+        if found is not None and query.user in (None, found.spec.username):
+            return _Subject(found.spec.username, found.spec, credential)
+    if query.credential is not None or query.user is None or not context.is_known_user(query.user):
+        return _Subject(None)
+    account = context.limits.account(query.user)
+    return _Subject(query.user, None if account is None else account.spec)
+
+
 def _before_resolving(
-    context: ForwardingContext, access: AccessPolicy, client: Decision, query: Explain, target: Authority
+    context: ForwardingContext,
+    access: AccessPolicy,
+    client: Decision,
+    query: Explain,
+    target: Authority,
+    subject: _Subject,
 ) -> Decision | None:
-    user = query.user
+    wanted = context.policy.session.wants_credentials
     if client.failure is not None:
         return client
-    if user is None and context.policy.session.wants_credentials:
-        return _refusal(
-            failures.CREDENTIALS_WANTED, "auth: credentials are required (407), and no user is named", "user"
-        )
-    if user is not None and not context.is_known_user(user):
-        return _refusal(failures.CREDENTIALS_WANTED, "auth: this is not a user of the proxy", "user")
-    failure = context.limits.user_refusal(user or "", query.client_ip)
+    if wanted and subject.user is None:
+        return _refusal(failures.CREDENTIALS_WANTED, _why_unknown(query), "user")
+    failure = context.limits.user_refusal(subject.user or "", query.client_ip)
     if failure is not None:
         return _refusal(failure, f"accounts: {failure.detail}", "account")
+    if subject.credential is not None:
+        failure = context.limits.credential_refusal(subject.credential, query.client_ip)
+        if failure is not None:
+            return _refusal(failure, f"credentials: {failure.detail}", "credential")
+    elif wanted and context.policy.protocol == "socks4" and not context.directory.admits_name(subject.user or ""):
+        rule = "auth: on socks4 the name of this account alone is not enough (socks4_by_name)"
+        return _refusal(failures.CREDENTIALS_WANTED, rule, "user")
     return access.name(target) if context.upstreams is None else None  # `unresolved` decides all of it, in its order
+
+
+def _why_unknown(query: Explain) -> str:
+    if query.credential is not None:
+        return "auth: there is no such credential for this user and this proxy"
+    if query.user is not None:
+        return "auth: this is not a user of the proxy"
+    return "auth: credentials are required (407), and no user is named"
 
 
 def _resolved(access: AccessPolicy, client: Decision, target: Authority, result: Resolution) -> _Result:
@@ -109,7 +161,7 @@ def _decision(decision: Decision) -> str:
     return "allow" if decision.failure is None else "deny"
 
 
-def _explanation(result: _Result, target: Authority, mode: str) -> Explanation:
+def _explanation(result: _Result, target: Authority, mode: str, subject: _Subject) -> Explanation:
     decision, addresses = result
     return Explanation(
         decision=_decision(decision),
@@ -120,4 +172,6 @@ def _explanation(result: _Result, target: Authority, mode: str) -> Explanation:
         host=target.host,
         port=target.port,
         addresses=addresses,
+        account="" if subject.account is None else subject.account.id,
+        credential="" if subject.credential is None else subject.credential.id,
     )

@@ -139,6 +139,7 @@ class ConnectionStats:
                 report.upstream,
                 report.detail,
                 report.rule,
+                report.credential,
             )
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from actors.logs.record_schema import EXPLAINED, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
+from actors.logs.record_schema import ADDED, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
 from config.text.access_fields import ACCESS_FIELDS
 
 LEVEL = 2
@@ -128,7 +128,7 @@ class DictionaryColumn:
 
 Load = Callable[[str], bytes]
 """Reads a segment of a block on disk. A segment is some columns, by name, each compressed by itself."""
-SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID, *EXPLAINED)}
+SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID, *ADDED)}
 """The columns of each; what is read together lies together."""
 _SEGMENT_OF = {name: segment for segment, names in SEGMENTS.items() for name in names}
 

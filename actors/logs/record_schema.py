@@ -20,13 +20,13 @@ NUMBERS = ("response_time", "duration", "bytes_in", "bytes_out")
 FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "reason", "parent")
 """Fields with few different values. `status_code` is a number outside and a text in here, to be searched like one."""
 TARGET = "target_url"
-EXPLAINED = ("detail", "rule")
-"""Fields that records of earlier releases lack."""
+ADDED = ("detail", "rule", "credential")
+"""Fields that records of earlier releases lack: all, or the last."""
 REQUEST_ID = "request_id"
 SEARCHED = ("method", "status_code", "reason", "client_ip", "proxy_id", "user", TARGET)
 """The fields that are searched for words; the first three and the target make up the message of a record."""
 
-_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *EXPLAINED) if name != "status_code")
+_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *ADDED) if name != "status_code")
 _texts_of = itemgetter(*_TEXTS)
 _VALID: set[tuple[type, ...]] = set()
 """Types of rows that were found valid; there are few."""
@@ -44,9 +44,8 @@ def empty_record() -> dict[str, Any]:
 
 def completed(row: Any) -> Any:
     """A record with the fields that an earlier release, which stored it or still drains, lacks."""
-    if isinstance(row, list) and len(row) == len(ACCESS_FIELDS) - len(EXPLAINED):
-        return [*row, *("" for _ in EXPLAINED)]
-    return row
+    missing = len(ACCESS_FIELDS) - len(row) if isinstance(row, list) else 0
+    return [*row, *("" for _ in range(missing))] if missing in (1, len(ADDED)) else row
 
 
 def _is_valid(row: Row) -> bool:

@@ -62,6 +62,7 @@ _ATTRIBUTES = {
     "parent": "parent",
     "detail": "detail",
     "rule": "rule",
+    "credential": "credential",
 }
 """Names of OpenTelemetry's conventions where there are some, by the fields of a record."""
 

@@ -41,19 +41,20 @@ class ExplainBody(Body):
         json_patterns.text(json_patterns.TARGET),
     ]
     user: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
+    credential: Annotated[StrictStr, Field(min_length=1, max_length=64)] | None = None
 
 
 def explain_access(call: Call) -> Reply:
     """Explain the decision about a request.
 
     Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the
-    target. The response names the rule that decides. `user` is taken to have the right password; without it the client
-    has no credentials.
+    target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an
+    id) to have come with its secret; without both the client has no credentials.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
         raise Invalid("status", "the proxy is inactive, so it decides nothing; start it first")
-    query = Explain(call.body.client_ip, call.body.user, call.body.target)
+    query = Explain(call.body.client_ip, call.body.user, call.body.target, call.body.credential)
     reply: Any = request(call.services.bridge, forwarding_name(proxy.record.id), query, Explanation, Failed)
     if isinstance(reply, Failed):
         raise Invalid(reply.field, reply.error)
@@ -70,4 +71,9 @@ def _without_addresses(explanation: Explanation) -> Explanation:
 def _view(explanation: Explanation) -> dict[str, Any]:
     view = asdict(explanation)
     target = {"host": view.pop("host"), "port": view.pop("port")}
-    return {**view, "target": target}
+    return {
+        **view,
+        "target": target,
+        "account": explanation.account or None,
+        "credential": explanation.credential or None,
+    }

@@ -114,6 +114,7 @@ def connection_view(connection: Connection) -> dict[str, Any]:
         "user": connection.user or None,
         "target": connection.target or None,
         "parent": connection.parent or None,
+        "credential": connection.credential or None,
         "started_at": timestamp_text(connection.started_at),
         "age": math.floor(connection.age * 1000) / 1000,
         "rate_in": round(connection.rate_in),

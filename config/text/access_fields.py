@@ -23,6 +23,7 @@ ACCESS_FIELDS = (
     "parent",  # the name of the upstream proxy that it went through, "" for none
     "detail",  # the sentence that the client received of a refusal or failure, "" when all went well
     "rule",  # what of the configuration refused it: an entry of the access rules, the egress guard; "" for none
+    "credential",  # the id of the credential that was used in place of the password, "" for none
 )
 
 PROXY_NAME = "proxy_name"

@@ -51,12 +51,14 @@ class ReportOfTest:
 class Explain:
     """API → forwarding actor: the decision on a request, without making it. → `Explanation` or `Failed` (a bad target).
 
-    `user` counts as authenticated; None means a client without credentials. No connection is made.
+    `user` counts as authenticated; None means a client without credentials. `credential` is the id of one whose secret
+    counts as sent, as `user` or without a name. No connection is made.
     """
 
     client_ip: str
     user: str | None
     target: str
+    credential: str | None = None
 
 
 @message
@@ -71,7 +73,10 @@ class ExplainedAddress:
 
 @message
 class Explanation:
-    """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`)."""
+    """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`).
+
+    `account` and `credential` are the ids of those that the client would have used, empty for none.
+    """
 
     decision: str
     reason: str
@@ -81,6 +86,8 @@ class Explanation:
     host: str
     port: int
     addresses: tuple[ExplainedAddress, ...]
+    account: str = ""
+    credential: str = ""
 
 
 @message
@@ -115,7 +122,8 @@ class Connection:
 
     `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
     `tunnel` or `datagrams`; rates are bytes per second.
-    `parent` is the name of the upstream proxy that it goes through, empty without one.
+    `parent` is the name of the upstream proxy that it goes through, empty without one. `credential` is the id of the
+    one that was used in place of the password.
     """
 
     id: str
@@ -130,6 +138,7 @@ class Connection:
     rate_in: float
     rate_out: float
     parent: str = ""
+    credential: str = ""
 
 
 @message

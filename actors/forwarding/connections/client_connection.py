@@ -167,7 +167,9 @@ class ClientConnection(ClientIO):
         request = self.last if self.request.target is None else self.request
         upstream = "" if request.upstream is None else request.upstream.name
         user, target, state = request.user, request.target_text, self._state()
-        return ConnectionInfo(self.client_ip, user, target, state, self.bytes_in, self.bytes_out, upstream)
+        return ConnectionInfo(
+            self.client_ip, user, target, state, self.bytes_in, self.bytes_out, upstream, request.credential_id
+        )
 
     def _state(self) -> str:
         session = self.session

@@ -69,6 +69,7 @@ def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
     assert relay is not None
     assert isinstance(control, socket.socket)
     buffered = bytes(client.send_buffer)
+    command = command._replace(report=command.report._replace(credential=client.request.credential_id))
     association = UdpAssociation(
         client.context, control, client.client_ip, relay, buffered, command, client.number, client.meter
     )
@@ -101,9 +102,11 @@ def _upstream_refused(client: ClientConnection, _command: UpstreamRefused) -> No
 
 
 def _completed(client: ClientConnection, request: RequestContext, report: Report) -> Report:
-    """With the upstream, the id of a test, and, where it has no other reason, the one of a rule in report mode."""
+    """With upstream, credential, the id of a test, and, where it has no other reason, that of a rule in report mode."""
     if request.upstream is not None:
         report = report._replace(upstream=request.upstream.name)
+    if request.credential is not None:
+        report = report._replace(credential=request.credential.id)
     if request.tester is not None:
         request.tester.reason, request.tester.detail = report.reason, report.detail
         report = report._replace(request_id=request.tester.request_id)

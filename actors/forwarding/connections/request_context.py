@@ -44,6 +44,11 @@ class RequestContext:
         return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
 
     @property
+    def credential_id(self) -> str:
+        """Empty without a credential."""
+        return "" if self.credential is None else self.credential.id
+
+    @property
     def served(self) -> Served | None:
         """What an origin connection of its own would be kept for."""
         target = self.target

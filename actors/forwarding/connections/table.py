@@ -240,4 +240,5 @@ def _report(connection: Connection, connection_id: str, base: Sample, span: floa
         rate_in=(info.bytes_in - base.bytes_in.get(number, 0)) / span,
         rate_out=(info.bytes_out - base.bytes_out.get(number, 0)) / span,
         parent=info.upstream,
+        credential=info.credential,
     )

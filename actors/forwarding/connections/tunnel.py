@@ -149,6 +149,7 @@ class Tunnel:
             report.bytes_in + (up.moved if up is not None else 0),
             report.bytes_out + (down.moved if down is not None else 0),
             "" if self._upstream is None else self._upstream.name,
+            report.credential,
         )
 
     @isolated

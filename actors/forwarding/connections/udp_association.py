@@ -129,6 +129,7 @@ class UdpAssociation:
             "datagrams",
             report.bytes_in + self._bytes_in,
             report.bytes_out + self._bytes_out,
+            credential=report.credential,
         )
 
     # --- the control connection ---

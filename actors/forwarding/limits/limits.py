@@ -157,6 +157,10 @@ class Limits:
         account = self.account(user)
         return None if account is None else account.refusal(client_ip, time.time())
 
+    def credential_refusal(self, record: CredentialRecord, client_ip: str) -> Failure | None:
+        """Why this credential may not be used; None when it may."""
+        return self.held.credential(record).refusal(client_ip, time.time())
+
     def account(self, user: str) -> Account | None:
         """The account of this name; None when it is none."""
         return self.accounts.get(user) or (self.held.account(user) if user else None)

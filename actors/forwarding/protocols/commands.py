@@ -97,9 +97,10 @@ class Report(NamedTuple):
     """One exchange has ended. Times are of the clock that the protocol was given; `responded` is 0 when there was no
     response.
 
-    `reason` is an error type of RFC 9209, or empty; `upstream` is filled in by the driver, and so is `request_id`, the
-    id of the record where it is known before. `detail` is the sentence for the record, `rule` what of the configuration
-    refused it. With status 407 `user` is the name that was tried.
+    `reason` is an error type of RFC 9209, or empty; `upstream` is filled in by the driver, and so are `request_id`, the
+    id of the record where it is known before, and `credential`, the id of the one that was used. `detail` is the
+    sentence for the record, `rule` what of the configuration refused it. With status 407 `user` is the name that was
+    tried.
     """
 
     method: bytes
@@ -115,6 +116,7 @@ class Report(NamedTuple):
     detail: str = ""
     rule: str = ""
     request_id: str = ""
+    credential: str = ""
 
     def because(self, failure: Failure) -> Report:
         """The same, with the detail and the entry of the failure."""

@@ -96,12 +96,17 @@ def explain(
     target: Annotated[str, typer.Argument(help="A URL, or host:port.")],
     client: Annotated[str, typer.Option("--client", help="The address of the client.")] = "127.0.0.1",
     user: Annotated[str | None, typer.Option("--user", help="The user of the client; by default none.")] = None,
+    credential: Annotated[
+        str | None, typer.Option("--credential", help="The id of a credential that the client uses.")
+    ] = None,
 ) -> None:
     """Show what would happen to a request, and which rule decides.
 
-    For a proxy that requires credentials name a --user; without one the result is that of a client without any (407).
+    For a proxy that requires credentials name a --user or a --credential; without one the result is that of a client
+    without any (407).
     """
-    body = {"client_ip": client, "target": target, **({"user": user} if user else {})}
+    body = {"client_ip": client, "target": target}
+    body |= {name: value for name, value in (("user", user), ("credential", credential)) if value}
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]

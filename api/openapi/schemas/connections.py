@@ -15,6 +15,7 @@ class Connection(ResponseModel):
     user: str | None
     target: str | None
     parent: str | None
+    credential: str | None
     state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     age: float

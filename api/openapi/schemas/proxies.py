@@ -221,6 +221,7 @@ class LogEntry(ResponseModel):
     parent: str
     detail: str
     rule: str
+    credential: str
 
 
 class Logs(ResponseModel):
@@ -279,7 +280,7 @@ class JudgedAddress(ResponseModel):
 
 
 class Explanation(ResponseModel):
-    """The decision about a request: its reason, and the rule and stage that decide."""
+    """The decision about a request: its reason, and the rule and stage that decide; ids of account and credential."""
 
     decision: Literal["allow", "deny"]
     reason: str
@@ -288,3 +289,5 @@ class Explanation(ResponseModel):
     mode: Literal["enforce", "report"]
     target: Target
     addresses: list[JudgedAddress]
+    account: str | None
+    credential: str | None

@@ -10,7 +10,7 @@ import bcrypt
 import pytest
 
 from actors.accounts.records import Rules
-from actors.bus.messages.forwarding import Explain
+from actors.bus.messages.forwarding import ConnectionFilter, Explain, QueryConnections
 from tests.actor.forwarding.account_client import WORD, account, credentials
 from tests.actor.forwarding.http_client import get, read_response
 from tests.actor.forwarding.shared_accounts import (
@@ -292,3 +292,54 @@ def test_a_table_that_took_the_place_of_another_is_read(rig: Rig) -> None:
         until(lambda: fetch(rig, origin, credentials("bob"))[0] == 200, "the new table is read", 10)
         assert fetch(rig, origin, credentials("ada"))[0] == 407
         after.close()
+
+
+# --- what is seen of them ---
+
+
+def test_live_connections_and_records_name_the_account_and_the_credential(rig: Rig, table: AccountsTable) -> None:
+    ada = table.account("seen")
+    record, secret = table.mint(ada)
+    query = QueryConnections(ConnectionFilter(), "age", 10, 0)
+    with Origin(echoes) as origin:
+        with tunnel(rig, origin, bearer(secret)), password_tunnel(rig, origin, "seen"):
+            live = rig.ask(query).connections
+            assert sorted((each.user, each.credential) for each in live) == [("seen", ""), ("seen", record.id)]
+        until(lambda: len(seen(rig)) == 2, "both records")
+        assert sorted(seen(rig)) == ["", record.id]
+    with Origin(YES) as origin:
+        fetch(rig, origin, bearer(secret))
+    assert rig.record(method="GET", user="seen")["credential"] == record.id
+
+
+def seen(rig: Rig) -> list[str]:
+    return [each["credential"] for each in list(rig.records) if each["user"] == "seen"]
+
+
+def test_an_explanation_goes_by_account_plan_and_credential(rig: Rig, table: AccountsTable) -> None:
+    plan = table.plan("loopback", allow_destinations=("127.0.0.0/8",))
+    ada = table.account("ada", plan=plan.id)
+    bob = table.account("bob")
+    narrow, _secret = table.mint(ada, allow_destinations=("127.0.0.1:443",))
+    lapsed, _secret = table.mint(bob, ttl=-1.0)
+
+    def explained(user: str | None, credential: str | None, target: str) -> tuple[str, str, str, str]:
+        found = rig.ask(Explain("127.0.0.1", user, target, credential))
+        return found.stage, found.reason, found.account, found.credential
+
+    refused = ("user", "http_request_denied", "", "")
+    assert explained("ada", None, "127.0.0.1:80") == ("address", "", ada.id, "")
+    assert explained("ada", None, "192.0.2.1:80") == ("egress_guard", "destination_ip_prohibited", ada.id, "")
+    assert explained(None, narrow.id, "127.0.0.1:443") == ("address", "", ada.id, narrow.id)
+    word = "credential_destination_not_allowed"
+    assert explained("ada", narrow.id, "127.0.0.1:80") == ("address", word, ada.id, narrow.id)
+    assert explained("bob", None, "127.0.0.1:80") == ("address", "", bob.id, "")
+    assert explained("bob", lapsed.id, "127.0.0.1:80") == ("credential", "credential_expired", bob.id, lapsed.id)
+    assert explained("bob", narrow.id, "127.0.0.1:80") == refused
+    assert explained(None, "crd_none", "127.0.0.1:80") == refused
+    assert explained("eve", None, "127.0.0.1:80") == refused
+    table.change(bob, enabled=False)
+    assert explained("bob", None, "127.0.0.1:80")[:2] == ("account", "account_disabled")
+    rig.configure(protocol="socks4")
+    assert explained("ada", None, "127.0.0.1:80")[0] == "user"
+    assert explained(None, narrow.id, "127.0.0.1:443")[0] == "address"

@@ -102,6 +102,8 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
         "mode": "enforce",
         "target": {"host": "a.example", "port": 443},
         "addresses": [],
+        "account": None,
+        "credential": None,
     }
 
 

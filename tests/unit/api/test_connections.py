@@ -50,6 +50,7 @@ def test_a_page_is_returned(api: Api, headers: dict[str, str], path: str) -> Non
                 "user": None,
                 "target": "a.example:443",
                 "parent": None,
+                "credential": None,
                 "state": "tunnel",
                 "started_at": "2023-11-14T22:13:20.000Z",
                 "age": 1.234,

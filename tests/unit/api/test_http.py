@@ -341,6 +341,7 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
         "parent": "",
         "detail": "",
         "rule": "",
+        "credential": "",
     }
 
     def index(message: QueryLogs) -> LogPage:
