@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 Window = tuple[tuple[int, ...], int, int]
 ScheduleData = tuple[str, tuple[Window, ...]]
@@ -82,4 +85,6 @@ def _existing(wall: datetime) -> float:
 
 @lru_cache(maxsize=64)
 def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo  # takes a megabyte, which only processes with a schedule pay
+
     return ZoneInfo(name)

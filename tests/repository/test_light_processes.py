@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.folders import ROOT
 
-HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer")
+HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer", "lmdb", "zoneinfo")
 
 
 @pytest.mark.parametrize(

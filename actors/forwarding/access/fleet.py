@@ -1,4 +1,4 @@
-"""The table of accounts as one proxy sees it. Loaded only where there is a table, since LMDB takes memory and time.
+"""The table of accounts as one proxy sees it. Only the zygote loads it in advance, before it forks: it opens nothing.
 
 What can't be opened or read is a problem of the proxy, and is opened again every `RETRY` seconds. Meanwhile accounts of
 the table can't authenticate; connections that are open go on.

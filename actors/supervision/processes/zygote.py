@@ -49,9 +49,17 @@ log = logging.getLogger(__name__)
 PACKET_MAX = 128 * 1024
 SOCKETS_MAX = 16
 
-PRELOAD = ("zmq", "msgpack", "actors.process", "actors.bus.records", "actors.forwarding.actor")
+PRELOAD = (
+    "zmq",
+    "msgpack",
+    "actors.process",
+    "actors.bus.records",
+    "actors.forwarding.actor",
+    "actors.forwarding.access.fleet",
+)
 """What forwarding actors import; the others import their own extras after the fork. Preloading pydantic, which most of
-the others need, would save them 4 MB and 0.1 s of processor time each, and cost 0.9 MB in every forwarding actor."""
+the others need, would save them 4 MB and 0.1 s of processor time each, and cost 0.9 MB in every forwarding actor. LMDB,
+which `fleet` imports, takes 0.5 MB here, and would take 4 MB in each forwarding actor that reads accounts."""
 
 COMM_MAX = 15
 """Bytes of a process name that Linux keeps (proc(5), comm)."""

@@ -11,8 +11,8 @@ import pytest
 
 from actors.accounts.records import Rules
 from actors.bus.messages.forwarding import ConnectionFilter, Explain, QueryConnections
-from tests.actor.forwarding.account_client import WORD, account, credentials
-from tests.actor.forwarding.http_client import get, read_response
+from tests.actor.forwarding.account_client import WORD, account, credentials, states
+from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.shared_accounts import (
     AccountsTable,
     bearer,
@@ -239,28 +239,56 @@ def test_wrong_secrets_are_guesses_after_which_passwords_are_not_checked_and_rig
     assert fetch(rig, origin, credentials("guessed", secret))[0] == 200
 
 
+def test_every_byte_of_the_connection_is_billed_from_the_first_on(
+    rig: Rig, table: AccountsTable, origin: Origin
+) -> None:
+    """Also those before the account was known, on the first connection that an account of the table has here."""
+    ada = table.account("ada")
+    record, only = table.mint(ada, quota=10**9)
+    _other, secret = table.mint(ada, quota=10**9)
+    moved_in = moved_out = 0
+    with connect(rig) as client:
+        for field in ("X-Nothing: 1", credentials("ada"), bearer(secret)):
+            request = get(origin, "/", field)
+            client.sendall(request)
+            head, body = read_response(client)
+            moved_in += len(request)
+            moved_out += len(head) + 4 + len(body)
+    assert used(rig, ada.id) == (moved_in, moved_out)
+    request = get(origin, "/", bearer(only))
+    with connect(rig) as client:
+        client.sendall(request)
+        head, body = read_response(client)
+    assert used(rig, record.id) == (len(request), len(head) + 4 + len(body))
+
+
+def used(rig: Rig, identifier: str) -> tuple[int, int]:
+    usage = states(rig)[identifier].usage
+    return usage.bytes_in, usage.bytes_out
+
+
 # --- the table ---
 
 
-def test_an_actor_without_a_table_or_without_wanted_credentials_loads_no_lmdb() -> None:
+def test_the_table_is_opened_where_credentials_are_wanted_that_are_not_the_proxys_own() -> None:
     with Rig(auth_required=True) as rig, Origin(YES) as origin:
         assert fetch(rig, origin, credentials("ada"))[0] == 407
-        assert not _maps_lmdb(rig)
+        assert not _maps_table(rig)
         table = AccountsTable(rig)
         table.account("ada")
         rig.configure(auth_required=False)
         assert fetch(rig, origin, credentials("ada"))[0] == 200
-        assert not _maps_lmdb(rig)
+        assert not _maps_table(rig)
         rig.configure(auth_required=True, accounts=(account("own"),))
         assert fetch(rig, origin, credentials("own"))[0] == 200
-        assert not _maps_lmdb(rig)
+        assert not _maps_table(rig)
         assert fetch(rig, origin, credentials("ada"))[0] == 200
-        assert _maps_lmdb(rig)
+        assert _maps_table(rig)
         table.close()
 
 
-def _maps_lmdb(rig: Rig) -> bool:
-    return "lmdb" in Path(f"/proc/{rig.process.pid}/maps").read_text()
+def _maps_table(rig: Rig) -> bool:
+    return "accounts.mdb" in Path(f"/proc/{rig.process.pid}/maps").read_text()
 
 
 def test_a_damaged_table_is_a_problem_that_ends_when_it_is_made_anew() -> None:
