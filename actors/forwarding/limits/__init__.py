@@ -2,5 +2,6 @@
 
 `token_bucket` and `sliding_window` are the mechanisms. `throttle` applies buckets to one direction of a connection,
 `meter` both directions to one connection. `accounts` are the accounts of the proxy, `credentials` narrow them, and
-`held_accounts` are those of the table that all proxies share. `limits` decides with all of them whether a connection or request is admitted.
+`held_accounts` are those of the table that all proxies share. `limits` decides with all of them whether a connection or
+request is admitted.
 """
