@@ -10,7 +10,9 @@ from api.call import Call, Reply
 from api.errors import Denied, Invalid, NotFound
 from api.http.query import choice, integer, text
 from api.resources.connections import EVERYTHING, ConnectionFilters, connection_view, require_filter
+from api.services.account_names import may_use
 from api.services.fleet_connections import FleetConnections, Group, Row
+from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 
 GROUP_BY = {"client": "client", "account": "user", "target": "target", "proxy": None}
@@ -24,13 +26,14 @@ class FleetFilters(ConnectionFilters):
     """Filters of connections of all proxies."""
 
     proxy: str | None = text("Only of the proxy with this name or id", "office", 128, 1)
-    account: str | None = text("Only of the account with this user name", "alice", 255, 1)
+    account: str | None = text("Only of the account with this id or user name", "alice", 255, 1)
 
-    def filter(self) -> ConnectionFilter:
-        """As the message to the forwarding actors has it. Raises `Invalid`."""
-        if self.account is not None and self.user not in (None, self.account):
+    def of_account(self, account: FleetAccount | None) -> ConnectionFilter:
+        """As the message to the forwarding actors has it; `account` is the one with the id. Raises `Invalid`."""
+        named = self.account if account is None else account.username
+        if named is not None and self.user not in (None, named):
             raise Invalid("account", "must be the same as user, or be left out")
-        return ConnectionFilter(self.client, self.account or self.user, self.target, float(self.min_age))
+        return ConnectionFilter(self.client, named or self.user, self.target, float(self.min_age))
 
 
 class ListFleetConnections(FleetFilters):
@@ -59,10 +62,11 @@ def list_connections(call: Call) -> Reply:
     reply, and `total` leaves them out.
     """
     query: ListFleetConnections = call.query
-    only = query.filter()
+    account = _account(call, query.account)
+    only = query.of_account(account)
     if query.group_by is not None and query.sort is not None:
         raise Invalid("sort", "must be left out where group_by is given: the largest groups come first")
-    fleet = FleetConnections(call.services.bridge, _proxies(call, query.proxy))
+    fleet = FleetConnections(call.services.bridge, _proxies(call, query.proxy, account))
     if query.group_by is not None:
         groups = _groups(call, fleet, only, query.group_by)
         page = groups[query.offset : query.offset + query.limit]
@@ -78,19 +82,34 @@ def end_connections(call: Call) -> Reply:
     required. `unavailable` names the proxies whose processes did not reply: their connections may be open.
     """
     query: EndFleetConnections = call.query
-    only = query.filter()
+    account = _account(call, query.account)
+    only = query.of_account(account)
     require_filter(query, only != EVERYTHING or query.proxy is not None, query.all)
-    proxies = _proxies(call, query.proxy)
+    proxies = _proxies(call, query.proxy, account)
     fleet = FleetConnections(call.services.bridge, proxies)
     ended = fleet.end(only)
-    named = {"proxy_id": proxies[0].id} if query.proxy is not None else {}
+    named = {"proxy_id": proxies[0].id} if query.proxy is not None and proxies else {}
     given = {name: value for name in query.parameters if (value := getattr(query, name)) not in (None, 0)}
     details = {"filters": given, "ended": ended, "unavailable": sorted(fleet.silent)}
     call.services.audit.append("proxy.connections_ended", call.services.resource_named(named), details=details)
     return Reply({"ended": ended, "unavailable": _unavailable(call, fleet)})
 
 
-def _proxies(call: Call, named: str | None) -> list[ProxyRecord]:
+def _account(call: Call, named: str | None) -> FleetAccount | None:
+    """The account with this id; None for any other text, which is a user name."""
+    try:
+        return None if named is None else call.services.fleet_accounts.get(named).record
+    except NotFound:
+        return None
+
+
+def _proxies(call: Call, named: str | None, account: FleetAccount | None) -> list[ProxyRecord]:
+    """Those that the caller may see and the account may use, if there is one; see `_named`."""
+    found = _named(call, named)
+    return found if account is None else [each for each in found if may_use(account.proxies, each)]
+
+
+def _named(call: Call, named: str | None) -> list[ProxyRecord]:
     """Those that the caller may see, or the one of this id or else this name. Raises `Denied`, `NotFound`."""
     scope = call.caller.scope
     proxies = [each.record for each in call.services.proxies.all() if scope is None or each.record.id in scope]

@@ -19,7 +19,7 @@ group = typer.Typer(help="Live connections.", no_args_is_help=True)
 FILTERS: dict[str, Any] = {
     "client": Annotated[str | None, typer.Option("--client", help="Only of this address or network.")],
     "user": Annotated[str | None, typer.Option("--user", help="Only of this user.")],
-    "account": Annotated[str | None, typer.Option("--account", help="Only of the account with this user name.")],
+    "account": Annotated[str | None, typer.Option("--account", help="Only of the account with this user name or id.")],
     "target": Annotated[str | None, typer.Option("--target", help="Only to targets that contain this text.")],
     "min_age": Annotated[int | None, typer.Option("--min-age", min=0, help="Only older than so many seconds.")],
 }

@@ -23,6 +23,7 @@ from actors.bus.messages.forwarding import (
 from actors.forwarding.connections.table import PAGE_MAX
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.unit.api.audit_reader import rows
+from tests.unit.api.holding import account
 
 STARTED = 1_700_000_000.0
 ONE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", STARTED, 1.0, 10, 20, 1.0, 2.0)
@@ -261,3 +262,16 @@ def test_a_scoped_key_reaches_its_own_proxies_alone(api: Api) -> None:
             assert error_of(api.request(method, f"/connections?proxy={named}", key))[:2] == (403, "FORBIDDEN")
     api.fleet.others.clear()
     assert [each["proxy"] for each in listed(api, key)["unavailable"]] == ["p0"]
+
+
+def test_an_account_is_named_by_its_id_where_others_have_its_name(api: Api, headers: dict[str, str]) -> None:
+    mine, foreign = Process([connection(1)]), Process([connection(2)])
+    first, second = serve(api, mine, foreign)
+    ids = [account(api, proxies={"ids": [each]}) for each in (first, second)]
+    assert [each["id"] for each in listed(api, headers, f"?account={ids[0]}")["connections"]] == ["1"]
+    assert (mine.asked[-1].only.user, foreign.asked) == ("alice", [])
+    assert listed(api, headers, "?account=alice")["total"] == 2
+    assert listed(api, headers, f"?account={ids[0]}&proxy=p1")["total"] == 0
+    assert api.request("DELETE", f"/connections?account={ids[0]}", headers).json["data"]["ended"] == 1
+    assert api.request("DELETE", f"/connections?account={ids[0]}&proxy=p1", headers).json["data"]["ended"] == 0
+    assert error_of(api.get(f"/connections?account={ids[0]}&user=bob", headers))[2]["field"] == "account"
