@@ -12,6 +12,7 @@ TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
     post("/logout", "logoutAccount", me.logout, Message, audit="account.logout"),
     get("", "getMe", me.show, views.Me),
     Operation("PATCH", "", "updateMe", me.change_password, Message, body=me.OwnPassword),
+    get("/usage", "getMyUsage", me.show_usage, views.OwnUsage),
     get("/connections", "listMyConnections", me.list_connections, views.OwnConnections, query=me.OwnConnections),
     get("/snippets", "getMySnippets", me.get_snippets, views.OwnSnippets, query=me.OwnSnippets),
 )

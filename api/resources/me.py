@@ -7,19 +7,24 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
 
+from actors.bus.messages.accounts import AccountActivity
+from actors.bus.messages.common import METRICS
 from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.forwarding.connections.table import SORTS
 from api.audit import origin
 from api.call import Call, Reply
+from api.errors import PeerUnavailable
 from api.http.query import Query, choice, integer, text
 from api.resources.auth import NOT_CACHED
 from api.resources.clients import OwnHost, snippets_of
 from api.resources.connections import connection_view
+from api.services.account_views import usage_view, used_bytes
 from api.services.fleet_accounts import status_of
 from api.services.fleet_connections import FleetConnections, Row
 from api.services.self_service import HeldAccount, token_view
 from config.model.accounts import Quota
 from config.model.fields import Body, Password, example
+from config.model.fleet_accounts import FleetAccount
 from config.text.formatting import timestamp_text
 
 SNIPPETS_MAX = 20
@@ -104,6 +109,24 @@ def change_password(call: Call) -> Reply:
     return Reply({"message": "The password is changed; sign in with the new one"})
 
 
+def show_usage(call: Call) -> Reply:
+    """Show one's own usage.
+
+    Returns what the account has used in the current period of its quota, over all proxies, and what remains. 503 means
+    that it is not known at this moment.
+    """
+    account = call.services.self_service.account(call.holder).record
+    activity = _activity(call, account)
+    if activity is None:
+        raise PeerUnavailable(METRICS, "no usage of an account")
+    data = {
+        "usage": usage_view(activity, call.services.account_activity.quota_of(account)),
+        "last_seen_at": timestamp_text(activity.last_seen) if activity.last_seen else None,
+        "last_client_ip": activity.client_ip or None,
+    }
+    return Reply(data)
+
+
 def list_connections(call: Call) -> Reply:
     """List one's own live connections.
 
@@ -138,17 +161,23 @@ def get_snippets(call: Call) -> Reply:
     return Reply({"proxies": views, "total": len(found)})
 
 
+def _activity(call: Call, account: FleetAccount) -> AccountActivity | None:
+    known = call.services.account_activity.of([account])
+    return None if known is None else known[account.id]
+
+
 def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
     """Tags and metadata are the operator's own."""
     record, rules = held.record, held.rules
+    activity, quota = _activity(call, record), rules.quota or Quota()
     proxies = [each.record for each in call.services.self_service.proxies(record)]
     return {
         "username": record.username,
-        "status": status_of(record, time.time()),
+        "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
         "plan": None if held.plan is None else held.plan.name,
         "proxies": [{"name": each.name, "protocol": each.protocol, "port": each.port} for each in proxies],
         "limits": {name: value or 0 for name, value in rules.limits.model_dump().items()},
-        "quota": (rules.quota or Quota()).model_dump(),
+        "quota": quota.model_dump(),
         "allow_destinations": rules.allow_destinations or [],
         "deny_destinations": rules.deny_destinations or [],
         "schedule": None if rules.schedule is None else rules.schedule.model_dump(),

@@ -35,7 +35,7 @@ def account_view(
         **rules_view(record),
         "tags": record.tags,
         "metadata": record.metadata,
-        "status": status_of(record, time.time(), 0 < quota.bytes <= _used(activity)),
+        "status": status_of(record, time.time(), 0 < quota.bytes <= used_bytes(activity)),
         "usage": None if activity is None else usage_view(activity, quota),
         "last_seen_at": None if activity is None else _moment(activity.last_seen or None),
         "last_client_ip": None if activity is None else activity.client_ip or None,
@@ -67,7 +67,7 @@ def rules_view(record: StoredRules) -> dict[str, Any]:
 
 def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:
     """The usage in the present period of the quota."""
-    usage, used = activity.usage, _used(activity)
+    usage, used = activity.usage, used_bytes(activity)
     until = period_at(usage.period, usage.since)[1]
     return {
         "period": usage.period,
@@ -81,7 +81,8 @@ def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:
     }
 
 
-def _used(activity: AccountActivity | None) -> int:
+def used_bytes(activity: AccountActivity | None) -> int:
+    """Bytes in both directions, 0 where it is not known."""
     return 0 if activity is None else activity.usage.bytes_in + activity.usage.bytes_out
 
 

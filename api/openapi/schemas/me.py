@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.clients import SnippetTexts
 from api.openapi.schemas.connections import Connection
 from api.openapi.schemas.fleet_accounts import RuleQuotaView, ScheduleView, SelfServiceView
@@ -58,6 +59,14 @@ class Me(ResponseModel):
     """The holder's own account."""
 
     account: OwnAccount
+
+
+class OwnUsage(ResponseModel):
+    """What the account has used over all proxies, and when."""
+
+    usage: UsageView
+    last_seen_at: Moment | None
+    last_client_ip: str | None
 
 
 class OwnConnection(Connection):

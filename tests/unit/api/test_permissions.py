@@ -73,6 +73,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/me/login": {"POST": OPEN},
     f"{V1}/me/logout": {"POST": HOLDER},
     f"{V1}/me": {"GET": HOLDER, "PATCH": HOLDER},
+    f"{V1}/me/usage": {"GET": HOLDER},
     f"{V1}/me/connections": {"GET": HOLDER},
     f"{V1}/me/snippets": {"GET": HOLDER},
     f"{V1}/users": {"GET": "users.read", "POST": "users.write"},

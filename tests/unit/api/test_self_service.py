@@ -11,7 +11,8 @@ from typing import Any
 import bcrypt
 import pytest
 
-from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryUsage, Usage
+from actors.bus.messages.common import METRICS, forwarding_name
 from actors.bus.messages.forwarding import Connection, ConnectionFilter, Connections, QueryConnections
 from api.app import OPERATIONS
 from api.container import ApiSettings
@@ -343,3 +344,27 @@ def test_snippets_are_for_the_proxies_of_the_account_with_its_name(api: Api) -> 
     (two,) = api.get("/me/snippets?proxy=two&host=192.0.2.9", holder).json["data"]["proxies"]
     assert two["snippets"]["url"] == "http://alice:PASSWORD@192.0.2.9:4001"
     assert api.get("/me/snippets?proxy=other", holder).json["data"] == {"proxies": [], "total": 0}
+
+
+def test_usage_is_that_over_all_proxies_and_a_reached_quota_is_the_status(api: Api) -> None:
+    account_id = account(api, quota={"bytes": 1000, "period": "total"})
+    holder = sign_in(api)
+    assert error_of(api.get("/me/usage", holder))[:2] == (503, "UNAVAILABLE")
+    assert api.get("/me", holder).json["data"]["account"]["status"] == "active"
+    used = AccountActivity(AccountUsage("total", 0.0, 300, 600), 2, 1_700_000_000.0, "192.0.2.1")
+
+    def collector(to: str, message: Any, timeout: float = 5.0) -> Any:
+        if to == METRICS and isinstance(message, QueryUsage):
+            assert message == QueryUsage({account_id: "total"})
+            return Usage({account_id: used})
+        return original(to, message, timeout)
+
+    original = api.fleet.ask
+    api.fleet.ask = collector  # type: ignore[method-assign]
+    data = api.get("/me/usage", holder).json["data"]
+    assert (data["usage"]["bytes"], data["usage"]["remaining"], data["usage"]["active_connections"]) == (900, 100, 2)
+    assert (data["last_seen_at"], data["last_client_ip"]) == ("2023-11-14T22:13:20.000Z", "192.0.2.1")
+    used = AccountActivity(AccountUsage("total", 0.0, 400, 600))
+    assert api.get("/me/usage", holder).json["data"]["usage"]["remaining"] == 0
+    assert api.get("/me", holder).json["data"]["account"]["status"] == "quota_reached"
+    assert api.get("/me", sign_in(api)).status_code == 200, "who has reached the quota may still look"
