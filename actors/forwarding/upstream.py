@@ -59,6 +59,7 @@ class Upstream:
         self._back_off = BACK_OFF_FIRST
         self._ambiguous = 0
         self._trial_until = 0.0
+        self._doubted_until = 0.0
 
     @property
     def name(self) -> str:
@@ -67,6 +68,8 @@ class Upstream:
 
     def eligible(self, now: float) -> bool:
         """Whether it may be used; after its back-off for one trial at a time."""
+        if now < self._doubted_until:
+            return False
         return self.state != DOWN or (now >= self.retry_at and now >= self._trial_until)
 
     def begin_trial(self, now: float, longest: float) -> None:
@@ -74,6 +77,10 @@ class Upstream:
         most."""
         if self.state == DOWN:
             self._trial_until = now + longest
+
+    def doubt(self, now: float, longest: float) -> None:
+        """Leave it out until it is known whether it works, for `longest` seconds at most."""
+        self._doubted_until = now + longest
 
     def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
         """Record that connecting took so many seconds, None if it failed, and whether the handshake had begun."""
@@ -88,7 +95,7 @@ class Upstream:
         was_down = self.state == DOWN
         if self.state != UP:
             self.state, self.since = UP, now
-        self._back_off, self._ambiguous, self._trial_until = BACK_OFF_FIRST, 0, 0.0
+        self._back_off, self._ambiguous, self._trial_until, self._doubted_until = BACK_OFF_FIRST, 0, 0.0, 0.0
         return was_down
 
     def failed(self, now: float, cause: str) -> bool:

@@ -10,7 +10,7 @@ from actors.forwarding.protocols.commands import Command, Open, Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstream import Upstream
-from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed, wrong_credentials
+from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.route import NONE_LEFT, Route, Wanted
 from actors.net.socks_wire import endpoint_of
 
@@ -32,10 +32,10 @@ def open_through_upstream(client: ClientConnection, command: Open) -> list[Comma
 
 
 def upstream_refused(client: ClientConnection) -> None:
-    """The upstream has rejected our credentials, in its response to a request in absolute-form."""
+    """The response to a request in absolute-form is 407."""
     upstreams, upstream = client.context.upstreams, client.request.upstream
     if upstreams is not None and upstream is not None:
-        upstreams.failed(upstream, wrong_credentials("it responds 407: it wants other credentials"))
+        upstreams.responded_407(upstream)
 
 
 def reported(client: ClientConnection, upstream: Upstream, report: Report) -> None:

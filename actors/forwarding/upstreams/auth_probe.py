@@ -12,6 +12,7 @@ from actors.forwarding.protocols.http.targets import authority_of_name
 from actors.forwarding.upstreams.handshake import wrong_credentials
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 
+WANTS_OTHERS = "it responds 407: it wants other credentials"
 NOWHERE = authority_of_name(b"check.invalid", 80)
 
 
@@ -29,4 +30,4 @@ class CredentialsProbe(ConnectHandshake):
 
     def _check(self, response: ResponseHead) -> None:
         if response.status == 407:
-            raise wrong_credentials("it responds 407: it wants other credentials")
+            raise wrong_credentials(WANTS_OTHERS)

@@ -19,7 +19,7 @@ from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
 from actors.forwarding.upstream import DOWN, Upstream
 from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.auth_probe import CredentialsProbe
-from actors.forwarding.upstreams.handshake import UpstreamFailed
+from actors.forwarding.upstreams.handshake import Handshake, UpstreamFailed
 from actors.forwarding.upstreams.proxy_header import preface_for
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
@@ -48,7 +48,7 @@ class Checked(Protocol):
 
 
 class HealthChecks:
-    """The checks of one configuration."""
+    """The checks of one configuration. Where they are not enabled, only those that are asked for."""
 
     def __init__(self, upstreams: Checked) -> None:
         self._upstreams = upstreams
@@ -56,7 +56,7 @@ class HealthChecks:
         self._timers: dict[Upstream, Timer] = {}
         self._running: dict[Upstream, Attempt] = {}
         self._stopped = False
-        for number, upstream in enumerate(upstreams.members):
+        for number, upstream in enumerate(upstreams.members if upstreams.spec.check_enabled else ()):
             self._schedule(upstream, number * FIRST_APART)
 
     def stop(self) -> None:
@@ -69,6 +69,15 @@ class HealthChecks:
         self._timers.clear()
         self._running.clear()
 
+    def check_credentials(self, upstream: Upstream) -> None:
+        """Check now whether an `http` or `https` upstream accepts our credentials, unless a check is under way."""
+        if self._stopped or upstream in self._running:
+            return
+        timer = self._timers.pop(upstream, None)
+        if timer is not None:
+            timer.cancel()
+        self._begin(upstream, CredentialsProbe(upstream.spec.username, upstream.spec.password))
+
     def _schedule(self, upstream: Upstream, delay: float) -> None:
         self._timers[upstream] = self._loop.call_later(delay, partial(self._check, upstream))
 
@@ -77,16 +86,20 @@ class HealthChecks:
         if upstream.state == DOWN and upstream.reached_handshake and not _is_conclusive(upstream):
             self._schedule(upstream, self._until_next(upstream))  # it can be reached and doesn't work: left to traffic
             return
+        if spec.protocol == "socks5":
+            self._begin(upstream, Socks5Handshake(None, spec.username, spec.password))
+        elif _sends_credentials(upstream):
+            self._begin(upstream, CredentialsProbe(spec.username, spec.password))
+        else:
+            self._begin(upstream, None)
+
+    def _begin(self, upstream: Upstream, handshake: Handshake | None) -> None:
         try:
             plan = self._upstreams.reaching(upstream)
         except UpstreamFailed as failed:
             self._on_result(upstream, failed)
             return
-        plan = plan._replace(preface=preface_for(spec.proxy_protocol, None))
-        if spec.protocol == "socks5":
-            plan = plan._replace(handshake=Socks5Handshake(None, spec.username, spec.password))
-        elif _sends_credentials(upstream):
-            plan = plan._replace(handshake=CredentialsProbe(spec.username, spec.password))
+        plan = plan._replace(preface=preface_for(upstream.spec.proxy_protocol, None), handshake=handshake)
         upstream.begin_trial(self._loop.now, plan.timeout)
         self._running[upstream] = Attempt(self._upstreams.dialer, plan, partial(self._on_result, upstream))
 
@@ -101,7 +114,7 @@ class HealthChecks:
             self._upstreams.failed(upstream, result)
         else:
             self._upstreams.succeeded(upstream)
-        if not self._stopped:
+        if not self._stopped and self._upstreams.spec.check_enabled:
             self._schedule(upstream, self._until_next(upstream))
 
     def _until_next(self, upstream: Upstream) -> float:
@@ -123,5 +136,5 @@ def _is_conclusive(upstream: Upstream) -> bool:
 def _is_harmless(upstream: Upstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
     """An upstream that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us
     counts."""
-    probed = attempt is not None and attempt.began and _sends_credentials(upstream)
+    probed = attempt is not None and attempt.began and upstream.spec.protocol in ("http", "https")
     return probed and failed.failure.kind != CREDENTIALS_REJECTED

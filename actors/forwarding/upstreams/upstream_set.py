@@ -25,8 +25,9 @@ from actors.forwarding.protocols.http.via import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
 from actors.forwarding.upstream import DOWN, UP, Upstream, identity
 from actors.forwarding.upstreams.attempt import Plan
+from actors.forwarding.upstreams.auth_probe import WANTS_OTHERS
 from actors.forwarding.upstreams.balancing import new_policy
-from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed
+from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, wrong_credentials
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.proxy_header import preface_for
@@ -79,7 +80,7 @@ class UpstreamSet:
         """Whether any of them wants the client's address in a PROXY protocol header."""
         self.dialer.on_problem = context.dialer.on_problem
         self.dialer.on_crash = partial(context.on_crash, "a connection to an upstream")
-        self._checks = HealthChecks(self) if spec.check_enabled else None
+        self._checks = HealthChecks(self)
 
     def guard_by(self, egress: EgressSpec) -> None:
         """Apply what `egress` says of the addresses of upstreams to new connections."""
@@ -87,8 +88,7 @@ class UpstreamSet:
 
     def stop(self) -> None:
         """End the checks: another object takes over."""
-        if self._checks is not None:
-            self._checks.stop()
+        self._checks.stop()
 
     def succeeded_by(self, successor: UpstreamSet | None) -> None:
         """End the reported problems of upstreams that the successor, None without upstreams, no longer has."""
@@ -200,6 +200,18 @@ class UpstreamSet:
                 self._went_down(upstream)
         elif failed.blame is Blame.UPSTREAM and upstream.failed(now, failed.cause):
             self._went_down(upstream)
+
+    def responded_407(self, upstream: Upstream) -> None:
+        """Record that the response to a request in absolute-form was 407.
+
+        Origins can send one, too, so clients could bring down any upstream: a request that no origin gets shows whose
+        it was. Until then the upstream is left out.
+        """
+        if upstream.state == DOWN:
+            self.failed(upstream, wrong_credentials(WANTS_OTHERS))
+            return
+        upstream.doubt(self.loop.now, self.spec.check_timeout)
+        self._checks.check_credentials(upstream)
 
     def _went_down(self, upstream: Upstream) -> None:
         detail = f"the upstream {upstream.name} is down: {upstream.last_error}"

@@ -122,7 +122,27 @@ def test_a_407_of_the_only_upstream_is_not_handed_to_the_client(child: Rig) -> N
             assert head.startswith(b"HTTP/1.1 502 ")
             assert b"error=proxy_configuration_error" in head
             assert b"Proxy-Authenticate" not in head
-            assert states(child)[spec.name].state == "down"
+            until(lambda: states(child)[spec.name].state == "down", "a request of the proxy itself has shown it")
+
+
+@pytest.mark.parametrize("credentials", [{"username": "alice", "password": "secret"}, {}])
+def test_a_407_of_an_origin_brings_no_upstream_down(child: Rig, good: Rig, credentials: dict[str, str]) -> None:
+    hashed = bcrypt.hashpw(prehash(b"secret"), bcrypt.gensalt(4)).decode()
+    wanted = {"auth_username": "alice", "auth_hash": hashed} if credentials else {}
+    with Rig(id="px-above", **wanted) as above, Origin(responds(*[REFUSED_TO_US] * 9)) as origin:
+        specs = of_rig(above, **credentials), of_rig(good)
+        child.configure(upstreams=upstream_list(*specs))
+        for _ in range(3):
+            with connect(child) as client:
+                client.sendall(get(origin))
+                assert read_response(client)[0].startswith(b"HTTP/1.1 502 ")
+            until(lambda: above.record(method="OPTIONS"), "the proxy has asked the upstream itself")
+        with Origin(responds(counted(b"one"))) as other, connect(child) as client:
+            client.sendall(get(other))
+            assert read_response(client)[1] == b"one"
+        until(lambda: {state.state for state in states(child).values()} == {"up"}, "they are up")
+        assert [state.failures for state in states(child).values()] == [0, 0]
+        assert "upstream_down" not in {each[0] for each in child.problems}
 
 
 def test_a_trace_that_the_proxy_answers_itself_says_nothing_of_the_upstream(child: Rig) -> None:
