@@ -31,6 +31,8 @@ from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
 from api.services.account_activity import AccountActivities
+from api.services.account_batches import AccountBatches
+from api.services.account_credentials import AccountCredentials
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.fleet_accounts import FleetAccounts
@@ -94,7 +96,7 @@ class ApiSettings:
         return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
-_AUTHORED = ("proxy.", "user.", "api_key.", "settings.", "account.")
+_AUTHORED = ("proxy.", "user.", "api_key.", "settings.", "account.", "credential.")
 """Groups of events whose data name who caused them."""
 _CHANGES = {"proxy.updated": "proxy_id", "user.updated": "user_id", "account.updated": "account_id"}
 """Events whose data name the changed fields, with the field that has the id of the changed resource."""
@@ -156,6 +158,8 @@ class Services:
             self.password_checker,
             self._record_holder,
         )
+        self.account_batches = AccountBatches(self.fleet_accounts)
+        self.credentials = AccountCredentials(self.account_store, self.audited_accounts, self.publish)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)

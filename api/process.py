@@ -25,6 +25,7 @@ from api.security.signing import SigningKeys
 from api.server.http_server import ApiServer
 from api.server.listener_handover import ListenerReceiver
 from api.server.rejected_requests import RejectedRequestLog
+from api.services.account_credentials import LapsedCredentials
 from api.services.password_reset import PasswordResetHandler
 from api.services.webhook_sync import WebhookLink
 from api.store import StoreError, open_store
@@ -68,6 +69,7 @@ class ApiActor(Actor):
         behind_tls = bool(boot.params.get("behind_tls"))
         application, on_rejected = create_app(self._services), RejectedRequestLog(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
+        self._lapsed = LapsedCredentials(self._services.credentials)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         services = self._services
         self._password_resets = PasswordResetHandler(
@@ -117,6 +119,7 @@ class ApiActor(Actor):
             self._handover.close()
         self._bridge.close()
         self._server.close()
+        self._lapsed.close()
         self._services.close()
         self._store.close()
         super().close()
@@ -134,6 +137,7 @@ class ApiActor(Actor):
         if isinstance(reply, Done):
             gc.freeze()  # what was read from the store lives long, and makes each collection slow
             self._server.start()
+            self._lapsed.start()
             self.ready()
             self._webhooks.send_webhooks()
         else:

@@ -22,6 +22,9 @@ UNAUDITED = frozenset({"refresh_families"})
 _KINDS = {"proxies": "proxy", "settings": "settings"}
 """Names in the singular that `removesuffix` would get wrong."""
 
+_REVOKED = frozenset({"api_keys", "credentials"})
+"""Collections whose documents are revoked, not deleted."""
+
 
 class AuditedStore:
     """The `Store` that the API works on."""
@@ -133,7 +136,7 @@ def _action(collection: str, old: dict[str, Any] | None, new: dict[str, Any] | N
     if old is None:
         return f"{kind}.created"
     if new is None:
-        return "api_key.revoked" if collection == "api_keys" else f"{kind}.deleted"
+        return f"{kind}.{'revoked' if collection in _REVOKED else 'deleted'}"
     if collection == "proxies" and new.keys() == {"status"}:
         return "proxy.started" if new["status"] == "active" else "proxy.stopped"
     return f"{kind}.updated"

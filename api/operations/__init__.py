@@ -6,6 +6,8 @@ Each module holds the rows of one kind of resource; the order here is the order 
 from __future__ import annotations
 
 from api.operations import (
+    account_batches,
+    account_credentials,
     accounts,
     clients,
     connections,
@@ -37,6 +39,8 @@ TABLE: tuple[Operation, ...] = (
     *fleet_accounts.TABLE,
     *plans.TABLE,
     *me.TABLE,
+    *account_batches.TABLE,
+    *account_credentials.TABLE,
     *users.TABLE,
     *records.TABLE,
     *settings.TABLE,

@@ -32,7 +32,7 @@ def authorize(
     if caller is None:
         raise req.context.refusal or Unauthenticated()
     _check_permission(operation, caller, params)
-    _check_scope(operation, caller, [params.get("proxy_id"), _proxy_in_query(operation, req)])
+    _check_scope(operation, caller, [params.get("proxy_id"), _proxy_in_query(operation, req)], params.get("account_id"))
     return caller
 
 
@@ -51,23 +51,35 @@ def _check_permission(operation: Operation, caller: Caller, params: Mapping[str,
         raise Unauthenticated("A bearer token is required")
     if operation.access == PERSON and caller.key is not None:
         raise Denied("an API key can't make, list or revoke API keys")
-    allowed = operation.permission is None or caller.may(operation.permission)
+    wanted = operation.permission
+    if operation.account_scoped and caller.account_scope is not None:
+        wanted = "proxy.write"  # such a key needs no other permission, to list either
+    allowed = wanted is None or caller.may(wanted)
     by_role = operation.role is not None and caller.acts_as(operation.role)
     is_self = operation.allows_self and caller.key is None and params.get("user_id") == caller.user.id
     if not (allowed or by_role or is_self):
-        raise MissingPermission(operation.access, by_key=caller.key is not None)
+        raise MissingPermission(wanted or operation.access, by_key=caller.key is not None)
 
 
-def _check_scope(operation: Operation, caller: Caller, named: list[str | None]) -> None:
-    """`named` are the ids of the proxies in path and query."""
+def _check_scope(operation: Operation, caller: Caller, named: list[str | None], account_id: str | None) -> None:
+    """`named` are the ids of the proxies in path and query, `account_id` is that of the account in the path."""
     if caller.key is not None and caller.key.scope is not None and operation.beyond_scope:
         raise Denied("a key with a scope can't do this: it would reach more than its scope")
+    if caller.account_scope is not None:
+        _check_account_scope(operation, caller.account_scope, account_id)
     if caller.scope is None:
         return
     if not operation.within_scope:
         raise Denied("a key with a scope of proxies can only do what is about these proxies")
     if any(each is not None and each not in caller.scope for each in named):
         raise Denied("the proxy is not in the key's scope")
+
+
+def _check_account_scope(operation: Operation, scope: frozenset[str], account_id: str | None) -> None:
+    if not operation.account_scoped:
+        raise Denied("a key with a scope of accounts can only make, list and revoke credentials of these accounts")
+    if account_id not in scope:
+        raise Denied("the account is not in the key's scope")
 
 
 def _proxy_in_query(operation: Operation, req: falcon.Request) -> str | None:

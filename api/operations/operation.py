@@ -74,6 +74,8 @@ class Operation:
     """The key of `security` that makes it public."""
     scoped: bool = False
     """Its handler omits proxies that are not in the scope of the caller's key."""
+    account_scoped: bool = False
+    """A key with a scope of accounts may do it for these accounts, if it has `proxy.write`."""
     audit: str | Literal[False] | None = None
     """The action in the audit trail of a POST or DELETE that changed no document; None: the operation's id, False: such
     a request is not recorded."""

@@ -8,7 +8,7 @@ from api.call import Call, Reply
 from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthenticated
 from api.security import api_keys, users
 from api.security.caller import Caller
-from api.security.permissions import ADMIN, first_not_held
+from api.security.permissions import ADMIN, first_not_held, holds
 from api.store import NotStored, RevisionConflict, Write
 from config.text.formatting import timestamp_text
 
@@ -36,6 +36,7 @@ def create_key(call: Call) -> Reply:
     missing = first_not_held(caller.permissions(), call.body.permissions or ())
     if missing is not None:
         raise MissingPermission(missing, by_key=False)
+    _check_account_scope(call)
     record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), time.time())
     store = call.services.store
     with users.one_change:
@@ -105,6 +106,17 @@ def revoke_key(call: Call) -> Reply:
         raise NotFound("The API key") from error
     call.services.publish("api_key.revoked", api_keys.about(key))
     return Reply({"id": key_id, "revoked": True})
+
+
+def _check_account_scope(call: Call) -> None:
+    """Raises `Invalid` for a scope of accounts that would be good for nothing."""
+    scope, permissions = call.body.scope, call.body.permissions
+    if scope is None or scope.accounts is None:
+        return
+    if scope.proxies is not None:
+        raise Invalid("scope.proxies", "must not be given beside scope.accounts")
+    if not holds(call.caller.permissions() if permissions is None else permissions, "proxy.write"):
+        raise Invalid("permissions", "must have proxy.write, which scope.accounts needs")
 
 
 def _check_key_limit(call: Call, user_id: str) -> None:

@@ -58,6 +58,7 @@ def _network(text: str) -> str:
         raise ValueError(f"{text!r} is not an address or a CIDR range") from error
 
 
+_Id = Annotated[StrictStr, Field(max_length=64)]
 _Network = Annotated[StrictStr, AfterValidator(_network), json_patterns.text(json_patterns.NETWORK)]
 
 
@@ -66,7 +67,9 @@ class Scope(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    proxies: Annotated[list[Annotated[StrictStr, Field(max_length=64)]], Field(max_length=1000)] | None = None
+    proxies: Annotated[list[_Id], Field(max_length=1000)] | None = None
+    accounts: Annotated[list[_Id], Field(max_length=1000)] | None = None
+    """Ids. The key can make, list and revoke credentials of these accounts, and nothing else."""
     ip_whitelist: Annotated[list[_Network], Field(max_length=100)] | None = None
 
 

@@ -49,6 +49,13 @@ class Caller:
             return None
         return frozenset(self.key.scope.proxies)
 
+    @property
+    def account_scope(self) -> frozenset[str] | None:
+        """The accounts whose credentials are all that this credential may manage; None: it is no such key."""
+        if self.key is None or self.key.scope is None or self.key.scope.accounts is None:
+            return None
+        return frozenset(self.key.scope.accounts)
+
     def permissions(self) -> list[str]:
         """What this credential may do."""
         if self.key is None:

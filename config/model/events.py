@@ -141,6 +141,17 @@ class AccountChange(AccountAction):
     changed: list[str]
 
 
+class CredentialAction(_Caused):
+    """A credential of an account was made or revoked; `prefix` is the beginning of its secret, `name` may be empty."""
+
+    credential_id: str
+    name: str
+    prefix: str
+    account_id: str
+    username: str
+    expires_at: str
+
+
 class FailedSignIn(_Requested):
     """`username` as it was given, at most 64 characters; empty for a person from an identity provider."""
 
@@ -197,6 +208,8 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "account.created": AccountAction,
     "account.updated": AccountChange,
     "account.deleted": AccountAction,
+    "credential.created": CredentialAction,
+    "credential.revoked": CredentialAction,
     "auth.login_failed": FailedSignIn,
     "auth.locked": FailedSignIn,
     "settings.updated": SettingsChange,

@@ -31,9 +31,10 @@ class DescribedClient(TestClient):
 
 
 def operation_of(method: str, path: str) -> Operation | None:
-    """The operation that such a request is for. A static path wins over one with a parameter."""
-    found = [each for verb, route, each in _ROUTES if verb == method and route.fullmatch(path)]
-    return min(found, key=lambda each: each.path.count("{"), default=None)
+    """The operation that such a request is for. A static path wins over one with a parameter, whatever its methods."""
+    found = [(each.path.count("{"), verb, each) for verb, route, each in _ROUTES if route.fullmatch(path)]
+    fewest = min((count for count, _, _ in found), default=0)
+    return next((each for count, verb, each in found if (count, verb) == (fewest, method)), None)
 
 
 def check(operation: Operation, result: Result) -> None:

@@ -282,6 +282,7 @@ class KeyScope(ResponseModel):
     """The scope of a key; null or absent is no limit."""
 
     proxies: list[str] | None = None
+    accounts: list[str] | None = None
     ip_whitelist: list[str] | None = None
 
 

@@ -76,6 +76,10 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/me/usage": {"GET": HOLDER},
     f"{V1}/me/connections": {"GET": HOLDER},
     f"{V1}/me/snippets": {"GET": HOLDER},
+    f"{V1}/accounts/batch": {"POST": "proxy.write"},
+    f"{V1}/accounts/import": {"POST": "proxy.write"},
+    f"{V1}/accounts/*/credentials": {"GET": "proxy.read", "POST": "proxy.write"},
+    f"{V1}/accounts/*/credentials/*": {"GET": "proxy.read", "DELETE": "proxy.write"},
     f"{V1}/users": {"GET": "users.read", "POST": "users.write"},
     f"{V1}/users/*": {"GET": "users.read", "PUT": "users.write", "PATCH": "users.write", "DELETE": "users.delete"},
     f"{V1}/logs": {"GET": "metrics.read"},
@@ -130,6 +134,10 @@ ABOUT_THEIR_PROXIES = {
     (ANYBODY, f"{V1}/version"),
 }
 """What a key of some proxies may ask beside those proxies themselves, which these requests don't name."""
+OF_ACCOUNTS = frozenset(
+    (f"{V1}/accounts/{{account_id}}/credentials", f"{V1}/accounts/{{account_id}}/credentials/{{credential_id}}")
+)
+"""All that a key of some accounts may ask, for these accounts."""
 BEYOND_SCOPES = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 
 Refusal = tuple[int, str] | None
@@ -170,6 +178,18 @@ def key(has: frozenset[str], scoped: bool = False, proxies: bool = False) -> Cal
         beyond = scoped and required in BEYOND_SCOPES
         not_theirs = proxies and (required, path) not in ABOUT_THEIR_PROXIES
         return (403, "FORBIDDEN") if beyond or not_theirs else None
+
+    return fate
+
+
+def key_of_accounts(has: frozenset[str], theirs: bool = True) -> Callable[[str, str], Refusal]:
+    def fate(required: str, path: str) -> Refusal:
+        if required == TOKEN:
+            return 401, "UNAUTHORIZED"
+        if path in OF_ACCOUNTS:
+            return None if theirs else (403, "FORBIDDEN")
+        lacking = required not in (ANYBODY, PERSON, HOLDER) and required not in has
+        return 403, "INSUFFICIENT_PERMISSIONS" if lacking else "FORBIDDEN"
 
     return fate
 
@@ -269,6 +289,12 @@ KINDS: dict[str, Kind] = {
     "key": Kind(api_key(), key(EVERYTHING)),
     "key to read": Kind(api_key(permissions=["proxy.read"]), key(frozenset(("proxy.read",)))),
     "key of one proxy": Kind(api_key(scope={"proxies": ["prx_1"]}), key(EVERYTHING, scoped=True, proxies=True)),
+    "key of one account": Kind(api_key(scope={"accounts": ["nothing"]}), key_of_accounts(EVERYTHING)),
+    "key of one account that may only write": Kind(
+        api_key(permissions=["proxy.write"], scope={"accounts": ["nothing"]}),
+        key_of_accounts(frozenset(("proxy.write",))),
+    ),
+    "key of another account": Kind(api_key(scope={"accounts": ["acc_1"]}), key_of_accounts(EVERYTHING, theirs=False)),
     "key in its network": Kind(api_key(scope={"ip_whitelist": ["127.0.0.0/8"]}), key(EVERYTHING, scoped=True)),
     "key elsewhere": Kind(api_key(scope={"ip_whitelist": ["192.0.2.0/24"]}), always(403, "FORBIDDEN")),
     "expired token": Kind(expired_token, always(401, "TOKEN_EXPIRED")),

@@ -1,0 +1,30 @@
+"""Responses about many accounts of the fleet."""
+
+from __future__ import annotations
+
+from api.openapi.schemas.resources import ResponseModel
+
+
+class NamedAccount(ResponseModel):
+    """An account that was created or changed."""
+
+    id: str
+    username: str
+
+
+class BatchCount(ResponseModel):
+    """The number of entries."""
+
+    created: int
+    updated: int
+    deleted: int
+
+
+class BatchedAccounts(ResponseModel):
+    """The accounts in the order of the request; `deleted` are ids. Of a dry run `created` is empty."""
+
+    created: list[NamedAccount]
+    updated: list[NamedAccount]
+    deleted: list[str]
+    count: BatchCount
+    dry_run: bool

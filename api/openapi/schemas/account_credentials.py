@@ -1,0 +1,45 @@
+"""Responses about credentials of accounts."""
+
+from __future__ import annotations
+
+from api.openapi.schemas.derived import shows
+from api.openapi.schemas.resources import Moment, ResponseModel
+from config.model.account_credentials import AccountCredential
+
+
+class CredentialQuotaView(ResponseModel):
+    """Bytes in both directions together, in total; 0 for none."""
+
+    bytes: int
+
+
+@shows(AccountCredential)
+class CredentialView(ResponseModel):
+    """A credential of an account without its secret; `prefix` is the beginning of it.
+
+    `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` 0 is no limit of its own.
+    """
+
+    quota: CredentialQuotaView
+    expires_at: Moment
+    created_at: Moment
+
+
+class Credentials(ResponseModel):
+    """A page of the credentials of an account."""
+
+    credentials: list[CredentialView]
+    next_cursor: str | None
+
+
+class OneCredential(ResponseModel):
+    """A credential."""
+
+    credential: CredentialView
+
+
+class NewCredential(ResponseModel):
+    """A new credential. `secret` is in this response only."""
+
+    credential: CredentialView
+    secret: str

@@ -1,0 +1,53 @@
+"""The operations on many accounts of the fleet at once."""
+
+from __future__ import annotations
+
+from api.call import Call, Reply
+from api.errors import Invalid, MissingPermission
+from api.http.query import Query, choice
+from config.model.account_batches import BATCH_MAX
+
+TO_DELETE = "proxy.delete"
+"""The permission that a batch with deletions needs besides."""
+
+
+class ImportAccounts(Query):
+    """How to import."""
+
+    dry_run: str = choice("Check everything, and change nothing", ("false", "true"), "false")
+
+
+def batch_accounts(call: Call) -> Reply:
+    """Change many accounts.
+
+    Creates, changes and deletes accounts, all of them or none. Errors name the entry, such as `create[3].username`.
+    """
+    return _applied(call, dry_run=False)
+
+
+def import_accounts(call: Call) -> Reply:
+    """Import accounts.
+
+    As a batch, for up to 10,000 accounts in one change, of which 1,000 may have a password and the others have a hash.
+    With `dry_run=true` it only checks.
+    """
+    if call.body.passwords > BATCH_MAX:
+        raise Invalid(None, f"at most {BATCH_MAX} passwords can be set in one request; give password_hash instead")
+    return _applied(call, call.query.dry_run == "true")
+
+
+def _applied(call: Call, dry_run: bool) -> Reply:
+    if call.body.delete and not call.caller.may(TO_DELETE):
+        raise MissingPermission(TO_DELETE, by_key=call.caller.key is not None)
+    result = call.services.account_batches.apply(call.body, dry_run)
+    made = [{"id": each.record.id, "username": each.record.username} for each in result.created]
+    changed = [{"id": each.record.id, "username": each.record.username} for each in result.updated]
+    return Reply(
+        {
+            "created": [] if dry_run else made,
+            "updated": changed,
+            "deleted": result.deleted,
+            "count": {"created": len(made), "updated": len(changed), "deleted": len(result.deleted)},
+            "dry_run": dry_run,
+        }
+    )

@@ -1,0 +1,157 @@
+"""Credentials of accounts: made, listed and revoked; lapsed ones are removed some time after their end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from api.audit import AuditedStore
+from api.errors import Invalid, NotFound
+from api.store import NotStored, StoreError, Write
+from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountStore, Position
+from config.model.account_credentials import AccountCredential
+from config.model.fleet_accounts import FleetAccount
+from config.model.new_credentials import CredentialCreate, new_credential
+from config.text.formatting import timestamp_text
+
+log = logging.getLogger(__name__)
+
+KEPT_AFTER_END = 3600.0
+"""Seconds for which a lapsed credential is still listed."""
+PURGE_PERIOD = 60.0
+PURGE_BATCH = 500
+"""Credentials that are removed in one commit, so that changes of callers don't wait long."""
+
+Publish = Callable[[str, dict[str, Any]], None]
+
+
+class AccountCredentials:
+    """Reads and changes. Thread-safe. `audited` writes to `store` with entries of the audit trail."""
+
+    def __init__(
+        self, store: AccountStore, audited: AuditedStore, publish: Publish, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._audited = audited
+        self._publish = publish
+        self._clock = clock
+
+    def mint(self, account_id: str, body: CredentialCreate) -> tuple[AccountCredential, str]:
+        """The new credential and its secret. Raises `NotFound`, `Invalid`, `InvalidResource`, `StoreError`."""
+        account, now = self._account(account_id), self._clock()
+        if not account.enabled:
+            raise Invalid(None, "the account is disabled, which ends its credentials: enable it first")
+        if account.expires_at is not None and account.expires_at <= now:
+            raise Invalid(None, "the account has expired, and no credential outlives it")
+        credential, secret = new_credential(account_id, account.expires_at, body, now)
+        self._audited.put(CREDENTIALS, credential.model_dump(mode="json"), expect=0)
+        if self._store.get(ACCOUNTS, account_id) is None:  # deleted meanwhile, with the credentials that it had then
+            self._delete(credential)
+            raise NotFound("The account")
+        self._publish("credential.created", _about(credential, account.username))
+        return credential, secret
+
+    def page(
+        self, account_id: str, after: Position | None, limit: int
+    ) -> tuple[list[AccountCredential], Position | None]:
+        """At most `limit` credentials behind the position, and where the next page begins, if there is one.
+
+        Raises `NotFound`.
+        """
+        self._account(account_id)
+        found = [_load(each.body) for each in self._store.credentials_of(account_id, after, limit + 1)]
+        page = found[:limit]
+        return page, (page[-1].created_at, page[-1].id) if len(found) > limit else None
+
+    def get(self, account_id: str, credential_id: str) -> AccountCredential:
+        """One of the account's credentials. Raises `NotFound`."""
+        self._account(account_id)
+        document = self._store.get(CREDENTIALS, credential_id)
+        if document is None or document.body["account_id"] != account_id:
+            raise NotFound("The credential")
+        return _load(document.body)
+
+    def revoke(self, account_id: str, credential_id: str) -> None:
+        """Remove a credential: it is refused from now on. Raises `NotFound`, `StoreError`."""
+        account, credential = self._account(account_id), self.get(account_id, credential_id)
+        if not self._delete(credential):
+            raise NotFound("The credential")  # revoked twice at the same time
+        self._publish("credential.revoked", _about(credential, account.username))
+
+    def remove_lapsed(self) -> int:
+        """Remove the credentials that lapsed some time ago, without entries of the audit trail; how many.
+
+        Raises `StoreError`.
+        """
+        removed = 0
+        while lapsed := self._store.lapsed_credentials(self._clock() - KEPT_AFTER_END, PURGE_BATCH):
+            try:
+                self._store.commit([Write(CREDENTIALS, each, None) for each in lapsed])
+            except NotStored:
+                continue  # one was revoked at this moment
+            removed += len(lapsed)
+        return removed
+
+    def _delete(self, credential: AccountCredential) -> bool:
+        try:
+            self._audited.delete(CREDENTIALS, credential.id)
+        except NotStored:
+            return False
+        return True
+
+    def _account(self, account_id: str) -> FleetAccount:
+        document = self._store.get(ACCOUNTS, account_id)
+        if document is None:
+            raise NotFound("The account")
+        return FleetAccount.model_validate(document.body)
+
+
+class LapsedCredentials:
+    """Removes lapsed credentials, in a thread of its own, from `start` until `close`."""
+
+    def __init__(self, credentials: AccountCredentials, period: float = PURGE_PERIOD) -> None:
+        self._credentials = credentials
+        self._period = period
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lapsed-credentials", daemon=True)
+
+    def start(self) -> None:
+        """Begin, with what lapsed while the API was down."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, after the commit that is under way."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                removed = self._credentials.remove_lapsed()
+            except StoreError as error:
+                log.error("lapsed credentials can't be removed: %s", error)
+            else:
+                if removed:
+                    log.debug("%d lapsed credentials are removed", removed)
+            if self._ended.wait(self._period):
+                return
+
+
+def _about(credential: AccountCredential, username: str) -> dict[str, Any]:
+    """The data of events about a credential."""
+    return {
+        "credential_id": credential.id,
+        "name": credential.name,
+        "prefix": credential.prefix,
+        "account_id": credential.account_id,
+        "username": username,
+        "expires_at": timestamp_text(credential.expires_at),
+    }
+
+
+def _load(body: dict[str, Any]) -> AccountCredential:
+    return AccountCredential.model_validate(body)
