@@ -15,11 +15,14 @@ from api.cli.flags import FlagsGroup
 from api.cli.help import Commands
 from api.cli.local import backup, check, effective_settings, offline, reset_password, restore, upgrade
 from api.cli.remote import (
+    account_files,
     accounts,
     audit,
     connections,
+    credentials,
     import_export,
     keys,
+    plans,
     proxies,
     proxy_tests,
     records,
@@ -66,6 +69,7 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(whole, name="config", cls=FlagsGroup, rich_help_panel=RUN)
     sign_in.add_commands(app)
     proxy_tests.add_commands(proxies.group)
+    account_files.add_commands(accounts.group)
     for name, group in _GROUPS.items():
         app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=RESOURCES)
     records.add_logs(app)
@@ -104,6 +108,8 @@ def _top_level_options(
 _GROUPS = {
     "proxies": proxies.group,
     "accounts": accounts.group,
+    "plans": plans.group,
+    "credentials": credentials.group,
     "connections": connections.group,
     "users": users.group,
     "keys": keys.group,

@@ -199,6 +199,16 @@ class Client:
             if cursor is None:
                 return
 
+    def cursor_pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """All entries of a list that is read by a cursor."""
+        cursor: str | None = None
+        while True:
+            data = self.get(path, **{"limit": PAGE, **query}, cursor=cursor)
+            yield from data[name]
+            cursor = data["next_cursor"]
+            if cursor is None:
+                return
+
     def sign_in(self, username: str, password: str) -> dict[str, Any]:
         """Sign in and keep the tokens. Returns the user."""
         body = {"username": username, "password": password, "session": "interactive"}

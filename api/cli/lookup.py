@@ -1,9 +1,9 @@
-"""Finds a proxy, user, key or webhook by its name or id."""
+"""Finds a proxy, user, key, webhook, account or plan by its name or id."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -25,6 +25,21 @@ PROXY = Kind("proxy", "name", lambda api: api.pages("/proxies", "proxies"), "pro
 USER = Kind("user", "username", lambda api: api.get("/users")["users"], "proxyfleet users list")
 KEY = Kind("API key", "name", lambda api: api.get("/api-keys")["api_keys"], "proxyfleet keys list")
 WEBHOOK = Kind("webhook", "name", lambda api: api.get("/webhooks")["webhooks"], "proxyfleet webhooks list")
+PLAN = Kind("plan", "name", lambda api: api.get("/plans")["plans"], "proxyfleet plans list")
+ACCOUNT = Kind("account", "username", lambda api: api.cursor_pages("/accounts", "accounts"), "proxyfleet accounts list")
+
+ACCOUNT_ID = "acc_"
+
+
+def account_id(api: Client, name_or_id: str) -> str:
+    """The id of an account of the fleet. An id isn't looked up: a key with a scope of accounts may not list them.
+
+    Raises `CommandError`.
+    """
+    if name_or_id.startswith(ACCOUNT_ID):
+        return name_or_id
+    named = [one for one in api.cursor_pages("/accounts", "accounts", q=name_or_id) if one["username"] == name_or_id]
+    return find_id(api, replace(ACCOUNT, list_all=lambda _api: named), name_or_id)
 
 
 def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:
@@ -38,7 +53,9 @@ def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:
             f"There are {len(found)} {kind.title}s called {name_or_id!r}", f"Give the id: {ids}", Status.USAGE
         )
     if not found:
-        near = get_close_matches(name_or_id, [str(one[kind.name_field]) for one in everything], n=1)
+        near = get_close_matches(
+            name_or_id, [str(one[kind.name_field]) for one in everything if one[kind.name_field]], n=1
+        )
         hint = (
             f"Did you mean {near[0]!r}? All of them: {kind.list_command}"
             if near

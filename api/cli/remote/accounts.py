@@ -1,101 +1,154 @@
-"""`proxyfleet accounts …`: users of a proxy, their limits and quotas, and what they have used."""
+"""`proxyfleet accounts …`: accounts of the fleet and those of one proxy, their limits and quotas, what they have used.
+
+Where a command takes an account, `PROXY USERNAME` names one of a proxy's own.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command, confirm
-from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY, find_id
-from api.cli.quantities import SIZE_EXAMPLES, Size, size_of
-from api.cli.remote.proxies import ProxyArgument
+from api.cli.lookup import PROXY, account_id, find_id
+from api.cli.quantities import Size
+from api.cli.remote.account_fields import CONNECTIONS, EXPIRES, PERIOD, QUOTA, parsed
+from api.cli.remote.plans import quota_of
 from api.cli.request_body import FileOption, body_of, require_changes, set_option
+from api.cli.terminal.completion import plan_names, proxy_names
 from api.cli.terminal.field_groups import Fields
-from api.cli.terminal.output import Column
+from api.cli.terminal.output import Column, inside
 from api.cli.terminal.secret_input import StdinOption, password
-from api.cli.time_options import from_now
 
-group = typer.Typer(help="Accounts of a proxy: limits, quotas, what was used.", no_args_is_help=True)
+group = typer.Typer(help="Accounts: limits, quotas, what was used.", no_args_is_help=True)
 
-AccountArgument = Annotated[str, typer.Argument(metavar="USERNAME", help="The account's user name.")]
+AccountArgument = Annotated[
+    str,
+    typer.Argument(metavar="ACCOUNT|PROXY", help="The account's user name or id; or a proxy, before a user name."),
+]
+UsernameArgument = Annotated[
+    str | None, typer.Argument(metavar="USERNAME", help="The user name of an account of the proxy's own.")
+]
+NewArgument = Annotated[
+    str, typer.Argument(metavar="USERNAME|PROXY", help="The user name; or a proxy, before the user name.")
+]
 FIELDS: dict[str, Any] = {
-    "quota.bytes": Annotated[
+    "quota.bytes": QUOTA,
+    "quota.period": PERIOD,
+    "limits.connections": CONNECTIONS,
+    "expires_at": EXPIRES,
+    "plan": Annotated[
         str | None,
-        typer.Option(
-            "--quota",
-            metavar="SIZE",
-            help=f"Bytes in both directions in each period ({SIZE_EXAMPLES}); 0 for no limit.",
-        ),
+        typer.Option("--plan", help="A plan's name; not for one proxy's own.", autocompletion=plan_names),
     ],
-    "quota.period": Annotated[
-        Literal["day", "week", "month", "total"] | None, typer.Option("--period", help="The period of the quota.")
+    "proxies.ids": Annotated[
+        list[str] | None,
+        typer.Option("--proxy", help="Only for this proxy; may be given several times.", autocompletion=proxy_names),
     ],
-    "limits.connections": Annotated[
-        int | None, typer.Option("--connections", min=0, help="At the same time; 0 for no limit.")
+    "proxies.tags": Annotated[
+        list[str] | None, typer.Option("--proxy-tag", help="Only for proxies with this tag; may be repeated.")
     ],
-    "expires_at": Annotated[
-        str | None, typer.Option("--expires", help="When it expires: 30d from now, or a date and time (UTC).")
-    ],
+    "tags": Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")],
 }
 """Options of `create` and `update` by the field of the API that they set."""
 ENABLED = Annotated[bool | None, typer.Option("--enable/--disable", help="Allow or deny its use.", show_default=False)]
 
 SetOption = Annotated[list[str] | None, set_option("limits.bandwidth_out=1Mbit/s", 'allow_clients=["192.0.2.0/24"]')]
 
-COLUMNS = (
-    Column("USERNAME", "username"),
-    Column("ENABLED", "enabled"),
-    Column("CONNECTIONS", "usage.active_connections", right=True),
-    Column("USED", lambda row: Size(row["usage"]["bytes"]), right=True),
-    Column("QUOTA", lambda row: Size(row["quota"]["bytes"]) if row["quota"]["bytes"] else None, right=True),
+
+def _connections(account: Any) -> Any:
+    own = account.get("active_connections")
+    return inside(account, "usage.active_connections") if own is None else own
+
+
+_COMMON = (
+    Column("CONNECTIONS", _connections, right=True),
+    Column("USED", lambda row: Size(inside(row, "usage.bytes") or 0), right=True),
+    Column("QUOTA", quota_of, right=True),
     Column("PERIOD", "quota.period"),
     Column("EXPIRES", "expires_at"),
+)
+COLUMNS = (Column("USERNAME", "username"), Column("ENABLED", "enabled"), *_COMMON)
+FLEET_COLUMNS = (
+    Column("USERNAME", "username"),
+    Column("STATUS", "status"),
+    Column("PLAN", "plan"),
+    Column("PROXIES", lambda row: Fields(row["proxies"]), spare=1),
+    *_COMMON,
+    Column("TAGS", "tags", spare=2),
+    Column("ID", "id", whole=True),
 )
 
 
 @command(group, "list")
-def list_accounts(session: Session, proxy: ProxyArgument) -> None:
-    """List the accounts of a proxy with what they have used."""
-    data = session.api.get(_path(session, proxy))
-    session.out.data(data, lambda: session.out.table(COLUMNS, data["accounts"], "There is no account."))
+def list_accounts(
+    session: Session,
+    proxy: Annotated[
+        str | None, typer.Argument(metavar="PROXY", help="Only this proxy's own.", autocompletion=proxy_names)
+    ] = None,
+    text: Annotated[str | None, typer.Option("--search", help="A part of the user name or of the metadata.")] = None,
+    plan: Annotated[str | None, typer.Option("--plan", help="Only of this plan.", autocompletion=plan_names)] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only with this tag.")] = None,
+    status: Annotated[
+        Literal["active", "disabled", "expired", "quota_reached"] | None,
+        typer.Option("--status", help="Only of this status."),
+    ] = None,
+) -> None:
+    """List the accounts of the fleet, or those of one proxy, with what they have used."""
+    if proxy is not None:
+        data = session.api.get(f"/proxies/{find_id(session.api, PROXY, proxy)}/accounts")
+        session.out.data(data, lambda: session.out.table(COLUMNS, data["accounts"], "There is no account."))
+        return
+    query = {"q": text, "plan": plan, "tag": tag, "status": status}
+    found = list(session.api.cursor_pages("/accounts", "accounts", **query))
+    data = {"accounts": found, "next_cursor": None}
+    session.out.data(data, lambda: session.out.table(FLEET_COLUMNS, found, "There is no account."))
 
 
 @command(group, "show")
-def show_account(session: Session, proxy: ProxyArgument, username: AccountArgument) -> None:
+def show_account(session: Session, account: AccountArgument, username: UsernameArgument = None) -> None:
     """Show an account."""
-    data = session.api.get(_path(session, proxy, username))
+    data = session.api.get(_place(session, account, username).path)
     session.out.data(data, lambda: session.out.details(_details(data["account"])))
 
 
 @command(group, "create", fields=FIELDS)
 def create_account(
     session: Session,
-    proxy: ProxyArgument,
-    username: AccountArgument,
+    name: NewArgument,
+    username: UsernameArgument = None,
+    *,
     fields: dict[str, Any],
     password_stdin: StdinOption = False,
     without_password: Annotated[
-        bool, typer.Option("--without-password", help="For socks4, which has user names only.")
+        bool, typer.Option("--without-password", help="With credentials only; of a socks4 proxy: by its name only.")
     ] = False,
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
-    """Add an account; its password is asked for. With the first account, all clients of the proxy must sign in."""
-    body = body_of({"username": username, **_parsed(fields)}, settings, file)
-    if not without_password:
-        body["password"] = password(f"Password of {username}", password_stdin, twice=True)
-    data = session.api.post(_path(session, proxy), body)
-    session.out.done(data, f"{username} is added to {proxy}.")
+    """Add an account; its password is asked for.
+
+    With the first account of a proxy's own, all clients of that proxy must sign in.
+    """
+    wanted = name if username is None else username
+    body = body_of({"username": wanted, **_parsed(session, fields)}, settings, file)
+    if not without_password and "password_hash" not in body:
+        body["password"] = password(f"Password of {wanted}", password_stdin, twice=True)
+    path = "/accounts" if username is None else f"/proxies/{find_id(session.api, PROXY, name)}/accounts"
+    data = session.api.post(path, body)
+    where = f"({data['account']['id']})" if username is None else f"to {name}"
+    session.out.done(data, f"{wanted} is added {where}.")
+    _warn(session, data)
 
 
 @command(group, "update", fields={**FIELDS, "enabled": ENABLED})
 def update_account(
     session: Session,
-    proxy: ProxyArgument,
-    username: AccountArgument,
+    account: AccountArgument,
+    username: UsernameArgument = None,
+    *,
     fields: dict[str, Any],
     password_stdin: StdinOption = False,
     new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
@@ -103,79 +156,91 @@ def update_account(
     file: FileOption = None,
 ) -> None:
     """Change an account: only what is given changes."""
-    body = body_of(_parsed(fields), settings, file)
+    body = body_of(_parsed(session, fields), settings, file)
     if new_password or password_stdin:
-        body["password"] = password(f"New password of {username}", password_stdin, twice=True)
+        body["password"] = password(f"New password of {username or account}", password_stdin, twice=True)
     require_changes(body, "accounts")
-    data = session.api.patch(_path(session, proxy, username), body)
-    session.out.done(data, f"{username} is changed.")
+    data = session.api.patch(_place(session, account, username).path, body)
+    session.out.done(data, f"{data['account']['username']} is changed.")
+    _warn(session, data)
 
 
 @command(group, "delete")
-def delete_account(session: Session, proxy: ProxyArgument, username: AccountArgument, yes: YesOption = False) -> None:
-    """Remove an account; its connections end."""
-    path = _path(session, proxy, username)
-    confirm(f"Remove the account {username} of {proxy}?", yes)
-    data = session.api.delete(path)
-    session.out.done(data, f"{username} is removed.")
-    if session.out.format != "json":
-        _note_last_account(session, proxy)
+def delete_account(
+    session: Session, account: AccountArgument, username: UsernameArgument = None, yes: YesOption = False
+) -> None:
+    """Remove an account; its connections and credentials end."""
+    place = _place(session, account, username)
+    confirm(f"Remove the account {place.title}?", yes)
+    data = session.api.delete(place.path)
+    session.out.done(data, f"{username or account} is removed.")
+    if username is not None and session.out.format != "json":
+        _note_last_account(session, account)
 
 
 @command(group, "reset-usage")
-def reset_usage(session: Session, proxy: ProxyArgument, username: AccountArgument) -> None:
+def reset_usage(session: Session, account: AccountArgument, username: UsernameArgument = None) -> None:
     """Reset the usage of an account's quota to zero."""
-    data = session.api.post(f"{_path(session, proxy, username)}/reset-usage")
-    session.out.done(data, f"The usage of {username} is reset.")
+    data = session.api.post(f"{_place(session, account, username).path}/reset-usage")
+    session.out.done(data, f"The usage of {username or account} is reset.")
 
 
 def _note_last_account(session: Session, proxy: str) -> None:
     """Without its last account a proxy rejects all clients, which a user who removed one may not expect."""
-    left = session.api.get(_path(session, proxy).removesuffix("/accounts"))["proxy"]
+    left = session.api.get(f"/proxies/{find_id(session.api, PROXY, proxy)}")["proxy"]
     if left["auth"]["enabled"] and not left["auth"]["username"] and not left["accounts"]:
         way = f"proxyfleet proxies update {proxy} --no-sign-in opens it"
         session.out.note(f"note: that was the last account, so {proxy} rejects all clients; {way}")
 
 
+def _warn(session: Session, data: dict[str, Any]) -> None:
+    for each in data.get("warnings") or () if session.out.format != "json" else ():
+        session.out.note(f"warning: {each}")
+
+
 def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Names and values of `accounts show`."""
-    quota, usage = account["quota"], account["usage"]
-    left = usage["remaining"]
+    """Names and values of `accounts show`; those that only accounts of the fleet have come where there are any."""
+    left = inside(account, "usage.remaining")
+    fleet = ("id", "status", "plan", "tags", "metadata", "allow_destinations", "deny_destinations", "schedule")
     return [
         ("username", account["username"]),
         ("enabled", account["enabled"]),
-        ("connections", usage["active_connections"]),
-        ("quota", Size(quota["bytes"]) if quota["bytes"] else None),
-        ("period", quota["period"]),
-        ("used", Size(usage["bytes"])),
-        ("in", Size(usage["bytes_in"])),
-        ("out", Size(usage["bytes_out"])),
+        *((name.replace("_", " "), account[name]) for name in fleet if account.get(name)),
+        *([("proxies", Fields(account["proxies"]))] if "proxies" in account else []),
+        ("connections", _connections(account)),
+        ("quota", quota_of(account)),
+        ("period", inside(account, "quota.period")),
+        ("used", Size(inside(account, "usage.bytes") or 0)),
+        ("in", Size(inside(account, "usage.bytes_in") or 0)),
+        ("out", Size(inside(account, "usage.bytes_out") or 0)),
         ("left", None if left is None else Size(left)),
-        ("resets", usage["period_end"]),
-        ("limits", Fields(account["limits"])),
+        ("resets", inside(account, "usage.period_end")),
+        ("limits", Fields(account["limits"] or {})),
         ("networks", account["allow_clients"] or "any"),
         ("expires", account["expires_at"]),
         ("created", account["created_at"]),
     ]
 
 
-def _parsed(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with sizes as bytes and spans as moments. Raises `CommandError`."""
-    quota, expires = fields["quota.bytes"], fields["expires_at"]
-    return {
-        **fields,
-        "quota.bytes": None if quota is None else _bytes(quota),
-        "expires_at": from_now(expires) if expires else None,
-    }
+def _parsed(session: Session, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields as the API takes them. Raises `CommandError`."""
+    found = parsed(fields)
+    if found["proxies.ids"] is not None:
+        found["proxies.ids"] = [find_id(session.api, PROXY, each) for each in found["proxies.ids"]]
+    return found
 
 
-def _bytes(quota: str) -> int:
-    try:
-        return size_of(quota)
-    except ValueError as error:
-        raise CommandError(f"--quota {quota!r}: {error}", status=Status.USAGE) from error
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An account: its path in the API, and how questions name it."""
+
+    path: str
+    title: str
 
 
-def _path(session: Session, proxy: str, username: str | None = None) -> str:
-    path = f"/proxies/{find_id(session.api, PROXY, proxy)}/accounts"
-    return path if username is None else f"{path}/{quoted(username)}"
+def _place(session: Session, account: str, username: str | None) -> _Place:
+    """The account of the fleet, or, with a `username`, the one of the proxy `account`. Raises `CommandError`."""
+    if username is None:
+        return _Place(f"/accounts/{quoted(account_id(session.api, account))}", account)
+    proxy = find_id(session.api, PROXY, account)
+    return _Place(f"/proxies/{proxy}/accounts/{quoted(username)}", f"{username} of {account}")

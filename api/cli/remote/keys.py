@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from api.cli.commands import Session, YesOption, command, confirm
-from api.cli.lookup import KEY, PROXY, USER, find, find_id, names
+from api.cli.lookup import KEY, PROXY, USER, account_id, find, find_id, names
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import key_names, proxy_names
 from api.cli.terminal.output import Column
@@ -24,13 +24,19 @@ COLUMNS = (
     Column("EXPIRES", "expires_at"),
     Column("LAST USED", "last_used", spare=True),
     Column("PROXIES", "proxies", spare=True),
+    Column("ACCOUNTS", "scope.accounts", spare=True),
     Column("NETWORKS", "scope.ip_whitelist", spare=True),
     Column("OWNER", "owner", spare=True),
     Column("ID", "id", whole=True),
 )
 
 
-_OPTIONS = {"permissions": "--permission", "expires_at": "--expires", "scope.ip_whitelist": "--network"}
+_OPTIONS = {
+    "permissions": "--permission",
+    "expires_at": "--expires",
+    "scope.accounts": "--account",
+    "scope.ip_whitelist": "--network",
+}
 """Options by the API's field, where the names differ."""
 
 
@@ -72,6 +78,7 @@ def _details(key: dict[str, Any]) -> list[tuple[str, Any]]:
     return [
         *((name, key[name]) for name in ("name", "id", "prefix", "permissions")),
         ("proxies", key["proxies"] or "all"),
+        ("accounts", (key["scope"] or {}).get("accounts")),
         ("networks", (key["scope"] or {}).get("ip_whitelist") or "any"),
         ("expires", key["expires_at"]),
         ("last used", key["last_used"]),
@@ -96,6 +103,13 @@ def create_key(
             "--proxy", help="Valid for this proxy only; may be given several times.", autocompletion=proxy_names
         ),
     ] = None,
+    account: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--account",
+            help="Only to make, list and revoke credentials of this account; may be given several times.",
+        ),
+    ] = None,
     network: Annotated[
         list[str] | None, typer.Option("--network", help="Valid from this network only; may be given several times.")
     ] = None,
@@ -106,6 +120,7 @@ def create_key(
         "permissions": permission or None,
         "expires_at": from_now(expires) if expires else None,
         "scope.proxies": [find_id(session.api, PROXY, each) for each in proxy] if proxy else None,
+        "scope.accounts": [account_id(session.api, each) for each in account] if account else None,
         "scope.ip_whitelist": network or None,
     }
     data = session.api.post("/api-keys", body_of(given, None))

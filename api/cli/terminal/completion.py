@@ -14,7 +14,7 @@ from typing import Any
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
 from api.cli.errors import CommandError
-from api.cli.lookup import KEY, PROXY, USER, WEBHOOK, Kind
+from api.cli.lookup import KEY, PLAN, PROXY, USER, WEBHOOK, Kind
 from config.settings.env import ENV_PREFIX
 
 TIMEOUT = 1.0
@@ -67,5 +67,6 @@ def _client() -> Client:
 
 proxy_names = names_of(PROXY)
 user_names = names_of(USER)
+plan_names = names_of(PLAN)
 key_names = names_of(KEY)
 webhook_names = names_of(WEBHOOK)

@@ -1,0 +1,196 @@
+"""Accounts as lines of a CSV file: a column for each field of the API, nested ones with dots.
+
+An empty cell says nothing: the field has its default, or stays as it is; `null` is null. Entries of lists are separated
+by semicolons, or the cell is a JSON array. A cell that a spreadsheet would take for a formula is written with an
+apostrophe before it, which reading takes away again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from api.cli.request_body import put
+from api.cli.terminal.output import inside
+
+FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""Characters by which a spreadsheet recognizes a formula at the beginning of a cell, those of full width too."""
+
+
+class BadLine(ValueError):
+    """A line can't be read; `field` is the column at fault, if it is one."""
+
+    def __init__(self, line: int, field: str | None, error: str) -> None:
+        super().__init__(error)
+        self.line = line
+        self.field = field
+
+
+class Line(NamedTuple):
+    """An account of a file, as a body for the API. `number` is that of its first line in the file, from 1."""
+
+    number: int
+    body: dict[str, Any]
+
+
+def _text(cell: str) -> Any:
+    return cell
+
+
+def _nullable(cell: str) -> Any:
+    return None if cell == "null" else cell
+
+
+def _number(cell: str) -> Any:
+    if cell == "null":
+        return None
+    if not (cell.isascii() and cell.isdecimal()):
+        raise ValueError("must be a whole number")
+    return int(cell)
+
+
+def _flag(cell: str) -> Any:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if cell.lower() not in words:
+        raise ValueError("must be true or false")
+    return words[cell.lower()]
+
+
+def _list(cell: str) -> Any:
+    if cell == "null":
+        return None
+    if cell.startswith("["):
+        return _json(cell)
+    return [each.strip() for each in cell.split(";") if each.strip()]
+
+
+def _json(cell: str) -> Any:
+    try:
+        return json.loads(cell)
+    except ValueError as error:
+        raise ValueError(f"must be JSON: {error}") from error
+
+
+FIELDS: Mapping[str, Callable[[str], Any]] = {
+    "id": _text,
+    "username": _text,
+    "password": _text,
+    "password_hash": _text,
+    "enabled": _flag,
+    "plan": _nullable,
+    "expires_at": _nullable,
+    "proxies.all": _flag,
+    "proxies.ids": _list,
+    "proxies.tags": _list,
+    "limits.bandwidth_in": _number,
+    "limits.bandwidth_out": _number,
+    "limits.connections": _number,
+    "limits.requests_per_minute": _number,
+    "quota.bytes": _number,
+    "quota.period": _text,
+    "allow_clients": _list,
+    "allow_destinations": _list,
+    "deny_destinations": _list,
+    "schedule.timezone": _text,
+    "schedule.windows": _json,
+    "socks4_by_name": _flag,
+    "tags": _list,
+}
+"""How the cell of a column is read. `metadata.NAME` is a column, too."""
+METADATA = "metadata."
+_UNKNOWN_TO_EXPORT = frozenset({"password", "password_hash"})
+"""No response of the API has them."""
+
+
+def read(text: str) -> Iterator[Line]:
+    """The accounts of a file. Raises `BadLine`."""
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        columns = next(reader, [])
+        _check_columns(columns)
+        while True:
+            number = reader.line_num + 1
+            cells = next(reader, None)
+            if cells is None:
+                return
+            if any(cells):
+                yield Line(number, _body(number, columns, cells))
+    except csv.Error as error:
+        raise BadLine(reader.line_num, None, f"is not CSV: {error}") from error
+
+
+def _check_columns(columns: list[str]) -> None:
+    if not columns:
+        raise BadLine(1, None, "must name the columns")
+    for name in columns:
+        if name not in FIELDS and not (name.startswith(METADATA) and name != METADATA):
+            raise BadLine(1, name, f"is no column; columns are {', '.join(FIELDS)}, metadata.NAME")
+        if columns.count(name) > 1:
+            raise BadLine(1, name, "is there twice")
+
+
+def _body(number: int, columns: list[str], cells: list[str]) -> dict[str, Any]:
+    if len(cells) != len(columns):
+        raise BadLine(number, None, f"has {len(cells)} cells, and there are {len(columns)} columns")
+    body: dict[str, Any] = {}
+    for name, cell in zip(columns, cells, strict=True):
+        if cell == "":
+            continue
+        text = _without_apostrophe(cell)
+        try:
+            if name.startswith(METADATA):
+                body.setdefault("metadata", {})[name.removeprefix(METADATA)] = text
+            else:
+                put(body, name, FIELDS[name](text))
+        except ValueError as error:
+            raise BadLine(number, name, str(error)) from error
+    return body
+
+
+def write(accounts: Iterable[Mapping[str, Any]], metadata: Iterable[str]) -> Iterator[str]:
+    """The lines of a file with these accounts of the API. `metadata` are the names in it that have columns."""
+    columns = [name for name in FIELDS if name not in _UNKNOWN_TO_EXPORT] + [METADATA + name for name in metadata]
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(columns)
+    for account in accounts:
+        writer.writerow([_cell(_value(account, name)) for name in columns])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+    yield buffer.getvalue()
+
+
+def _value(account: Mapping[str, Any], name: str) -> Any:
+    if name.startswith(METADATA):  # whose names may have dots
+        return (account.get("metadata") or {}).get(name.removeprefix(METADATA))
+    return inside(account, name)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return with_apostrophe(_listed(value))
+    return with_apostrophe(str(value))
+
+
+def _listed(values: list[Any]) -> str:
+    """With semicolons, unless reading would make something else of it."""
+    plain = values and all(isinstance(each, str) and each == each.strip() != "" and ";" not in each for each in values)
+    text = ";".join(values) if plain else ""
+    return text if plain and not text.startswith("[") and text != "null" else json.dumps(values, ensure_ascii=False)
+
+
+def with_apostrophe(cell: str) -> str:
+    """`cell` as no spreadsheet takes it for a formula."""
+    return f"'{cell}" if cell[:1] in {*FORMULA, "'"} else cell
+
+
+def _without_apostrophe(cell: str) -> str:
+    return cell[1:] if cell[:1] == "'" and (cell[1:2] in FORMULA or cell[1:2] == "'") else cell

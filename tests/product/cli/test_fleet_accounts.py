@@ -1,0 +1,155 @@
+"""Commands on accounts of the fleet, plans and credentials, against a running product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.cli.remote import account_files
+from tests.kit.http_origins import Origin, serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.product.cli.shell import Shell
+
+pytestmark = pytest.mark.product
+
+
+@pytest.fixture(autouse=True)
+def _no_account_stays(product: Product) -> Iterator[None]:
+    yield
+    for kind in ("accounts", "plans"):
+        for each in product.data("GET", f"/{kind}")[kind]:
+            product.data("DELETE", f"/{kind}/{each['id']}")
+
+
+@pytest.fixture
+def origin() -> Iterator[Origin]:
+    server = Origin()
+    with serving(server):
+        yield server
+
+
+def usernames(product: Product) -> set[str]:
+    return {each["username"] for each in product.data("GET", "/accounts")["accounts"]}
+
+
+def test_an_account_of_the_fleet_has_a_plan_and_is_named_without_a_proxy(shell: Shell, product: Product) -> None:
+    shell.good("plans", "create", "basic", "--quota", "5MB", "--period", "month", "--connections", "7")
+    shell.good("plans", "update", "basic", "--description", "for a start", "--set", "limits.bandwidth_out=1MB/s")
+    (row,) = shell.good("plans", "list").rows
+    assert row[:3] == ["basic", "5000000", "month"]
+    assert shell.good("plans", "show", "basic").details["limits"] == "bandwidth_out 1000000, connections 7"
+    made = shell.good(
+        "accounts", "create", "eve", "--plan", "basic", "--tag", "a", "--password-stdin", stdin="sesame seed\n"
+    )
+    assert made.out.startswith("eve is added (acc_")
+    (row,) = shell.good("accounts", "list", "--plan", "basic").rows
+    assert row[:3] == ["eve", "active", "basic"]
+    assert shell.good("accounts", "list", "--tag", "b").rows == []
+    shell.good("accounts", "update", "eve", "--disable", "--connections", "3")
+    details = shell.good("accounts", "show", "eve").details
+    assert (details["enabled"], details["plan"], details["limits"]) == ("no", "basic", "connections 3")
+    assert shell("plans", "delete", "basic", "--yes").status == 1
+    assert shell("accounts", "show", "mallory").status == 5
+    shell.good("accounts", "delete", "eve", "--yes")
+    shell.good("plans", "delete", "basic", "--yes")
+    assert product.data("GET", "/plans")["plans"] == []
+
+
+def test_a_minted_secret_opens_a_proxy_and_revoked_it_does_not(
+    shell: Shell, stranger: Shell, product: Product, origin: Origin
+) -> None:
+    proxy = product.proxy(auth={"enabled": True})
+    shell.good("accounts", "create", "ci", "--without-password", "--proxy", proxy["name"])
+    account = product.data("GET", "/accounts")["accounts"][0]["id"]
+    key = shell.good("keys", "create", "runner", "--account", "ci", "--permission", "proxy.write").out.strip()
+    minted = stranger.good("credentials", "mint", account, "--ttl", "15m", "--name", "job 1", "--key", key)
+    secret = minted.out.strip()
+    assert (minted.out, minted.err) == (f"{secret}\n", ""), "alone, for a script"
+
+    def status(password: str) -> int:
+        through = {"http": f"http://ci:{password}@127.0.0.1:{proxy['port']}"}
+        return int(product.session.get(origin.url("/hello"), proxies=through, timeout=10).status_code)
+
+    assert status(secret) == 200
+    assert status(secret[:-1] + ("a" if secret[-1] != "a" else "b")) == 407
+    (row,) = shell.good("credentials", "list", "ci").rows
+    assert row[1:3] == ["job 1", secret[:11]]
+    assert shell.good("credentials", "show", "ci", row[0]).details["name"] == "job 1"
+    assert stranger("accounts", "list", "--key", key).status == 4
+    assert shell("credentials", "revoke", "ci", "job 1").status == 2, "there is no terminal to ask at"
+    stranger.good("credentials", "revoke", account, "job 1", "--yes", "--key", key)
+    wait_until(lambda: status(secret) == 407, "it is refused")
+    assert shell("credentials", "mint", "ci", "--ttl", "soon").status == 2
+    refused = shell("credentials", "mint", "ci", "--ttl", "2y")
+    assert (refused.status, "ttl (--ttl)" in refused.err) == (1, True)
+    shell.good("keys", "revoke", "runner", "--yes")
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_a_file_is_imported_whole_and_what_was_exported_changes_nothing(
+    shell: Shell, product: Product, tmp_path: Path
+) -> None:
+    file, copy = tmp_path / "accounts.csv", tmp_path / "copy.csv"
+    file.write_text("username,password,tags,metadata.note\na,secret word,x;y,'=1+1\nb,,,\n")
+    assert shell.good("accounts", "import", str(file), "--dry-run").out.endswith(
+        "2 accounts would be added, 0 would be changed.\n"
+    )
+    assert usernames(product) == set()
+    assert shell.good("accounts", "import", str(file)).out.endswith("2 accounts are added, 0 are changed.\n")
+    (a, b) = product.data("GET", "/accounts")["accounts"]
+    assert (a["tags"], a["metadata"], b["username"]) == (["x", "y"], {"note": "=1+1"}, "b")
+    shell.good("accounts", "export", str(copy))
+    exported = copy.read_text()
+    assert ",'=1+1" in exported
+    assert "secret word" not in exported
+    again = shell.good("accounts", "import", str(copy))
+    assert again.out.endswith("0 accounts are added, 2 are changed.\n")
+    assert product.data("GET", "/accounts")["accounts"] == [a, b]
+    assert shell.good("accounts", "export").out.splitlines()[1:] == exported.splitlines()[1:]
+
+
+def test_one_wrong_line_is_named_and_nothing_is_stored_however_many_parts_there_are(
+    shell: Shell, product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "accounts.csv"
+
+    def refused(*lines: str) -> str:
+        file.write_text("\n".join(("username,plan", *lines)) + "\n")
+        ran = shell("accounts", "import", str(file))
+        assert ran.status != 0
+        assert usernames(product) == set()
+        return ran.err
+
+    assert f"{file}:3: plan: there is no plan 'none'" in refused("a,", "b,none", "c,")
+    assert f"{file}:4: has 1 cells" in refused("a,", "b,", "c")
+    monkeypatch.setattr(account_files, "PART", 2)
+    assert f"{file}:6: plan: there is no plan 'none'" in refused("a,", "b,", "c,", "d,", "e,none")
+    assert f"{file}:5: username: " in refused("b,", "a,", "c,", "b,")
+    file.write_text("username\nd\nc\nb\na\ne\n")
+    shell.good("accounts", "import", str(file))
+    assert usernames(product) == {"a", "b", "c", "d", "e"}
+
+
+def test_the_accounts_of_the_first_part_are_removed_when_the_second_fails_all_the_same(
+    shell: Shell, product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "accounts.csv"
+    file.write_text("username\na\nb\nc\n")
+    monkeypatch.setattr(account_files, "PART", 2)
+    send = account_files._send
+
+    def overtaken(session: Any, where: Path, lines: Any, dry_run: bool = False) -> Any:
+        if not dry_run and lines[0].body["username"] == "c":
+            product.data("POST", "/accounts", {"username": "c"})
+        return send(session, where, lines, dry_run)
+
+    monkeypatch.setattr(account_files, "_send", overtaken)
+    ran = shell("accounts", "import", str(file))
+    assert ran.status == 1
+    assert f"{file}:4: username" in ran.err
+    assert "are removed again" in ran.err
+    assert usernames(product) == {"c"}
