@@ -134,6 +134,7 @@ class Services:
         self.seal = secret_box_of(data)
         self.idempotency = Idempotency(data, self.seal)
         self.account_store = open_accounts(data)
+        self.account_store.complete(store)
         self.audited_accounts = AuditedStore(self.account_store, self.audit)
         """The same with an audit trail: for changes."""
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)

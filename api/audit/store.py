@@ -52,17 +52,17 @@ class AuditedStore:
 
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """See `Store.put`."""
-        with self._audited([Write(collection, document["id"], document, expect)]):
+        with self.audited([Write(collection, document["id"], document, expect)]):
             return self._store.put(collection, document, expect)
 
     def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
         """See `Store.delete`."""
-        with self._audited([Write(collection, identifier, None, expect)]):
+        with self.audited([Write(collection, identifier, None, expect)]):
             return self._store.delete(collection, identifier, expect)
 
     def commit(self, writes: Sequence[Write]) -> list[int]:
         """See `Store.commit`."""
-        with self._audited(writes):
+        with self.audited(writes):
             return self._store.commit(writes)
 
     def changes(self, since: int) -> list[Change]:
@@ -82,7 +82,7 @@ class AuditedStore:
         self._store.close()
 
     @contextmanager
-    def _audited(self, writes: Sequence[Write]) -> Iterator[None]:
+    def audited(self, writes: Sequence[Write]) -> Iterator[None]:
         """Write the entries of changes before they are made; what the store refuses has another one, as failed."""
         rows = [row for row in map(self._row, writes) if row is not None]
         entries = self._trail.append_all(rows) if rows else []

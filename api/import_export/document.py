@@ -11,11 +11,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 
 from api.security.users import Email, NewPassword, Permissions, Role, Status, Username
+from api.services.plans import MAX_PLANS
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
-from config.model.accounts import AccountInput
+from config.model.accounts import AccountInput, AccountName
 from config.model.choices import ProxyStatus
 from config.model.fields import NULLABLE, Input, Name, Part, Password, example, example_of, refuse_nulls
+from config.model.fleet_accounts import FleetAccountUpdate, ProxyTags
+from config.model.plans import PlanUpdate
 from config.model.proxies import AuthInput, ProxyCreate, ProxyUpdate
 from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, UpstreamAuth, UpstreamInput
 from config.model.upstreams import Password as UpstreamPassword
@@ -26,6 +29,8 @@ KIND = "proxyfleet.config"
 VERSION = 1
 MOST_PROXIES = 10_000
 MOST_USERS = 10_000
+MOST_ACCOUNTS = 10_000
+"""Accounts of the fleet; more of them are exported and imported as CSV."""
 
 _Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
 
@@ -139,6 +144,41 @@ class WebhookEntry(Part):
     secret: Annotated[Secret | None, NULLABLE] = Field(None, repr=False)
 
 
+class PlanEntry(PlanUpdate):
+    """A plan, known by its `name`."""
+
+    name: Name
+
+
+class EntryAccountProxies(Part):
+    """The proxies that an account may use: `all`, or each that one of the names or tags names."""
+
+    all: StrictBool | None = None
+    names: Annotated[list[Name], Field(max_length=1000)] | None = None
+    tags: ProxyTags | None = None
+
+    @model_validator(mode="after")
+    def _names_some(self) -> EntryAccountProxies:
+        if not (self.all or self.names is not None or self.tags):
+            raise ValueError('must name proxies: {"all": true}, {"names": ["…"]} or {"tags": ["…"]}')
+        return self
+
+
+class AccountEntry(FleetAccountUpdate):
+    """An account of the fleet, known by its `username`, or by that and `proxies` if several have the same.
+
+    `password` null: it exists, but is not in the document.
+    """
+
+    username: AccountName
+    proxies: EntryAccountProxies | None = None  # type: ignore[assignment]  # the model is frozen
+
+    @property
+    def hides_password(self) -> bool:
+        """Whether the password is null: it exists, but is not in the document."""
+        return "password" in self.model_fields_set and self.password is None and self.password_hash is None
+
+
 _Base64 = Annotated[StrictStr, json_patterns.text("^[A-Za-z0-9+/]*={0,2}$")]
 
 
@@ -174,4 +214,6 @@ class ConfigDocument(Part):
     users: Annotated[list[UserEntry], Field(max_length=MOST_USERS)] | None = None
     webhooks: Annotated[list[WebhookEntry], Field(max_length=MAX_WEBHOOKS)] | None = None
     settings: SettingsUpdate | None = None
+    plans: Annotated[list[PlanEntry], Field(max_length=MAX_PLANS)] | None = None
+    accounts: Annotated[list[AccountEntry], Field(max_length=MOST_ACCOUNTS)] | None = None
     secrets: SealedSecrets | None = None

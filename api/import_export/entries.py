@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.security.users import User
+from api.services.account_views import rules_view
 from api.services.proxy_views import account_view, configuration
+from config.model.fleet_accounts import FleetAccount
+from config.model.plans import Plan
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import ProxyUpstream, upstream_view
 from config.model.webhooks import WebhookRecord
+from config.text.formatting import timestamp_text
 
 
 class SecretValue(str):
@@ -84,6 +88,41 @@ def webhook_entry(record: WebhookRecord) -> dict[str, Any]:
         "headers": {name: SecretValue(value) for name, value in record.headers.items()},
         "enabled": record.enabled,
         "secret": SecretValue(record.secret_sealed),
+    }
+
+
+def plan_entry(plan: Plan) -> dict[str, Any]:
+    """An entry of `plans`."""
+    return {
+        "name": plan.name,
+        "description": plan.description,
+        **rules_view(plan),
+        "self_service": plan.self_service.model_dump(),
+    }
+
+
+def account_entry(
+    account: FleetAccount, plan_names: Mapping[str, str], proxy_names: Mapping[str, str]
+) -> dict[str, Any]:
+    """An entry of `accounts`. Names are by ids; proxies that are deleted have none, and are left out."""
+    named = account.proxies
+    proxies: dict[str, Any] = {"all": True} if named.all else {}
+    if named.ids or not (named.all or named.tags):
+        proxies["names"] = sorted(proxy_names[each] for each in named.ids if each in proxy_names)
+    if named.tags:
+        proxies["tags"] = list(named.tags)
+    return {
+        "username": account.username,
+        **_password(account.password_hash),
+        "proxies": proxies,
+        "plan": plan_names.get(account.plan),
+        "enabled": account.enabled,
+        "expires_at": None if account.expires_at is None else timestamp_text(account.expires_at),
+        "allow_clients": list(account.allow_clients),
+        "socks4_by_name": account.socks4_by_name,
+        **rules_view(account),
+        "tags": list(account.tags),
+        "metadata": dict(account.metadata),
     }
 
 

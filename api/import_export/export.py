@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
+from api.errors import Invalid
 from api.import_export import sealed_secrets
-from api.import_export.document import KIND, VERSION
-from api.import_export.entries import proxy_entry, user_entry, webhook_entry, without_secrets
+from api.import_export.document import KIND, MOST_ACCOUNTS, VERSION
+from api.import_export.entries import (
+    account_entry,
+    plan_entry,
+    proxy_entry,
+    user_entry,
+    webhook_entry,
+    without_secrets,
+)
 from api.import_export.sealed_secrets import ProxySecrets, Secrets, UpstreamSecret, WebhookSecrets
 from api.import_export.state import State
 from api.store import StoreDamaged
+from api.store.accounts import ACCOUNTS, AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord
 
 
-def export(state: State) -> dict[str, Any]:
-    """Everything but secrets, in an order that depends on names alone: unchanged data give an equal document."""
+def read_accounts(store: AccountStore) -> list[FleetAccount]:
+    """All accounts of the fleet. Raises `Invalid` if they are too many for a document."""
+    count = store.count(ACCOUNTS)
+    if count > MOST_ACCOUNTS:
+        text = (
+            f"there are {count} accounts, and a document has {MOST_ACCOUNTS} at most: omit them, and export them as CSV"
+        )
+        raise Invalid("accounts", text)
+    found, _ = store.account_page(AccountSelection(), None, MOST_ACCOUNTS)
+    return [FleetAccount.model_validate(each.body) for each in found]
+
+
+def export(state: State, accounts: Sequence[FleetAccount] | None) -> dict[str, Any]:
+    """Everything but secrets, in an order that depends on names alone: unchanged data give an equal document.
+
+    Without `accounts` of the fleet that section is left out.
+    """
     hooks = sorted(state.webhooks, key=lambda each: (each.record.name, each.record.url))
     return {
         "kind": KIND,
@@ -26,20 +53,36 @@ def export(state: State) -> dict[str, Any]:
         "users": [without_secrets(user_entry(state.users[name].record)) for name in sorted(state.users)],
         "webhooks": [without_secrets(webhook_entry(each.record)) for each in hooks],
         "settings": {group: dict(values) for group, values in sorted(state.settings.items())},
+        "plans": [plan_entry(state.plans[name].record) for name in sorted(state.plans)],
+        **({} if accounts is None else {"accounts": list(map(without_secrets, _account_entries(state, accounts)))}),
     }
 
 
-def export_with_secrets(state: State, seal: SecretBox, passphrase: str) -> dict[str, Any]:
+def _account_entries(state: State, accounts: Sequence[FleetAccount]) -> list[dict[str, Any]]:
+    plans = {each.record.id: name for name, each in state.plans.items()}
+    proxies = {each.record.id: name for name, each in state.proxies.items()}
+    entries = [account_entry(each, plans, proxies) for each in accounts]
+    return sorted(entries, key=lambda each: (each["username"], json.dumps(each["proxies"])))
+
+
+def export_with_secrets(
+    state: State, accounts: Sequence[FleetAccount] | None, seal: SecretBox, passphrase: str
+) -> dict[str, Any]:
     """The same with `secrets`, which only this passphrase opens. Raises `StoreDamaged`."""
-    return {**export(state), "secrets": sealed_secrets.seal(_secrets(state, seal), passphrase)}
+    secrets = _secrets(state, accounts or (), seal)
+    return {**export(state, accounts), "secrets": sealed_secrets.seal(secrets, passphrase)}
 
 
-def _secrets(state: State, seal: SecretBox) -> Secrets:
+def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) -> Secrets:
+    hashes: dict[str, list[str | None]] = {}
+    for entry in _account_entries(state, accounts):
+        hashes.setdefault(entry["username"], []).append(entry.get("password"))
     try:
         return Secrets(
             proxies={name: _of_proxy(stored.record, seal) for name, stored in state.proxies.items()},
             users={each.record.username: each.record.password_hash for each in state.users.values()},
             webhooks=[_of_webhook(each.record, seal) for each in state.webhooks],
+            accounts=hashes,
         )
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error

@@ -25,8 +25,9 @@ from actors.bus.messages.supervision import (
 from api.bus_bridge import reason_of
 from api.container import Services
 from api.errors import Invalid, PeerUnavailable, StaleRevision
+from api.import_export.accounts import names_of, plan_accounts, plan_plans, refuse_plans_in_use
 from api.import_export.document import ConfigDocument
-from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step
+from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step, pending
 from api.import_export.proxies import plan_proxies
 from api.import_export.settings import default_timeout, plan_settings
 from api.import_export.state import read_state
@@ -36,11 +37,15 @@ from api.security import api_keys, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR, User
 from api.services import settings
+from api.services.fleet_accounts import AccountChange, StoredAccount
+from api.services.proxy_cache import StoredProxy
 from api.services.proxy_specs import read_specs
 from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
 from api.store import StoreError, Write
 from config.files.paths import forget_initial_password
+from config.model.fields import InvalidProxy
+from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 
 APPLY_TIMEOUT = 60.0
@@ -61,7 +66,7 @@ def run(services: Services, request: ImportRequest) -> Outcome:
     _refuse_too_many_passwords(request.document)
     plan = make_plan(services, request)  # before the locks, since hashing passwords takes long
     with _locked(services):
-        if read_state(services.store).revisions != plan.state.revisions:
+        if read_state(services.store, services.account_store).revisions != plan.state.revisions:
             plan = make_plan(services, request)
         if request.if_match not in (None, plan.state.mark):
             raise StaleRevision(plan.state.mark)
@@ -72,7 +77,7 @@ def run(services: Services, request: ImportRequest) -> Outcome:
                 return Outcome(plan, plan.state.mark, moved=False)
             revoked = _commit(services, plan)
         error = _notify(services, plan)
-        mark = read_state(services.store).mark
+        mark = read_state(services.store, services.account_store).mark
     for key in revoked:
         services.publish("api_key.revoked", api_keys.about(key))
     _publish_events(services, plan)
@@ -83,21 +88,48 @@ def run(services: Services, request: ImportRequest) -> Outcome:
 
 def make_plan(services: Services, request: ImportRequest) -> Plan:
     """The plan of an import. Raises `InvalidMany` with all errors, `StoreError`."""
-    state, problems, now = read_state(services.store), Problems(), time.time()
+    state, problems, now = read_state(services.store, services.account_store), Problems(), time.time()
     context = PlanContext(services.seal, services.settings, services.proxies.rules, now)
     of_settings = plan_settings(state, request, context, problems)
     if of_settings is not None:
         timeout = default_timeout(of_settings.changed, context.rules.default_timeout)
         context = replace(context, rules=replace(context.rules, default_timeout=timeout))
+    proxies, plans = plan_proxies(state, request, context, problems), plan_plans(state, request, context, problems)
+    accounts = plan_accounts(request, context, services.account_store, names_of(state, proxies, plans), problems)
     plan = Plan(
         state,
-        plan_proxies(state, request, context, problems),
+        proxies,
         plan_users(state, request, context, problems),
         plan_webhooks(state, request, context, problems),
         of_settings,
+        plans,
+        accounts,
     )
+    refuse_plans_in_use(plans, accounts, services.account_store, problems)
     problems.refuse()
+    _refuse_clashes(services, plan)
     return plan
+
+
+def _refuse_clashes(services: Services, plan: Plan) -> None:
+    """One user name is one account, for any one proxy as it would be. Raises `InvalidMany`."""
+    problems, names = Problems(), services.account_names
+    proxies = {each.record.id: StoredProxy(each.record, each.revision) for each in plan.state.proxies.values()}
+    for step in pending(plan.proxies):
+        if step.after is None:
+            proxies.pop(step.id, None)
+        else:
+            proxies[step.id] = StoredProxy(step.after, 0)
+    changed = {step.id: step.after for step in pending(plan.accounts)}
+    paths = {step.id: f"{step.path}." for step in plan.accounts}
+    names.refuse_accounts(changed, paths, list(proxies.values()))
+    for step in pending(plan.proxies):
+        try:
+            if step.after is not None:
+                names.refuse_proxy(step.before, step.after, changed.keys())
+        except InvalidProxy as error:
+            problems.add(f"{step.path}.{error.field}", error.error)
+    problems.refuse()
 
 
 def _refuse_too_many_passwords(document: ConfigDocument) -> None:
@@ -105,6 +137,7 @@ def _refuse_too_many_passwords(document: ConfigDocument) -> None:
     given = sum(entry.auth is not None and entry.auth.password is not None for entry in proxies)
     given += sum(account.password is not None for entry in proxies for account in entry.accounts or ())
     given += sum(entry.password is not None for entry in document.users or ())
+    given += sum(entry.password is not None for entry in document.accounts or ())
     if given > PASSWORDS_MAX:
         problems = Problems()
         problems.add("proxies", f"at most {PASSWORDS_MAX} passwords can be given in the clear; seal the others")
@@ -114,7 +147,13 @@ def _refuse_too_many_passwords(document: ConfigDocument) -> None:
 @contextmanager
 def _locked(services: Services) -> Iterator[None]:
     """Holds up all other changes."""
-    with services.live.lock(), users.one_change, services.webhooks.lock(), services.proxies.lock():
+    with (
+        services.live.lock(),
+        users.one_change,
+        services.webhooks.lock(),
+        services.proxies.lock(),
+        services.account_names.lock,
+    ):
         yield
 
 
@@ -179,16 +218,30 @@ def _release_listeners(services: Services, plan: Plan, wanted: Sequence[Step[Any
 
 
 def _commit(services: Services, plan: Plan) -> list[ApiKey]:
-    """Store all of it in one step; the keys of deleted users, which are revoked with it."""
+    """Store all of it, or nothing; the keys of deleted users, which are revoked with it."""
+    accounts, writes = _account_writes(plan), _writes(plan)
+    first = writes[0] if writes else None
+    store = services.account_store
+    with services.audited_accounts.audited(accounts), store.together(accounts, services.store, first):
+        return _commit_configuration(services, plan, writes) if writes else []
+
+
+def _commit_configuration(services: Services, plan: Plan, writes: Sequence[Write]) -> list[ApiKey]:
     there = [(step.before, step.after) for step in plan.users if step.before is not None]
     signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
     gone = [before.id for before, after in there if after is None]
-    _, revoked = commit_and_revoke(services.store, _writes(plan), signed_out, gone)
-    return revoked
+    return commit_and_revoke(services.store, writes, signed_out, gone)[1]
+
+
+def _account_writes(plan: Plan) -> list[Write]:
+    """A plan is there before its accounts are, and goes after them."""
+    plans = pending(plan.plans)
+    made, gone = ([step for step in plans if (step.after is None) is is_gone] for is_gone in (False, True))
+    return [step.write() for step in (*made, *pending(plan.accounts), *gone)]
 
 
 def _writes(plan: Plan) -> list[Write]:
-    writes = [step.write() for step in plan.pending()]
+    writes = [step.write() for step in pending([*plan.proxies, *plan.users, *plan.webhooks])]
     if plan.settings is not None and plan.settings.changed:
         body = {"id": settings.DOCUMENT, **plan.settings.stored}
         writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
@@ -249,11 +302,17 @@ def _publish_events(services: Services, plan: Plan) -> None:
             services.proxies.drop_account_usage(step.before, step.after)
         for kind in _proxy_events(step):
             services.proxies.publish_event(kind, step.record)
+    services.fleet_accounts.finish([_account_change(step) for step in pending(plan.accounts)])
     for person in plan.users:
         if person.action != "unchanged":
             services.publish(f"user.{person.action}d", users.about(person.record))
     if plan.changed_settings:
         services.live.publish_change(plan.changed_settings)
+
+
+def _account_change(step: Step[FleetAccount]) -> AccountChange:
+    stored = None if step.stored is None else StoredAccount(step.stored.record, step.stored.revision)
+    return AccountChange(stored, step.after)
 
 
 def _proxy_events(step: Step[ProxyRecord]) -> list[str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from api.import_export.entries import proxy_entry
+from api.import_export.entries import account_entry, plan_entry, proxy_entry
 from api.services.proxy_views import account_view
 from config.model.accounts import ProxyAccount
+from config.model.fleet_accounts import FleetAccount
+from config.model.plans import Plan
 from config.model.proxies import blank_record
 
 _NO_DEFAULT = object()
@@ -27,6 +29,11 @@ def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
         "users": [_differing(entry, _BLANK_USER) for entry in document["users"]],
         "webhooks": [_differing(entry, _BLANK_WEBHOOK) for entry in document["webhooks"]],
         "settings": {group: values for group, values in document["settings"].items() if values} or None,
+        **{
+            section: [_differing(entry, blank) for entry in document[section]]
+            for section, blank in (("plans", _BLANK_PLAN), ("accounts", _BLANK_FLEET_ACCOUNT))
+            if section in document
+        },
     }
 
 
@@ -50,6 +57,11 @@ _BLANK_USER: dict[str, Any] = {
     "oauth": None,
 }
 _BLANK_WEBHOOK: dict[str, Any] = {"headers": {}, "enabled": True, "secret": None}
+_BLANK_PLAN = plan_entry(Plan(id="", name="", created_at=0.0, updated_at=0.0))
+_BLANK_FLEET_ACCOUNT = {
+    **account_entry(FleetAccount(id="", username="", created_at=0.0, updated_at=0.0), {}, {}),
+    "password": None,
+}
 _BLANK_ACCOUNT = account_view(ProxyAccount(id="", username="", created_at=0.0))
 
 

@@ -5,7 +5,7 @@ Planning changes nothing and sends no message; each kind of resource has its mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal
 
@@ -18,6 +18,7 @@ from api.security.users import User
 from api.services.proxies import ProxyRules
 from api.store import Write
 from config.files.secret_box import SecretBox
+from config.model.fleet_accounts import FleetAccount
 from config.settings.runtime import Grouped, Stored
 
 MOST_PROBLEMS = 100
@@ -99,12 +100,17 @@ class Step(Generic[R]):
     def name(self) -> str:
         """The name by which the document knows it."""
         record = self.record
-        return record.username if isinstance(record, User) else record.name
+        return record.username if isinstance(record, User | FleetAccount) else record.name
 
     def write(self) -> Write:
         """For the store."""
         body = None if self.after is None else self.after.model_dump(mode="json")
         return Write(self.collection, self.id, body, self.stored.revision if self.stored else 0)
+
+
+def pending(steps: Sequence[Step[Any]]) -> list[Step[Any]]:
+    """The steps that change something."""
+    return [step for step in steps if step.action != "unchanged"]
 
 
 class Problems:
@@ -141,14 +147,16 @@ class Plan:
     users: list[Step[Any]]
     webhooks: list[Step[Any]]
     settings: SettingsStep | None
+    plans: list[Step[Any]]
+    accounts: list[Step[Any]]
 
     def steps(self) -> list[Step[Any]]:
         """The steps of resources that have documents of their own."""
-        return [*self.proxies, *self.users, *self.webhooks]
+        return [*self.proxies, *self.users, *self.webhooks, *self.plans, *self.accounts]
 
     def pending(self) -> list[Step[Any]]:
         """The steps that change something."""
-        return [step for step in self.steps() if step.action != "unchanged"]
+        return pending(self.steps())
 
     @property
     def changed_settings(self) -> Stored:

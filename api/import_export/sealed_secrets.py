@@ -49,6 +49,10 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+AccountHash = Annotated[StrictStr, Field(pattern=r"^(?:plain:)?\$2[aby]\$(0[4-9]|1[0-5])\$[./0-9A-Za-z]{53}$")]
+"""As an account of the fleet has it, which may be of elsewhere (`config.passwords.FOREIGN`)."""
+
+
 class UpstreamSecret(_Part):
     """The password of an upstream proxy, which is known by the other four."""
 
@@ -83,11 +87,15 @@ class WebhookSecrets(_Part):
 
 
 class Secrets(_Part):
-    """All of them: of proxies by name, hashes of users by name, of webhooks."""
+    """All of them: of proxies by name, hashes of users by name, of webhooks; hashes of accounts of the fleet.
+
+    Those are by user name, in the order of the entries that have it; null for an account without a password.
+    """
 
     proxies: dict[str, ProxySecrets] = {}
     users: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)
     webhooks: list[WebhookSecrets] = []
+    accounts: dict[str, list[AccountHash | None]] = Field(default_factory=dict, repr=False)
 
 
 def seal(secrets: Secrets, passphrase: str) -> dict[str, Any]:

@@ -12,13 +12,17 @@ from api.security import users
 from api.security.users import User
 from api.services import proxy_cache, settings, webhooks
 from api.store import Document, Store
+from api.store.accounts import PLANS, AccountStore
+from config.model.fleet_accounts import FleetAccount
+from config.model.plans import Plan
 from config.model.proxies import ProxyRecord
 from config.model.user_names import name_key
 from config.model.webhooks import WebhookRecord
 from config.settings.runtime import Stored
 
-R = TypeVar("R", ProxyRecord, User, WebhookRecord)
+R = TypeVar("R", ProxyRecord, User, WebhookRecord, Plan, FleetAccount)
 
+_OF_ACCOUNTS = "accounts"
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
 
 
@@ -32,12 +36,16 @@ class StoredRecord(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All of it. `revisions` change with whatever is stored, `mark` with the configuration alone: it is the ETag."""
+    """All of it but accounts of the fleet, which may be too many.
+
+    `revisions` change with whatever is stored, `mark` with the configuration alone: it is the ETag.
+    """
 
     proxies: dict[str, StoredRecord[ProxyRecord]]
     users: dict[str, StoredRecord[User]]
     webhooks: list[StoredRecord[WebhookRecord]]
     settings: Stored
+    plans: dict[str, StoredRecord[Plan]]
     revisions: tuple[tuple[str, str, int], ...]
     mark: int
 
@@ -46,16 +54,20 @@ ROUNDS = 50
 """Readings of all the configuration until two successive ones are equal."""
 
 
-def read_state(store: Store) -> State:
-    """Proxies by name, users by name without regard to case, webhooks oldest first; all as of one moment.
+def read_state(store: Store, accounts: AccountStore) -> State:
+    """Proxies and plans by name, users by name without regard to case, webhooks oldest first; all as of one moment.
 
     Raises `TooBusy` while there is no moment without a change.
     """
-    found, again = _find(store), _find(store)
+
+    def find() -> dict[str, list[Document]]:
+        return {**_find(store), PLANS: accounts.find(PLANS), _OF_ACCOUNTS: [_mark_of(accounts)]}
+
+    found, again = find(), find()
     for _ in range(ROUNDS):
         if _revisions(found) == _revisions(again):
             break
-        found, again = again, _find(store)  # there was a change between, maybe of several of them
+        found, again = again, find()  # there was a change between, maybe of several of them
     else:
         raise TooBusy(1, "The configuration is changed all the time")
     hooks = _records(found[webhooks.COLLECTION], WebhookRecord)
@@ -64,6 +76,7 @@ def read_state(store: Store) -> State:
         users={name_key(each.record.username): each for each in _records(found[users.COLLECTION], User)},
         webhooks=sorted(hooks, key=lambda each: (each.record.created_at, each.record.id)),
         settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
+        plans={each.record.name: each for each in _records(found[PLANS], Plan)},
         revisions=_revisions(found),
         mark=_mark(found),
     )
@@ -72,6 +85,12 @@ def read_state(store: Store) -> State:
 def _find(store: Store) -> dict[str, list[Document]]:
     names = (proxy_cache.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION)
     return {name: store.find(name) for name in names}
+
+
+def _mark_of(accounts: AccountStore) -> Document:
+    """A document that changes when an account or a plan does."""
+    revision = accounts.last_change()
+    return Document(accounts.id, revision, {})
 
 
 def _records(documents: list[Document], model: type[R]) -> list[StoredRecord[R]]:
@@ -83,7 +102,14 @@ def _revisions(found: dict[str, list[Document]]) -> tuple[tuple[str, str, int], 
 
 
 def _mark(found: dict[str, list[Document]]) -> int:
-    content = {name: {each.id: _lasting(each.body) for each in documents} for name, documents in found.items()}
+    content: dict[str, Any] = {
+        name: {each.id: _lasting(each.body) for each in documents}
+        for name, documents in found.items()
+        if name not in (PLANS, _OF_ACCOUNTS)
+    }
+    (accounts,) = found[_OF_ACCOUNTS]
+    if accounts.revision:
+        content[_OF_ACCOUNTS] = [accounts.id, accounts.revision]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
     return int.from_bytes(digest[:7])
 

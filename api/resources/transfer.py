@@ -13,7 +13,7 @@ from api.call import Call, Reply
 from api.errors import Invalid
 from api.http.query import Query, choice
 from api.import_export import sealed_secrets
-from api.import_export.export import export, export_with_secrets
+from api.import_export.export import export, export_with_secrets, read_accounts
 from api.import_export.imports import Outcome, run
 from api.import_export.plan import ImportRequest, Step
 from api.import_export.sealed_secrets import Secrets, VaultError
@@ -23,11 +23,12 @@ PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
 
 
 class ExportConfig(Query):
-    """The secrets of an export."""
+    """The secrets of an export, and whether accounts of the fleet are in it."""
 
     secrets: str = choice(
         "Omit secrets, or seal them with the passphrase in `X-Passphrase`", ("omitted", "encrypted"), "omitted"
     )
+    accounts: str = choice("Omit accounts of the fleet, which may be too many", ("included", "omitted"), "included")
 
 
 class ImportConfig(Query):
@@ -44,16 +45,18 @@ class ImportConfig(Query):
 def export_config(call: Call) -> Reply:
     """Export the configuration.
 
-    Returns proxies, users, webhooks and changed settings as one document. Secrets are omitted, or sealed with the
-    passphrase in `X-Passphrase` if `secrets=encrypted`.
+    Returns proxies, users, webhooks, plans, accounts and changed settings as one document. Secrets are omitted, or
+    sealed with the passphrase in `X-Passphrase` if `secrets=encrypted`.
     """
     secrets = call.query.secrets
     passphrase = _passphrase(call)
-    state = read_state(call.services.store)
+    omitted = call.query.accounts == "omitted"
+    accounts = None if omitted else read_accounts(call.services.account_store)
+    state = read_state(call.services.store, call.services.account_store)
     if secrets == "encrypted":
-        document = export_with_secrets(state, call.services.seal, _required(passphrase))
+        document = export_with_secrets(state, accounts, call.services.seal, _required(passphrase))
     else:
-        document = export(state)
+        document = export(state, accounts)
     resource = {"type": "config", "id": None, "name": None}
     call.services.audit.append("config.exported", resource, details={"secrets": secrets})
     return Reply(document, revision=state.mark)

@@ -8,7 +8,7 @@ each other as long as no proxy is theirs both.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from api.errors import Invalid
 from api.services.proxy_cache import StoredProxy
@@ -28,16 +28,23 @@ class AccountNames:
         self._proxies = proxies
         self.lock = threading.RLock()
 
-    def refuse_accounts(self, changed: Mapping[str, FleetAccount | None], paths: Mapping[str, str]) -> None:
+    def refuse_accounts(
+        self,
+        changed: Mapping[str, FleetAccount | None],
+        paths: Mapping[str, str],
+        proxies: Sequence[StoredProxy] | None = None,
+    ) -> None:
         """Check accounts that are to be stored, by id, or None to be deleted. Raises `Invalid`.
 
-        `paths` precede the names of fields in errors, by id; those of no path are accounts of their own.
+        `paths` precede the names of fields in errors, by id. `proxies` are all of them, if they are to be others than
+        those that are stored.
         """
         named: dict[str, list[FleetAccount]] = {}
         for account in changed.values():
             if account is not None:
                 named.setdefault(account.username, []).append(account)
-        proxies = self._proxies()
+        if proxies is None:
+            proxies = self._proxies()
         for username, together in named.items():
             stored = (FleetAccount.model_validate(each.body) for each in self._accounts.accounts_named(username))
             others = [each for each in stored if each.id not in changed]
@@ -46,25 +53,27 @@ class AccountNames:
                 _refuse_twin(account, [*others, *together[:index]], proxies, field)
                 _refuse_inline(account, proxies, field)
 
-    def refuse_proxy(self, before: ProxyRecord | None, after: ProxyRecord) -> None:
-        """Check a proxy that is to be stored. Raises `InvalidProxy`."""
+    def refuse_proxy(
+        self, before: ProxyRecord | None, after: ProxyRecord, without: Collection[str] = frozenset()
+    ) -> None:
+        """Check a proxy that is to be stored, against the stored accounts `without` these. Raises `InvalidProxy`."""
         if self._accounts.revision == 0:
             return
         fresh = before is None or before.tags != after.tags
         known = {} if before is None or fresh else inline_names(before)
         for username, field in inline_names(after).items():
             if username not in known:
-                self._refuse_inline_name(after, username, field)
-        found = self._accounts.clash(after.id, after.tags) if fresh else None
+                self._refuse_inline_name(after, username, field, without)
+        found = self._accounts.clash(after.id, after.tags, without) if fresh else None
         if found is not None:
             username, first, second = found
             text = f"the accounts {first} and {second} are both called {username!r}, and both could use this proxy"
             raise InvalidProxy("tags", text)
 
-    def _refuse_inline_name(self, proxy: ProxyRecord, username: str, field: str) -> None:
+    def _refuse_inline_name(self, proxy: ProxyRecord, username: str, field: str, without: Collection[str]) -> None:
         for document in self._accounts.accounts_named(username):
             account = FleetAccount.model_validate(document.body)
-            if may_use(account.proxies, proxy):
+            if account.id not in without and may_use(account.proxies, proxy):
                 raise InvalidProxy(field, f"is the name of the account {account.id}, which may use this proxy")
 
 

@@ -208,7 +208,7 @@ def _leaves(name: str, value: Any, given: Any) -> Iterator[tuple[str, Any]]:
 
 def _given_fields(document: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any] | None:
     """The document's fields of a resource that would be created; None if it is not found there."""
-    section = {"proxy": "proxies", "user": "users", "webhook": "webhooks"}.get(change["kind"], "")
+    section = f"{change['kind']}s".replace("proxys", "proxies")
     found = document.get(section)
     for one in found if isinstance(found, list) else []:
         if isinstance(one, dict) and change["name"] in (one.get("name"), one.get("username")):

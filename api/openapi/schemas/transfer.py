@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from api.openapi.schemas.derived import shows
+from api.openapi.schemas.fleet_accounts import RulesView, SelfServiceView
 from api.openapi.schemas.proxies import TlsView, UpstreamAuthView, UpstreamView
 from api.openapi.schemas.resources import Moment, ResponseModel
 from config.model.accounts import ProxyAccount
@@ -81,6 +82,37 @@ class ExportedWebhook(ResponseModel):
     secret: None
 
 
+class ExportedPlan(RulesView):
+    """A plan."""
+
+    name: str
+    description: str
+    self_service: SelfServiceView
+
+
+class ExportedAccountProxies(ResponseModel):
+    """The proxies that an account may use."""
+
+    all: bool | None = None
+    names: list[str] | None = None
+    tags: list[str] | None = None
+
+
+class ExportedFleetAccount(RulesView):
+    """An account of the fleet."""
+
+    username: str
+    password: None = None
+    proxies: ExportedAccountProxies
+    plan: str | None
+    enabled: bool
+    expires_at: Moment | None
+    allow_clients: list[str]
+    socks4_by_name: bool
+    tags: list[str]
+    metadata: dict[str, str]
+
+
 class Vault(ResponseModel):
     """All secrets, sealed with a key that is derived from the passphrase."""
 
@@ -103,6 +135,8 @@ class ExportedConfig(ResponseModel):
     users: list[ExportedUser]
     webhooks: list[ExportedWebhook]
     settings: dict[str, dict[str, Any]]
+    plans: list[ExportedPlan]
+    accounts: list[ExportedFleetAccount] | None = None
     secrets: Vault | None = None
 
 
@@ -117,7 +151,7 @@ class FieldChange(ResponseModel):
 class ResourceChange(ResponseModel):
     """The change of one resource. `id` is null before it is created; `secret` is that of a new webhook."""
 
-    kind: Literal["proxy", "user", "webhook", "settings"]
+    kind: Literal["proxy", "user", "webhook", "plan", "account", "settings"]
     name: str
     id: str | None
     action: Literal["create", "update", "delete", "unchanged"]

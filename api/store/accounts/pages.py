@@ -75,9 +75,12 @@ def _may_use(proxy_id: str, proxy_tags: Collection[str]) -> tuple[str, list[Any]
     return f"({' OR '.join(['instr(marks, ?)'] * len(marks))})", marks
 
 
-def clash_sql(proxy_id: str, proxy_tags: Collection[str]) -> tuple[str, list[Any]]:
-    """A name that several accounts have which may use this proxy, and the ids of two of them."""
+def clash_sql(proxy_id: str, proxy_tags: Collection[str], without: Collection[str]) -> tuple[str, list[Any]]:
+    """A name that several accounts have which may use this proxy, and the ids of two of them; `without` these ids."""
     condition, values = _may_use(proxy_id, proxy_tags)
+    if without:
+        condition += f" AND id NOT IN ({', '.join('?' * len(without))})"
+        values = [*values, *without]
     return (
         "SELECT username, min(id), max(id) FROM accounts INDEXED BY accounts_by_name WHERE username IN"  # noqa: S608 - as above
         " (SELECT username FROM accounts INDEXED BY accounts_by_name GROUP BY username HAVING count(*) > 1)"

@@ -3,6 +3,9 @@
 `accounts.search` is what a text is searched in, in lower case; `accounts.marks` has the tags and the proxies of the
 account as `mark` writes them. Both indexes of accounts cover all of it, so that a page is found in the index alone.
 
+`prepared` has writes that are made if a document of the configuration store is no longer at this revision
+(`api.store.accounts.store.AccountStore.together`).
+
 `gone` has deletions, which followers need; of the older ones only the last step is known (`meta.horizon`).
 """
 
@@ -39,6 +42,10 @@ CREATE TABLE IF NOT EXISTS credentials (
 );
 CREATE INDEX IF NOT EXISTS credentials_by_account ON credentials (account_id, created_at, id);
 CREATE INDEX IF NOT EXISTS credentials_by_end ON credentials (expires_at);
+CREATE TABLE IF NOT EXISTS prepared (
+    one INTEGER PRIMARY KEY CHECK (one = 1), collection TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+    writes TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS gone (revision INTEGER PRIMARY KEY, collection TEXT NOT NULL, id TEXT NOT NULL);
 """
 

@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from api.store.interface import (
     NotStored,
     Predicate,
     RevisionConflict,
+    Store,
     StoreDamaged,
     StoreError,
     StoreTooNew,
@@ -74,6 +75,7 @@ class AccountStore:
             self.id, self._revision, self._horizon = _meta(self._database)
             self._reader = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
             self._reader.execute("PRAGMA query_only=1")
+        self._pending: Sequence[Write] = ()
         self._published = Published(data, self.id) if publish else None
         self._retry = Retry(self._publish)
         self._publish_or_retry()
@@ -148,10 +150,22 @@ class AccountStore:
         rows = self._rows("SELECT id FROM credentials WHERE expires_at < ? LIMIT ?", [before, limit])
         return [str(identifier) for (identifier,) in rows]
 
-    def clash(self, proxy_id: str, proxy_tags: Sequence[str]) -> tuple[str, str, str] | None:
+    def clash(
+        self, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
+    ) -> tuple[str, str, str] | None:
         """A user name that two accounts of this proxy have, and their ids; None when there is none."""
-        rows = self._rows(*clash_sql(proxy_id, proxy_tags))
+        rows = self._rows(*clash_sql(proxy_id, proxy_tags, without))
         return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
+
+    def last_change(self) -> int:
+        """The last step that changed an account or a plan, 0 for none: credentials don't count."""
+        rows = self._rows(
+            "SELECT max(revision) FROM (SELECT max(revision) AS revision FROM accounts"
+            " UNION ALL SELECT max(revision) FROM plans"
+            " UNION ALL SELECT max(revision) FROM gone WHERE collection <> 'credentials')",
+            [],
+        )
+        return rows[0][0] or 0
 
     def documents(self, collection: str, batch: int = 500) -> Iterator[Document]:
         """All documents by their ids, read in batches while others may write."""
@@ -200,12 +214,49 @@ class AccountStore:
         """See `Store.delete`."""
         return self.commit([Write(collection, identifier, None, expect)])[0]
 
+    @contextmanager
+    def together(self, writes: Sequence[Write], other: Store, first: Write | None) -> Iterator[None]:
+        """Make these changes together with those that the block commits to `other` in one step.
+
+        `first` is one of the latter, None if there are none. The changes are prepared on the disk before the block and
+        made behind it. A start after a crash between finds by the document of `first` whether the block did its part,
+        and completes the change or forgets it (`complete`). Raises as `commit`.
+        """
+        if not writes:
+            yield
+            return
+        with self._writing:
+            if first is not None:
+                self._prepare(writes, first, other)
+            try:
+                yield
+            except BaseException:
+                self._forget_prepared()
+                raise
+            self._pending = writes
+            self._make_pending()
+
+    def complete(self, other: Store) -> None:
+        """At the start: make changes that were prepared, if `other` has its part of them. Raises as `commit`."""
+        row = self._rows("SELECT collection, id, revision, writes FROM prepared", [])
+        if not row:
+            return
+        ((collection, identifier, before, writes),) = row
+        if other.revision_of(collection, identifier) == before:
+            self._forget_prepared()
+            return
+        log.warning("%s: a change that was cut off in its middle is completed", self._file)
+        self._pending = [Write(*each) for each in json.loads(writes)]
+        self._make_pending()
+
     def commit(self, writes: Sequence[Write]) -> list[int]:
         """See `Store.commit`. Raises `NotInEffect`, too: the changes are made, and the table gets them later."""
         bodies = [None if each.body is None else json.dumps(each.body, separators=(",", ":")) for each in writes]
         with self._writing:
+            self._make_pending()
             self._refuse_full(sum(len(body) for body in bodies if body is not None))
             with _translated(self._file), transaction(self._database):
+                self._database.execute("DELETE FROM prepared")
                 batch = _Batch(self._database, self._revision)
                 revisions = [batch.write(*each) for each in zip(writes, bodies, strict=True)]
                 horizon = batch.finish(self._horizon)
@@ -227,6 +278,39 @@ class AccountStore:
             self._database.close()
 
     # --- inside ---
+
+    def _prepare(self, writes: Sequence[Write], first: Write, other: Store) -> None:
+        text = json.dumps([(each.collection, each.id, each.body, each.expect) for each in writes])
+        self._refuse_full(2 * len(text))
+        before = other.revision_of(first.collection, first.id)
+        with _translated(self._file), transaction(self._database):
+            self._dry_run(writes)
+            self._database.execute(
+                "REPLACE INTO prepared VALUES (1, ?, ?, ?, ?)", [first.collection, first.id, before, text]
+            )
+
+    def _dry_run(self, writes: Sequence[Write]) -> None:
+        """Raise what the writes would raise; within a transaction, which they leave as it was."""
+        self._database.execute("SAVEPOINT dry_run")
+        batch = _Batch(self._database, self._revision)
+        for each in writes:
+            batch.write(each, None if each.body is None else json.dumps(each.body))
+        self._database.execute("ROLLBACK TO dry_run")
+
+    def _forget_prepared(self) -> None:
+        with _translated(self._file), transaction(self._database):
+            self._database.execute("DELETE FROM prepared")
+
+    def _make_pending(self) -> None:
+        """Changes whose other part is made come before any other, however often the disk refuses them."""
+        writes, self._pending = self._pending, ()
+        if not writes:
+            return
+        try:
+            self.commit(writes)
+        except StoreWriteError:
+            self._pending = writes
+            raise
 
     def _publish_or_retry(self) -> NotPublished | None:
         """Bring the table up to date; the error if it can't be, and then it is tried again in the background."""
