@@ -81,7 +81,7 @@ class HeldAccounts:
         by_name: dict[str, Account],
         new: Callable[[type[Account], AccountSpec], Account],
         on_held: Callable[[Account], None],
-        on_dropped: Callable[[str], None],
+        on_dropped: Callable[[Account], None],
     ) -> None:
         self.source: Source | None = None
         self._loop = loop
@@ -147,16 +147,23 @@ class HeldAccounts:
 
     def changed(self, changes: set[Changed] | None) -> None:
         """Apply what has changed in the table to what is held; None: anything may have. Raises `UnreadableError`."""
-        ids = None if changes is None else {identifier for _kind, identifier in changes}
-        for identifier, held in tuple(self._accounts.items()):
-            if ids is None or identifier in ids or held.plan in ids:
-                self._update_account(identifier, held)
-        for identifier, held in tuple(self._credentials.items()):
-            if ids is None or identifier in ids:
-                self._update_credential(identifier, held)
+        for identifier in tuple(self._accounts) if changes is None else self._accounts_among(changes):
+            self._update_account(identifier)
+        ids = tuple(self._credentials) if changes is None else [each for kind, each in changes if kind == "credential"]
+        for identifier in ids:
+            self._update_credential(identifier)
 
-    def _update_account(self, identifier: str, held: _Held) -> None:
+    def _accounts_among(self, changes: set[Changed]) -> set[str]:
+        """Those that are held and have changed, or whose plan has."""
+        found = {identifier for kind, identifier in changes if kind == "account" and identifier in self._accounts}
+        plans = {identifier for kind, identifier in changes if kind == "plan"}
+        if plans:
+            found.update(identifier for identifier, held in self._accounts.items() if held.plan in plans)
+        return found
+
+    def _update_account(self, identifier: str) -> None:
         assert self.source is not None
+        held = self._accounts[identifier]
         account, before = held.account, held.account.spec
         found = self.source.account(identifier)
         renamed = found is not None and found.spec.username != before.username
@@ -176,12 +183,14 @@ class HeldAccounts:
             self._end_soon(account, account.with_password(), PASSWORD_CHANGED)
         self._enforce_soon(account)
 
-    def _update_credential(self, identifier: str, held: _Held) -> None:
-        assert self.source is not None
+    def _update_credential(self, identifier: str) -> None:
+        held = self._credentials.get(identifier)
+        if held is None or self.source is None:
+            return
         record = self.source.credential_by_id(identifier)
         if record is None:
             del self._credentials[identifier]
-            self._on_dropped(identifier)
+            self._on_dropped(held.account)
             self._end_soon(held.account, held.account.meters, REVOKED)
         elif (spec := spec_of(record)) != held.account.spec:
             held.account.update(spec, time.time())
@@ -204,7 +213,7 @@ class HeldAccounts:
                     held.used = now
                 elif now - held.used >= IDLE:
                     del table[identifier]
-                    self._on_dropped(identifier)
+                    self._on_dropped(held.account)
                     if self._by_name.get(held.account.spec.username) is held.account:
                         del self._by_name[held.account.spec.username]
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from actors.bus.loop import Loop, Timer
+from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account
+from actors.forwarding.limits.alarms import Alarms
 from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.sliding_window import MINUTE, SlidingWindow
@@ -24,9 +25,6 @@ from actors.net.client_key import client_key
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
-
-ALARM_MAX = 600.0
-"""Seconds after which the wall clock is checked in any case."""
 
 REFUSED_IN_PROTOCOL = frozenset(("https", "socks5"))
 """Protocols that can send a reason only after a handshake: a client too many is accepted to get it."""
@@ -50,9 +48,8 @@ class Limits:
         """By user name: those of the proxy itself, and those of the shared table that are held."""
         self.usage = UsageCounters(loop)
         """What accounts and credentials use, by id."""
-        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._wake_for, self.usage.release)
-        self._alarm: Timer | None = None
-        self._alarm_at = 0.0
+        self._alarms = Alarms(loop)
+        self.held = HeldAccounts(loop, self.accounts, self._new_held, self._alarms.watch, self._release)
         self.active = False
         """Whether connections need a meter."""
         self.counts_clients = False
@@ -88,9 +85,11 @@ class Limits:
         if spec.wants_credentials:  # else no account is needed any more, so connections of former ones may stay
             self._reconsider_held()
             for gone in self._known.keys() - {each.id for each in spec.accounts}:
-                self._known.pop(gone).end_all(REMOVED)
-                self.usage.release(gone)
-        self._set_alarm()
+                account = self._known.pop(gone)
+                account.end_all(REMOVED)
+                self._release(account)
+        for each in self.accounts.values():
+            self._alarms.watch(each)
 
     def _account(self, spec: AccountSpec, now: float) -> Account:
         """The known account, reconfigured, or a new one. Each is made once, since it counts for the whole process."""
@@ -110,6 +109,11 @@ class Limits:
 
     def _new_held(self, kind: type[Account], spec: AccountSpec) -> Account:
         return kind(self._loop, spec, time.time(), self.usage.acquire(spec.id))
+
+    def _release(self, account: Account) -> None:
+        """The account is in use no more."""
+        self._alarms.forget(account)
+        self.usage.release(account.spec.id)
 
     # --- connections ---
 
@@ -183,7 +187,7 @@ class Limits:
             if failure is not None:
                 return failure
             if account.spec.schedule is not None:
-                self._wake_for(account)
+                self._alarms.watch(account)
         limit = self._spec.requests_per_minute
         if limit:
             wait = self._window(holder.client_ip).try_acquire(limit, self._loop.now)
@@ -207,35 +211,3 @@ class Limits:
         if window is None:
             window = self._clients[key] = SlidingWindow(now)
         return window
-
-    # --- time ---
-
-    def _set_alarm(self) -> None:
-        """Wake at the next end of a period or account; the wall clock may be set before."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        moments = [each for account in self._all_accounts() if (each := account.next_change) is not None]
-        if moments:
-            self._wake_at(min(moments))
-
-    def _wake_for(self, account: Account) -> None:
-        """Wake for this one as well."""
-        moment = account.next_change
-        if moment is not None and (self._alarm is None or moment < self._alarm_at):
-            self._wake_at(moment)
-
-    def _wake_at(self, moment: float) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        seconds = min(max(moment - time.time(), 0.0) + 0.001, ALARM_MAX)
-        self._alarm, self._alarm_at = self._loop.call_later(seconds, self._on_alarm), moment
-
-    def _all_accounts(self) -> set[Account]:
-        return {*self.accounts.values(), *self.held}
-
-    def _on_alarm(self) -> None:
-        now = time.time()
-        for account in self._all_accounts():
-            account.roll(now)
-        self._set_alarm()

@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits import accounts, limits
+from actors.forwarding.limits import accounts, alarms, limits
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.limits.meter import Meter
 from tests.kit.forwarding_rig import spec
@@ -50,7 +50,7 @@ class Held:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     """The day of 2026 on which clocks in Berlin go forward, at 00:30 there."""
     clocks = Clocks(datetime(2026, 3, 28, 23, 30, tzinfo=UTC))
-    for module in (accounts, limits):
+    for module in (accounts, alarms, limits):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=clocks.wall))
     return clocks
 

@@ -1,0 +1,86 @@
+"""When accounts are next to be looked after: they expire, a period of their quota ends, their schedule closes.
+
+There is one timer, for the earliest moment, and a heap of moments: with ten thousand credentials that lapse one after
+the other each costs the same few steps.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from typing import Protocol
+
+from actors.bus.loop import Loop, Timer
+
+ALARM_MAX = 600.0
+"""Seconds after which the wall clock is checked in any case: it may be set."""
+SURPLUS_MAX = 64
+"""Outdated entries of the heap beyond the accounts, from which on it is made anew."""
+
+
+class Rolling(Protocol):
+    """An account, as far as alarms need it."""
+
+    @property
+    def next_change(self) -> float | None:
+        """The next moment, in Unix seconds; None when there is none."""
+
+    def roll(self, now: float) -> None:
+        """Do what is due."""
+
+
+class Alarms:
+    """Calls `roll` of each account when its `next_change` has come, again and again."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._moments: dict[Rolling, float] = {}
+        self._heap: list[tuple[float, int, Rolling]] = []
+        self._numbers = itertools.count()
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+
+    def watch(self, account: Rolling) -> None:
+        """Wake for this account; to be called again when its next change has become another."""
+        moment = account.next_change
+        if moment is None:
+            self._moments.pop(account, None)
+        elif self._moments.get(account) != moment:
+            self._moments[account] = moment
+            heapq.heappush(self._heap, (moment, next(self._numbers), account))
+            if len(self._heap) > 2 * len(self._moments) + SURPLUS_MAX:
+                self._heap = [(at, next(self._numbers), each) for each, at in self._moments.items()]
+                heapq.heapify(self._heap)
+            self._set_timer()
+
+    def forget(self, account: Rolling) -> None:
+        """Wake for it no more."""
+        self._moments.pop(account, None)
+
+    def _set_timer(self) -> None:
+        if not self._heap or (self._timer is not None and self._timer_at <= self._heap[0][0]):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._heap[0][0]
+        seconds = min(max(self._timer_at - time.time(), 0.0) + 0.001, ALARM_MAX)
+        self._timer = self._loop.call_later(seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = time.time()
+        due: list[Rolling] = []
+        while self._heap and self._heap[0][0] <= now:
+            moment, _number, account = heapq.heappop(self._heap)
+            if self._moments.get(account) == moment:
+                del self._moments[account]
+                due.append(account)
+        for account in due:
+            account.roll(now)
+            self.watch(account)
+        self._set_timer()
+
+    def __len__(self) -> int:
+        """Accounts that are watched."""
+        return len(self._moments)
