@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from api.openapi.schemas import me as views
-from api.openapi.schemas.resources import Message
-from api.operations.operation import HOLDER, NONE, V1, Operation, get, post, resource
+from api.openapi.schemas.account_credentials import Credentials, NewCredential
+from api.openapi.schemas.resources import Message, Revoked
+from api.operations.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
 from api.resources import me
+from api.resources.account_credentials import ListCredentials
+from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
 
 TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
     post("/login", "loginAccount", me.login, views.HolderToken, NONE, body=me.AccountLogin, audit="account.login"),
@@ -14,5 +17,21 @@ TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
     Operation("PATCH", "", "updateMe", me.change_password, Message, body=me.OwnPassword),
     get("/usage", "getMyUsage", me.show_usage, views.OwnUsage),
     get("/connections", "listMyConnections", me.list_connections, views.OwnConnections, query=me.OwnConnections),
+    get(
+        "/credentials",
+        "listMyCredentials",
+        me.list_credentials,
+        Credentials,
+        query=ListCredentials,
+    ),
+    create(
+        "/credentials",
+        "createMyCredential",
+        me.create_credential,
+        NewCredential,
+        body=CredentialCreate,
+        read_only=READ_ONLY_FIELDS,
+    ),
+    delete("/credentials/{credential_id}", "revokeMyCredential", me.revoke_credential, Revoked),
     get("/snippets", "getMySnippets", me.get_snippets, views.OwnSnippets, query=me.OwnSnippets),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
@@ -15,6 +16,7 @@ from api.audit import origin
 from api.call import Call, Reply
 from api.errors import PeerUnavailable
 from api.http.query import Query, choice, integer, text
+from api.resources import account_credentials as credentials
 from api.resources.auth import NOT_CACHED
 from api.resources.clients import OwnHost, snippets_of
 from api.resources.connections import connection_view
@@ -144,6 +146,34 @@ def list_connections(call: Call) -> Reply:
     return Reply({"connections": list(map(_connection, rows)), "total": total, "unavailable": silent})
 
 
+def list_credentials(call: Call) -> Reply:
+    """List one's own credentials.
+
+    Returns the credentials of the account, oldest first, without their secrets. One that has lapsed is listed for
+    another hour.
+    """
+    return credentials.list_credentials(_of_account(call))
+
+
+def create_credential(call: Call) -> Reply:
+    """Make a credential of one's own account.
+
+    Needs a plan that permits it. The secret is in this response only; clients send it as the password of the account.
+    """
+    call.services.self_service.require_credentials(call.holder)
+    return credentials.create_credential(_of_account(call))
+
+
+def revoke_credential(call: Call) -> Reply:
+    """Revoke a credential of one's own account.
+
+    Needs a plan that permits it. Clients that send the credential are refused at once, and its connections end within
+    a second.
+    """
+    call.services.self_service.require_credentials(call.holder)
+    return credentials.revoke_credential(_of_account(call))
+
+
 def get_snippets(call: Call) -> Reply:
     """Get client configuration snippets for one's own account.
 
@@ -159,6 +189,11 @@ def get_snippets(call: Call) -> Reply:
         {"proxy": each.name, "snippets": snippets_of(call, each, account.username)} for each in found[:SNIPPETS_MAX]
     ]
     return Reply({"proxies": views, "total": len(found)})
+
+
+def _of_account(call: Call) -> Call:
+    """The request, as one about the holder's account."""
+    return replace(call, params={"account_id": call.holder.account_id, **call.params})
 
 
 def _activity(call: Call, account: FleetAccount) -> AccountActivity | None:

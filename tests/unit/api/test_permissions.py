@@ -75,6 +75,8 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/me": {"GET": HOLDER, "PATCH": HOLDER},
     f"{V1}/me/usage": {"GET": HOLDER},
     f"{V1}/me/connections": {"GET": HOLDER},
+    f"{V1}/me/credentials": {"GET": HOLDER, "POST": HOLDER},
+    f"{V1}/me/credentials/*": {"DELETE": HOLDER},
     f"{V1}/me/snippets": {"GET": HOLDER},
     f"{V1}/accounts/batch": {"POST": "proxy.write"},
     f"{V1}/accounts/import": {"POST": "proxy.write"},

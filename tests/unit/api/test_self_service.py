@@ -51,12 +51,13 @@ def refused(api: Api, **body: str) -> tuple[int, str]:
 
 
 def test_the_token_of_a_holder_opens_me_and_nothing_else(api: Api) -> None:
-    account(api)
+    plan(api, self_service={"password": True, "credentials": True})
+    account(api, plan="basic")
     holder = sign_in(api)
     wrong = []
     for operation in sorted(OPERATIONS, key=lambda each: each.id == "logoutAccount"):  # which ends the token
         path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path)
-        if operation.path.endswith("/me/credentials/{credential_id}") or operation.access == NONE:
+        if operation.access == NONE:
             continue
         found = api.client.simulate_request(operation.method, path, headers=holder)
         opened = found.status_code not in (401, 403)
@@ -368,3 +369,41 @@ def test_usage_is_that_over_all_proxies_and_a_reached_quota_is_the_status(api: A
     assert api.get("/me/usage", holder).json["data"]["usage"]["remaining"] == 0
     assert api.get("/me", holder).json["data"]["account"]["status"] == "quota_reached"
     assert api.get("/me", sign_in(api)).status_code == 200, "who has reached the quota may still look"
+
+
+def test_credentials_are_made_and_revoked_if_the_plan_permits_it_and_seen_in_any_case(api: Api) -> None:
+    plan_id = plan(api)
+    account_id, foreign = account(api, plan="basic"), account(api, "bob", plan="basic")
+    holder, other = sign_in(api), sign_in(api, "bob")
+    operator = api.post(f"/accounts/{account_id}/credentials", {"ttl": 60, "name": "job"}, api.token())
+    theirs = operator.json["data"]["credential"]["id"]
+    (listed,) = api.get("/me/credentials", holder).json["data"]["credentials"]
+    assert (listed["name"], "secret" in listed) == ("job", False)
+    assert error_of(api.post("/me/credentials", {"ttl": 60}, holder))[:2] == (403, "FORBIDDEN")
+    assert error_of(api.request("DELETE", f"/me/credentials/{theirs}", holder))[:2] == (403, "FORBIDDEN")
+
+    permitted = PlanUpdate.model_validate({"self_service": {"credentials": True}})
+    api.services.plans.update(plan_id, permitted, None)
+    made = api.post("/me/credentials", {"ttl": 60}, holder)
+    assert (made.status_code, made.json["data"]["secret"][:4]) == (201, "pfc_")
+    own = made.json["data"]["credential"]
+    assert own["account_id"] == account_id
+    assert api.get("/me/credentials", other).json["data"]["credentials"] == []
+    assert api.request("DELETE", f"/me/credentials/{own['id']}", other).status_code == 404
+    for credential in (own["id"], theirs):
+        assert api.request("DELETE", f"/me/credentials/{credential}", holder).json["data"]["revoked"] is True
+    assert api.services.account_store.credentials_of(account_id) == []
+    assert foreign not in str(api.get("/me/credentials", holder).json)
+    actions = [(row["action"], row["actor"]["type"]) for row in rows(api) if row["action"].startswith("credential.")]
+    created, revoked = ("credential.created", "account"), ("credential.revoked", "account")
+    assert actions == [revoked, revoked, created, ("credential.created", "user")]
+
+
+def test_a_repeated_request_makes_one_credential_for_each_holder(api: Api) -> None:
+    plan(api, self_service={"credentials": True})
+    secrets = []
+    for name in ("alice", "bob"):
+        account(api, name, plan="basic")
+        headers = {**sign_in(api, name), "Idempotency-Key": "one"}
+        secrets += [api.post("/me/credentials", {"ttl": 60}, headers).json["data"]["secret"] for _ in range(2)]
+    assert secrets[0] == secrets[1] != secrets[2] == secrets[3]
