@@ -1,0 +1,101 @@
+"""Accounts of the fleet on the whole product: known to every proxy that matches when the API responds."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.product.e2e.small_disk import fill
+
+pytestmark = pytest.mark.product
+
+
+def closed(product: Product, *tags: str) -> dict[str, Any]:
+    """A proxy that wants credentials and has none of its own."""
+    return product.proxy(tags=list(tags), auth={"enabled": True})
+
+
+def status(proxy: dict[str, Any], origin: Origin, username: str, password: str) -> int:
+    word = base64.b64encode(f"{username}:{password}".encode()).decode()
+    session = requests.Session()
+    session.trust_env = False
+    url, headers = origin.url("/hello"), {"Proxy-Authorization": f"Basic {word}"}
+    target = f"http://127.0.0.1:{proxy['port']}"
+    return session.get(url, headers=headers, proxies={"http": target}, timeout=30).status_code
+
+
+def test_an_account_works_everywhere_when_the_response_is_there(product: Product, origin: Origin) -> None:
+    east, west = closed(product, "eu"), closed(product, "us")
+    body = {"username": "ada", "password": "ada's word", "proxies": {"tags": ["eu"]}}
+    account = product.data("POST", "/accounts", body)["account"]
+    assert (status(east, origin, "ada", "ada's word"), status(west, origin, "ada", "ada's word")) == (200, 407)
+    product.data("PATCH", f"/accounts/{account['id']}", {"proxies": {"all": True}})
+    later = closed(product)
+    for each in (east, west, later):
+        assert status(each, origin, "ada", "ada's word") == 200
+    wait_until(
+        lambda: (product.data("GET", f"/accounts/{account['id']}")["account"]["usage"] or {}).get("bytes"), "its usage"
+    )
+    product.data("DELETE", f"/accounts/{account['id']}")
+    assert [status(each, origin, "ada", "ada's word") for each in (east, west, later)] == [407] * 3
+
+
+def test_an_account_that_was_disabled_stays_so_when_the_api_is_killed(own_product: Product, origin: Origin) -> None:
+    product = own_product
+    north = closed(product)
+    body = {"username": "eve", "password": "eve's word", "proxies": {"ids": [north["id"]]}}
+    account = product.data("POST", "/accounts", body)["account"]
+    assert status(north, origin, "eve", "eve's word") == 200
+    product.data("PATCH", f"/accounts/{account['id']}", {"enabled": False})
+    killed = product.actor("api")
+    killed.kill()
+    killed.wait(30)
+    assert status(north, origin, "eve", "eve's word") == 403
+    product.wait_healthy()
+    assert product.data("GET", f"/accounts/{account['id']}")["account"]["status"] == "disabled"
+    product.data("PATCH", f"/accounts/{account['id']}", {"enabled": True})
+    assert status(north, origin, "eve", "eve's word") == 200
+
+
+def test_a_plan_holds_at_once_for_all_its_accounts(product: Product, origin: Origin) -> None:
+    south = closed(product)
+    plan = product.data("POST", "/plans", {"name": "basic"})["plan"]
+    body = {"username": "pam", "password": "pam's word", "plan": "basic", "proxies": {"ids": [south["id"]]}}
+    product.data("POST", "/accounts", body)
+    assert status(south, origin, "pam", "pam's word") == 200
+    product.data("PATCH", f"/plans/{plan['id']}", {"deny_destinations": ["*"]})
+    wait_until(lambda: status(south, origin, "pam", "pam's word") == 403, "the plan's destinations", 10)
+    product.data("PATCH", f"/plans/{plan['id']}", {"deny_destinations": None})
+    wait_until(lambda: status(south, origin, "pam", "pam's word") == 200, "the plan without them", 10)
+
+
+def test_a_full_disk_refuses_accounts_and_leaves_nothing_half_done(own_product: Product, small_disk: Path) -> None:
+    product = own_product
+    product.stop()
+    shutil.copytree(product.data_dir, small_disk / "data", symlinks=True)
+    shutil.rmtree(product.data_dir)
+    product.data_dir = small_disk / "data"
+    product.start()
+    kept = product.data("POST", "/accounts", {"username": "kept"})["account"]
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space"):
+        fill(filler)
+    assert product.api("POST", "/accounts", {"username": "lost"}).status_code == 500
+    assert product.api("PATCH", f"/accounts/{kept['id']}", {"enabled": False}).status_code == 500
+    assert product.api("DELETE", f"/accounts/{kept['id']}").status_code == 500
+    shown = product.data("GET", "/accounts")["accounts"]
+    assert [(each["username"], each["enabled"]) for each in shown] == [("kept", True)]
+    filler.unlink()
+    product.data("PATCH", f"/accounts/{kept['id']}", {"enabled": False})
+    product.kill_all()
+    product.start()
+    shown = product.data("GET", "/accounts")["accounts"]
+    assert [(each["username"], each["enabled"]) for each in shown] == [("kept", False)]
