@@ -27,8 +27,8 @@ CREATE TABLE IF NOT EXISTS accounts (
 
 SCHEMA = f"""
 {_ACCOUNTS};
-CREATE INDEX IF NOT EXISTS accounts_by_usage ON accounts (period, since, used);
-CREATE INDEX IF NOT EXISTS accounts_by_last_seen ON accounts (last_seen);
+CREATE INDEX IF NOT EXISTS accounts_by_usage ON accounts (period, since, used, id);
+CREATE INDEX IF NOT EXISTS accounts_by_last_seen ON accounts (last_seen, id);
 CREATE TABLE IF NOT EXISTS proxies (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS reports (
     account INTEGER, instance INTEGER, proxy INTEGER NOT NULL, serial INTEGER NOT NULL, {_FIGURES},

@@ -181,5 +181,9 @@ def _success(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     return {
         "description": operation.summary,
         "headers": {**_REQUEST_ID, **(_ETAG if operation.if_match else {})},
-        "content": {JSON: {"schema": envelope, "example": example}},
+        "content": {JSON: {"schema": envelope, "example": example}, **_second_type(operation)},
     }
+
+
+def _second_type(operation: Operation) -> dict[str, Any]:
+    return {operation.also_produces: {"schema": {"type": "string"}}} if operation.also_produces else {}

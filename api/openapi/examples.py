@@ -77,7 +77,7 @@ _PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None
 def example_of(kind: Any, name: str = "") -> Any:
     """A value of a model, or of the type of a field."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return {key: _of_field(field, key) for key, field in kind.model_fields.items()}
+        return {field.alias or key: _of_field(field, key) for key, field in kind.model_fields.items()}
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return example_of(arguments[0], name)

@@ -21,6 +21,7 @@ from api.operations import (
     records,
     settings,
     transfer,
+    usage,
     users,
     webhooks,
 )
@@ -31,6 +32,7 @@ __all__ = ["ANY", "BEARER", "HOLDER", "NONE", "PERSON", "TABLE", "V1", "Operatio
 TABLE: tuple[Operation, ...] = (
     *health.TABLE,
     *metrics.TABLE,
+    *usage.TABLE,
     *credentials.TABLE,
     *proxies.TABLE,
     *clients.TABLE,

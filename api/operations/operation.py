@@ -62,6 +62,8 @@ class Operation:
     redirects: bool = False
     """It responds with 302 and the same data, unless the client accepts JSON by name."""
     produces: str = "application/json"
+    also_produces: str = ""
+    """A second media type, which the handler selects."""
     unlimited: bool = False
     """For monitoring: no rate limit, no address rule, no request log."""
     allows_self: bool = False

@@ -53,7 +53,10 @@ class Responder:
         operation = self._operation
         caller = authorize(self._services, operation, req, params)
         media_type = "*/*" if operation.redirects else operation.produces
-        if "*" not in media_type and not req.client_accepts(media_type):
+        accepted = req.client_accepts(media_type) or (
+            operation.also_produces and req.client_accepts(operation.also_produces)
+        )
+        if "*" not in media_type and not accepted:
             raise invalid("Accept", f"the response is {media_type}", 406)
         return Call(
             services=self._services,

@@ -126,6 +126,11 @@ class DataDir:
         return self.path / "metrics"
 
     @property
+    def usage(self) -> Path:
+        """What accounts have used: the metrics collector writes it, and the API reads it."""
+        return self.metrics / "usage.sqlite"
+
+    @property
     def webhooks(self) -> Path:
         """The folder of the webhook sender's outbox."""
         return self.path / "webhooks"

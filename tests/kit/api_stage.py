@@ -248,7 +248,7 @@ class Api:
 def check_envelope(result: Result) -> None:
     """Every response of the API, good or bad, has the one form."""
     assert result.headers["X-Request-Id"]
-    if not result.content:
+    if not result.content or result.headers["Content-Type"].startswith("text/csv"):
         return
     body = result.json
     if result.status_code < 400 or body["success"]:

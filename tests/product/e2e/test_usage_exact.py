@@ -1,4 +1,4 @@
-"""The usage of an account over several proxies, to the byte, while processes are killed; and a quota that they race for."""
+"""The usage of an account over several proxies, to the byte through kills; and a quota that proxies race for."""
 
 from __future__ import annotations
 

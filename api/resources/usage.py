@@ -1,0 +1,87 @@
+"""What accounts have used, by hour, day or month."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from api.call import Call, Document, Reply
+from api.errors import Invalid
+from api.http.query import Query, choice, moment, text
+from api.services.usage_report import GROUPS, INTERVALS, Membership, Selection, UsageReport, csv_pieces, json_pieces
+from api.store.accounts import ACCOUNTS
+
+CSV = "text/csv"
+DAY = 86_400.0
+HOURS_MAX = 32 * DAY
+"""Seconds of a report by the hour."""
+_GROUP = f"({'|'.join(GROUPS)})"
+
+
+def _read_groups(value: str) -> tuple[str, ...]:
+    groups = tuple(dict.fromkeys(each.strip() for each in value.split(",")))
+    for group in groups:
+        if group not in GROUPS:
+            raise ValueError(f"unknown group {group[:50]!r}; allowed: {', '.join(GROUPS)}")
+    return groups
+
+
+class QueryUsageReport(Query):
+    """The time range, the intervals and the groups."""
+
+    vars()["from"] = moment("From the interval of this time on; 31 days before `to` by default")  # a keyword
+    to: float | None = moment("Up to the interval of this time; now by default")
+    interval: str = choice("The width of the intervals", INTERVALS, "day")
+    group_by: tuple[str, ...] | None = text(
+        "What rows are for, separated by commas; `account` by default",
+        "account,proxy",
+        pattern=f"^{_GROUP}(,{_GROUP})*$",
+        read=_read_groups,
+    )
+    format: str | None = choice("The format, in place of `Accept`", ("json", "csv"))
+
+
+def report(call: Call) -> Reply:
+    """Report the usage of accounts.
+
+    Returns a row for each interval and group in which something was used, oldest first, as JSON or CSV. The time range
+    is extended to whole intervals; a closed hour never changes. An account with two tags is in the rows of both, but
+    once in `total`.
+    """
+    selection = _selection(call)
+    made = UsageReport(call.services.data.usage, selection, lambda: _memberships(call))
+    total = made.total()
+    if _wants_csv(call):
+        header = "; ".join(f"{name}={figure}" for name, figure in total.items())
+        disposition = 'attachment; filename="usage.csv"'
+        headers = {"X-Usage-Total": header, "Content-Disposition": disposition}
+        return Reply({}, headers=headers, document=Document(csv_pieces(made.pieces(), selection.groups), CSV))
+    pieces = json_pieces(made.pieces(), selection.groups, selection.interval, total)
+    return Reply({}, document=Document(pieces, "application/json"))
+
+
+def _selection(call: Call) -> Selection:
+    query: Any = call.query
+    end = time.time() if query.to is None else query.to
+    start = vars(query)["from"]
+    start = end - 31 * DAY if start is None else start
+    if start > end:
+        raise Invalid("from", "must not be after to")
+    if query.interval == "hour" and end - start > HOURS_MAX:
+        raise Invalid("interval", "hour is for at most 32 days")
+    scope = call.caller.scope
+    groups = query.group_by or ("account",)
+    return Selection(start, end, query.interval, groups, None if scope is None else tuple(scope))
+
+
+def _wants_csv(call: Call) -> bool:
+    accept = call.headers.get("accept", "")
+    return bool(call.query.format == "csv" or (call.query.format is None and CSV in accept.lower()))
+
+
+def _memberships(call: Call) -> dict[str, Membership]:
+    plans = {each.record.id: each.record.name for each in call.services.plans.all()}
+    return {
+        document.id: Membership(plans.get(document.body.get("plan") or ""), tuple(document.body.get("tags", ())))
+        for document in call.services.account_store.documents(ACCOUNTS)
+    }

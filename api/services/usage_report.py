@@ -1,0 +1,304 @@
+"""What accounts have used when: rows by hour, day or month, read from the collector's file while they are sent.
+
+The API reads the file of another process here, since months of a hundred thousand accounts don't fit into messages. It
+only reads, in one snapshot. Nothing here holds more than the names of all accounts, and the groups of one interval.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from actors.sqlite import open_for_reading
+
+GROUPS = ("account", "proxy", "plan", "tag")
+INTERVALS = ("hour", "day", "month")
+FIGURES = ("bytes_in", "bytes_out", "requests", "connection_seconds", "refusals")
+HOUR, DAY = 3600, 86400
+PIECE = 1000
+"""Rows that are sent together."""
+_STORED = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
+_SUMS = ", ".join(f"sum({name})" for name in _STORED)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What begins a cell that a spreadsheet takes for a formula."""
+
+
+class Membership(NamedTuple):
+    """The plan and the tags of an account."""
+
+    plan: str | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Unix seconds, extended to whole intervals; `proxies` limits it to these, None: all."""
+
+    start: float
+    end: float
+    interval: str
+    groups: tuple[str, ...]
+    proxies: Collection[str] | None = None
+
+
+Key = tuple[str | None, ...]
+"""The values of `columns_of` the groups."""
+Row = tuple[str, str, Key, int, int, int, int, int]
+"""From, to, what it is grouped by, and the figures, of which time is in milliseconds."""
+
+
+class UsageReport:
+    """One report. `memberships` returns the plan and tags of all accounts by id, and is called only if needed."""
+
+    def __init__(self, file: Path, selection: Selection, memberships: Callable[[], Mapping[str, Membership]]) -> None:
+        self._file = file
+        self._selection = selection
+        self._memberships = memberships
+
+    def total(self) -> dict[str, int | float]:
+        """The figures of everything that the report has, each byte once."""
+        figures = [0] * len(_STORED)
+        for database in self._open():
+            for start, end in self._ranges():
+                table, column, unit = self._table
+                sql = f"SELECT {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?{self._where(database)}"  # noqa: S608
+                row = database.execute(sql, (start // unit, end // unit)).fetchone()
+                figures = [before + (more or 0) for before, more in zip(figures, row, strict=True)]
+        return dict(zip(FIGURES, _with_seconds(figures), strict=True))
+
+    def pieces(self) -> Iterator[list[Row]]:
+        """All rows in the order of time, many at once. Raises `sqlite3.Error`."""
+        for database in self._open():
+            names = _Names(database)
+            needed = {"plan", "tag"} & set(self._selection.groups)
+            keys = _Keys(self._selection.groups, names, self._memberships() if needed else {})
+            for start, end in self._ranges():
+                found = self._grouped(database, start, end)
+                spans = _Spans(0 if self._selection.interval == "month" else self._table[2], start, end)
+                if "account" in self._selection.groups:
+                    yield from _by_account(found, spans, keys)
+                else:
+                    yield from _merged(found, spans, keys)
+
+    def _grouped(self, database: sqlite3.Connection, start: int, end: int) -> sqlite3.Cursor:
+        """Number of the interval, account, proxy and figures; 0 for what it is not grouped by."""
+        table, column, unit = self._table
+        groups = set(self._selection.groups)
+        columns = [
+            "0" if self._selection.interval == "month" else column,
+            "account" if groups & {"account", "plan", "tag"} else "0",
+            "proxy" if "proxy" in groups else "0",
+        ]
+        group = ", ".join(each for each in columns if each != "0")
+        sql = (
+            f"SELECT {', '.join(columns)}, {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?"  # noqa: S608
+            f"{self._where(database)} GROUP BY {group} ORDER BY {group}"
+        )
+        return database.execute(sql, (start // unit, end // unit))
+
+    # --- the file and the time ---
+
+    @property
+    def _table(self) -> tuple[str, str, int]:
+        return ("hours", "hour", HOUR) if self._selection.interval == "hour" else ("days", "day", DAY)
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """Start and end; each month by itself."""
+        start, end, interval = self._selection.start, self._selection.end, self._selection.interval
+        if interval != "month":
+            unit = self._table[2]
+            yield int(start // unit) * unit, -int(-end // unit) * unit
+            return
+        moment = datetime.fromtimestamp(start, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        while moment.timestamp() < end:
+            following = (moment + timedelta(days=32)).replace(day=1)
+            yield int(moment.timestamp()), int(following.timestamp())
+            moment = following
+
+    def _where(self, database: sqlite3.Connection) -> str:
+        if self._selection.proxies is None:
+            return ""
+        numbers = dict(database.execute("SELECT id, number FROM proxies").fetchall())
+        allowed = ", ".join(str(numbers[each]) for each in self._selection.proxies if each in numbers)
+        return f" AND proxy IN ({allowed})"
+
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """The file in one snapshot; nothing when there is none yet."""
+        if not self._file.exists():
+            return
+        with closing(open_for_reading(self._file)) as database:
+            database.execute("BEGIN")
+            yield database
+
+
+class _Names:
+    """Ids and names by number; those that were asked for are kept."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self._accounts: dict[int, tuple[str, str]] = {}
+        self.proxies = {number: str(each) for number, each in database.execute("SELECT number, id FROM proxies")}
+
+    def account(self, number: int) -> tuple[str, str]:
+        """Id and last user name."""
+        found = self._accounts.get(number)
+        if found is None:
+            row = self._database.execute("SELECT id, username FROM accounts WHERE number = ?", (number,)).fetchone()
+            found = self._accounts[number] = row or (str(number), "")
+        return found
+
+
+def columns_of(groups: Collection[str]) -> tuple[str, ...]:
+    """The columns that a row has for what it is grouped by."""
+    return tuple(
+        column
+        for group in GROUPS
+        if group in groups
+        for column in (("account", "username") if group == "account" else (group,))
+    )
+
+
+class _Keys:
+    """The groups of an account and a proxy, by their numbers: one for each of the account's tags."""
+
+    def __init__(self, groups: Collection[str], names: _Names, memberships: Mapping[str, Membership]) -> None:
+        self._groups = groups
+        self._names = names
+        self._memberships = memberships
+        self._known: dict[tuple[int, int], tuple[Key, ...]] = {}
+
+    def __call__(self, account: int, proxy: int) -> tuple[Key, ...]:
+        found = self._known.get((account, proxy))
+        if found is None:
+            found = self._known[account, proxy] = tuple(self._make(account, proxy))
+        return found
+
+    def _make(self, account: int, proxy: int) -> Iterator[Key]:
+        identifier, username = self._names.account(account) if account else ("", "")
+        plan, tags = self._memberships.get(identifier, _NO_MEMBERSHIP)
+        for tag in (tags or (None,)) if "tag" in self._groups else (None,):
+            values = {
+                "account": identifier, "username": username, "proxy": self._names.proxies.get(proxy), "plan": plan,
+                "tag": tag,
+            }  # fmt: skip
+            yield tuple(values[column] for column in columns_of(self._groups))
+
+
+class _Spans:
+    """From and to of an interval, by its number; `unit` 0: there is one, from `start` to `end`."""
+
+    def __init__(self, unit: int, start: int, end: int) -> None:
+        self._unit = unit
+        self._one = _text(start), _text(end)
+        self._known: dict[int, tuple[str, str]] = {}
+
+    def __call__(self, number: int) -> tuple[str, str]:
+        if not self._unit:
+            return self._one
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = _text(number * self._unit), _text((number + 1) * self._unit)
+        return found
+
+
+def _by_account(found: sqlite3.Cursor, spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
+    while rows := found.fetchmany(PIECE):
+        yield [
+            (*spans(number), key, *figures) for number, account, proxy, *figures in rows for key in keys(account, proxy)
+        ]
+
+
+def _merged(found: Iterable[tuple[int, ...]], spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
+    """Those of the same groups in one interval added up."""
+    for number, rows in itertools.groupby(found, key=lambda row: row[0]):
+        merged: dict[Key, list[int]] = {}
+        for _, account, proxy, *figures in rows:
+            for key in keys(account, proxy):
+                before = merged.setdefault(key, [0] * len(figures))
+                for place, figure in enumerate(figures):
+                    before[place] += figure
+        ordered = sorted(merged, key=lambda key: tuple((each is not None, each or "") for each in key))
+        yield [(*spans(number), key, *merged[key]) for key in ordered]  # type: ignore[misc]
+
+
+_NO_MEMBERSHIP = Membership(None, ())
+
+
+def _with_seconds(figures: Iterable[int]) -> tuple[int | float, ...]:
+    """The figures of a response: milliseconds as seconds."""
+    bytes_in, bytes_out, requests, milliseconds, refusals = figures
+    return bytes_in, bytes_out, requests, round(milliseconds / 1000, 3), refusals
+
+
+def _text(moment: int) -> str:
+    """ISO 8601, UTC."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# --- what is sent ---
+
+
+def json_pieces(
+    pieces: Iterable[list[Row]], groups: Collection[str], interval: str, total: Mapping[str, Any]
+) -> Iterator[bytes]:
+    """The envelope of a response in pieces."""
+    head = json.dumps({"interval": interval, "total": total})
+    columns = columns_of(groups)
+    texts: dict[Key, str] = {}
+
+    def text(key: Key) -> str:
+        made = texts[key] = json.dumps(dict(zip(columns, key, strict=True)))[1:-1]
+        return made
+
+    yield f'{{"success": true, "data": {head[:-1]}, "usage": ['.encode()
+    comma = ""
+    for piece in pieces:
+        lines = [
+            f'{{"from": "{start}", "to": "{end}", {texts.get(key) or text(key)}, "bytes_in": {bytes_in}, '
+            f'"bytes_out": {bytes_out}, "requests": {requests}, "connection_seconds": {time / 1000}, '
+            f'"refusals": {refusals}}}'
+            for start, end, key, bytes_in, bytes_out, requests, time, refusals in piece
+        ]
+        yield (comma + ",\n".join(lines)).encode()
+        comma = ",\n"
+    yield b"]}}"
+
+
+def csv_pieces(pieces: Iterable[list[Row]], groups: Collection[str]) -> Iterator[bytes]:
+    """Lines of CSV (RFC 4180) in pieces, the names of the columns first."""
+    texts: dict[Key, str] = {}
+
+    def text(key: Key) -> str:
+        made = texts[key] = _csv_line(map(cell, key))
+        return made
+
+    yield f"{_csv_line(('from', 'to', *columns_of(groups), *FIGURES))}\r\n".encode()
+    for piece in pieces:
+        lines = [
+            f"{start},{end},{texts.get(key) or text(key)},{bytes_in},{bytes_out},{requests},{time / 1000},"
+            f"{refusals}\r\n"
+            for start, end, key, bytes_in, bytes_out, requests, time, refusals in piece
+        ]
+        yield "".join(lines).encode()
+
+
+def _csv_line(cells: Iterable[str]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="").writerow(cells)
+    return buffer.getvalue()
+
+
+def cell(text: str | None) -> str:
+    """A text as a cell that no spreadsheet takes for a formula."""
+    if not text:
+        return ""
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,180 @@
+"""Reports of usage: by interval and group, as JSON and CSV, with the totals that the collector has stored."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from actors.bus.messages.accounts import AccountReport, ReportUsage
+from actors.metrics.account_usage import UsageLedger
+from api.services.usage_report import cell
+from tests.kit.api_stage import Api
+from tests.kit.clocks import Clock
+
+NOON = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
+MARCH = {"from": "2026-03-01T00:00:00Z", "to": "2026-04-02T00:00:00Z"}
+
+
+class Books:
+    """The collector's file, written as the collector does."""
+
+    def __init__(self, api: Api) -> None:
+        self.wall = Clock(NOON)
+        self.ledger = UsageLedger(api.services.data.metrics, self.wall)
+        self._counted: dict[tuple[str, str], int] = {}
+
+    def uses(self, account: str, proxy: str, count: int, name: str = "ada") -> None:
+        total = self._counted[account, proxy] = self._counted.get((account, proxy), 0) + count
+        report = AccountReport(1, name, 0, "total", total, 2 * total, total // 10, 1500 * total // 10, 0)
+        with self.ledger.changes():
+            self.ledger.update(ReportUsage(proxy, sum(map(ord, proxy)), {account: report}))
+
+
+@pytest.fixture
+def books(api: Api) -> Iterator[Books]:
+    made = Books(api)
+    yield made
+    made.ledger.close()
+
+
+def report(api: Api, **query: str) -> dict[str, Any]:
+    response = api.get("/usage", api.token(), params={**MARCH, **query})
+    assert response.status_code == 200, response.text
+    return response.json["data"]  # type: ignore[no-any-return]
+
+
+def bytes_in(data: dict[str, Any], *columns: str) -> list[tuple[Any, ...]]:
+    return [(*(row[each] for each in ("from", *columns)), row["bytes_in"]) for row in data["usage"]]
+
+
+def test_without_any_usage_the_report_is_empty(api: Api) -> None:
+    data = report(api)
+    assert (data["usage"], data["interval"]) == ([], "day")
+
+
+def test_rows_are_by_hour_day_or_month_and_begin_and_end_with_them(api: Api, books: Books) -> None:
+    books.uses("acc_1", "px1", 100)
+    books.wall.now += 3600
+    books.uses("acc_1", "px2", 20)
+    books.wall.now += 86_400
+    books.uses("acc_1", "px1", 5)
+    assert bytes_in(report(api, interval="hour")) == [
+        ("2026-03-31T12:00:00Z", 100),
+        ("2026-03-31T13:00:00Z", 20),
+        ("2026-04-01T13:00:00Z", 5),
+    ]
+    days = report(api)
+    assert bytes_in(days, "to") == [
+        ("2026-03-31T00:00:00Z", "2026-04-01T00:00:00Z", 120),
+        ("2026-04-01T00:00:00Z", "2026-04-02T00:00:00Z", 5),
+    ]
+    assert days["usage"][0] == {
+        "from": "2026-03-31T00:00:00Z",
+        "to": "2026-04-01T00:00:00Z",
+        "account": "acc_1",
+        "username": "ada",
+        "bytes_in": 120,
+        "bytes_out": 240,
+        "requests": 12,
+        "connection_seconds": 18.0,
+        "refusals": 0,
+    }
+    months = report(api, interval="month")
+    assert bytes_in(months, "to") == [
+        ("2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z", 120),
+        ("2026-04-01T00:00:00Z", "2026-05-01T00:00:00Z", 5),
+    ]
+    assert months["total"]["bytes_in"] == days["total"]["bytes_in"] == 125
+    assert bytes_in(report(api, to="2026-04-01T00:00:00Z")) == [("2026-03-31T00:00:00Z", 120)]
+
+
+def test_rows_are_by_account_proxy_or_both(api: Api, books: Books) -> None:
+    books.uses("acc_1", "px1", 100)
+    books.uses("acc_1", "px2", 20)
+    books.uses("acc_2", "px1", 3, "bob")
+    day = "2026-03-31T00:00:00Z"
+    assert bytes_in(report(api), "username") == [(day, "ada", 120), (day, "bob", 3)]
+    assert bytes_in(report(api, group_by="proxy"), "proxy") == [(day, "px1", 103), (day, "px2", 20)]
+    assert bytes_in(report(api, group_by="proxy,account"), "account", "proxy") == [
+        (day, "acc_1", "px1", 100),
+        (day, "acc_1", "px2", 20),
+        (day, "acc_2", "px1", 3),
+    ]
+
+
+def test_an_account_with_two_tags_is_in_both_and_once_in_the_total(api: Api, books: Books) -> None:
+    token = api.token()
+    api.post("/plans", {"name": "basic"}, token)
+    made = [
+        api.post("/accounts", {"username": name, "password": "secret-word", **more}, token).json["data"]["account"][
+            "id"
+        ]
+        for name, more in (("ada", {"plan": "basic", "tags": ["a", "b"]}), ("bob", {"tags": ["b"]}))
+    ]
+    for account, count in zip((*made, "acc_gone"), (100, 20, 3), strict=True):
+        books.uses(account, "px1", count)
+    by_tag = report(api, group_by="tag")
+    assert [(row["tag"], row["bytes_in"]) for row in by_tag["usage"]] == [(None, 3), ("a", 100), ("b", 120)]
+    assert by_tag["total"]["bytes_in"] == 123
+    by_plan = report(api, group_by="plan", interval="month")
+    assert [(row["plan"], row["bytes_in"]) for row in by_plan["usage"]] == [(None, 23), ("basic", 100)]
+
+
+def test_rows_of_a_removed_account_stay_under_its_id_and_last_name(api: Api, books: Books) -> None:
+    books.uses("acc_1", "px1", 100)
+    with books.ledger.changes():
+        books.ledger.forget(["acc_1"])
+    assert bytes_in(report(api), "account", "username") == [("2026-03-31T00:00:00Z", "acc_1", "ada", 100)]
+
+
+@pytest.mark.parametrize("how", ["format", "Accept"])
+def test_csv_has_a_line_for_each_row_and_no_formula(api: Api, books: Books, how: str) -> None:
+    books.uses("acc_1", "px1", 100, '=HYPERLINK("http://x")')
+    books.uses("acc_2", "px1", 3, 'b,o"b')
+    query = {**MARCH, "group_by": "account,proxy", **({"format": "csv"} if how == "format" else {})}
+    headers = {**api.token(), **({"Accept": "text/csv"} if how == "Accept" else {})}
+    response = api.get("/usage", headers, params=query)
+    assert response.headers["Content-Type"].startswith("text/csv")
+    assert response.headers["X-Usage-Total"].startswith("bytes_in=103; ")
+    lines = list(csv.DictReader(io.StringIO(response.text)))
+    assert [(line["username"], line["proxy"], line["bytes_in"]) for line in lines] == [
+        ('\'=HYPERLINK("http://x")', "px1", "100"),
+        ('b,o"b', "px1", "3"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx"])
+def test_what_a_spreadsheet_would_evaluate_is_a_text(text: str) -> None:
+    assert cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"group_by": "user"}, "group_by"),
+        ({"from": "2026-05-01T00:00:00Z"}, "from"),
+        ({"interval": "week"}, "interval"),
+        ({"interval": "hour", "from": "2026-01-01T00:00:00Z"}, "interval"),
+        ({"format": "xml"}, "format"),
+    ],
+)
+def test_a_wrong_parameter_is_named(api: Api, query: dict[str, str], field: str) -> None:
+    response = api.get("/usage", api.token(), params={**MARCH, **query})
+    assert (response.status_code, response.json["error"]["details"]["field"]) == (400, field)
+
+
+def test_a_key_with_a_scope_gets_the_rows_of_its_proxies(api: Api, books: Books) -> None:
+    made = api.post("/proxies", {"name": "p", "port": 3128, "protocol": "http"}, api.token()).json["data"]["proxy"]
+    books.uses("acc_1", made["id"], 100)
+    books.uses("acc_1", "px2", 20)
+    body = {"name": "k", "permissions": ["metrics.read"], "scope": {"proxies": [made["id"]]}}
+    key = api.post("/api-keys", body, api.token())
+    assert key.status_code == 201, key.text
+    headers = {"X-API-Key": key.json["data"]["key"]}
+    data = api.get("/usage", headers, params=MARCH).json["data"]
+    assert (data["total"]["bytes_in"], [row["bytes_in"] for row in data["usage"]]) == (100, [100])
