@@ -53,6 +53,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r".*", r"the lower one first", "no pattern compares two ports"),
     (r"cursor", r"must be a cursor|other filters", "cursors come from responses"),
     (r"start_time|end_time|offset", r"first page|cursor is given", "depends on another parameter"),
+    (r"cursor|sort|account", r"must be left out|must be the same", "depends on another parameter"),
     (r"logging\.output", r"configuration alone", "paths are not written by way of the API"),
     (r"search", r"words", "no schema counts words"),
     (r"headers", r"is set by the sender|is given twice", "names of headers have no case"),
