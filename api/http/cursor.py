@@ -13,7 +13,11 @@ from typing import Any
 
 import msgpack
 
+from api.errors import Invalid
+
 PATTERN = "^[A-Za-z0-9_-]{1,1000}$"
+_MOST = 2.0**53
+"""Numbers below it are exact, and fit into a database."""
 LIST = 3
 """The kind of `ListCursor`; 1 and 2 are those of access records (`api.services.log_cursors`)."""
 
@@ -46,24 +50,36 @@ def checksum(filters: list[Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListCursor:
-    """The place after an entry of a sorted list: what it is sorted by (text or number), then its id.
+    """The place behind an entry of a sorted list: what it is sorted by (text or number), and its id.
 
     It does not depend on the entry, which may be deleted, or on the number of entries before it.
     """
 
-    value: str | float
-    id: str
+    position: tuple[Any, str]
     filters: int
     """The checksum of filters and order."""
 
     def text(self) -> str:
         """As `next_cursor`."""
-        return cursor_text([LIST, self.value, self.id, self.filters])
+        return cursor_text([LIST, *self.position, self.filters])
 
     @classmethod
     def of(cls, text: str) -> ListCursor:
         """Raises `ValueError`."""
         value, identifier, filters = cursor_content(text, LIST, 3)
-        if type(value) not in (str, int, float) or type(identifier) is not str or type(filters) is not int:
+        if not (_is_value(value) and type(identifier) is str and type(filters) is int):
             raise foreign_cursor()
-        return cls(value, identifier, filters)
+        return cls((value, identifier), filters)
+
+    def position_in(self, filters: int) -> tuple[Any, str]:
+        """The position in the list with these filters. Raises `Invalid` when it is of another list."""
+        if self.filters != filters:
+            raise Invalid("cursor", "is of a list with other filters or another order")
+        return self.position
+
+
+EXAMPLE = ListCursor(("office", "prx_0123456789abcdef"), 0).text()
+
+
+def _is_value(value: Any) -> bool:
+    return type(value) is str or (type(value) in (int, float) and abs(value) < _MOST)

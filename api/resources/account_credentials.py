@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import Any
 
 from api.call import Call, Reply
+from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
 from api.http.query import Query, cursor, integer
-from api.store.accounts import Position
 from config.model.account_credentials import AccountCredential
 from config.text.formatting import timestamp_text
-
-_CURSOR = "^[A-Za-z0-9_-]{1,200}$"
-_NOT_OURS = "must be the next_cursor of an earlier response of this operation"
-
-
-def _read_cursor(text: str) -> Position:
-    try:
-        created_at, identifier = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (ValueError, TypeError) as error:
-        raise ValueError(_NOT_OURS) from error
-    if type(created_at) is not float or type(identifier) is not str:
-        raise ValueError(_NOT_OURS)
-    return created_at, identifier
-
-
-def _cursor_text(position: Position) -> str:
-    created_at, identifier = position
-    return base64.urlsafe_b64encode(json.dumps([float(created_at), identifier]).encode()).decode().rstrip("=")
 
 
 class ListCredentials(Query):
     """The page."""
 
     limit: int = integer("The size of the page", 1, 1000, 100)
-    cursor: Position | None = cursor(
-        "The `next_cursor` of the previous page",
-        _cursor_text((1767225600.5, "crd_0123456789abcdef")),
-        _CURSOR,
-        _read_cursor,
-    )
+    cursor: ListCursor | None = cursor("The `next_cursor` of the previous page", EXAMPLE, PATTERN, ListCursor.of)
 
 
 def list_credentials(call: Call) -> Reply:
@@ -49,11 +24,14 @@ def list_credentials(call: Call) -> Reply:
     Returns credentials of the account, oldest first, without their secrets. One that has lapsed is listed for another
     hour.
     """
-    page, after = call.services.credentials.page(call.params["account_id"], call.query.cursor, call.query.limit)
+    account_id, query = call.params["account_id"], call.query
+    filters = checksum([account_id])
+    after = None if query.cursor is None else query.cursor.position_in(filters)
+    page, following = call.services.credentials.page(account_id, after, query.limit)
     return Reply(
         {
             "credentials": [_view(each) for each in page],
-            "next_cursor": None if after is None else _cursor_text(after),
+            "next_cursor": None if following is None else ListCursor(following, filters).text(),
         }
     )
 

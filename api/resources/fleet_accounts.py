@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
 from api.call import Call, Reply
-from api.errors import Invalid
+from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
 from api.http.query import Query, choice, cursor, integer, text
-from api.services.account_cursors import EXAMPLE, PATTERN, AccountCursor, checksum
 from api.services.account_views import account_view
 from api.services.fleet_accounts import StoredAccount
 from api.store.accounts import SORTS, AccountSelection
@@ -26,8 +26,8 @@ class ListFleetAccounts(Query):
         "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "username"
     )
     limit: int = integer("The size of the page", 1, 1000, 100)
-    cursor: AccountCursor | None = cursor(
-        "The `next_cursor` of the previous page, with the same filters", EXAMPLE, PATTERN, AccountCursor.of
+    cursor: ListCursor | None = cursor(
+        "The `next_cursor` of the previous page, with the same filters", EXAMPLE, PATTERN, ListCursor.of
     )
 
 
@@ -38,16 +38,14 @@ def list_accounts(call: Call) -> Reply:
     """
     query: ListFleetAccounts = call.query
     selection = _selection(call, query)
-    filters = checksum(selection)
-    if query.cursor is not None and query.cursor.filters != filters:
-        raise Invalid("cursor", "is of a list with other filters or another order")
-    after = None if query.cursor is None else query.cursor.position
+    filters = checksum([*astuple(selection)])
+    after = None if query.cursor is None else query.cursor.position_in(filters)
     found, following = call.services.fleet_accounts.page(selection, after, query.limit)
     return Reply(
         {
             "accounts": _views(call, found),
             "has_more": following is not None,
-            "next_cursor": None if following is None else AccountCursor(following, filters).text(),
+            "next_cursor": None if following is None else ListCursor(following, filters).text(),
         }
     )
 

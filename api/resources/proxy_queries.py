@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from api.errors import Invalid
-from api.http.cursor import PATTERN, ListCursor, checksum, foreign_cursor
+from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum, foreign_cursor
 from api.http.query import Query, choice, cursor, integer, text, texts
 from api.services.proxy_cache import StoredProxy
 from config.model.choices import PROTOCOLS
@@ -61,7 +61,7 @@ class ListProxies(Query):
     )
     cursor: ListCursor | None = cursor(
         "The `next_cursor` of the previous page, with the same filters and order",
-        ListCursor("office", "prx_0123456789abcdef", 0).text(),
+        EXAMPLE,
         PATTERN,
         ListCursor.of,
     )
@@ -98,13 +98,11 @@ class ListProxies(Query):
         return SORTS[self.sort.removeprefix("-")](proxy), proxy.record.id
 
     def _cursor_after(self, proxy: StoredProxy) -> ListCursor:
-        return ListCursor(*self._key(proxy), self._checksum())
+        return ListCursor(self._key(proxy), self._checksum())
 
     def _after(self, found: Sequence[StoredProxy], cursor: ListCursor) -> int:
         """How many of the sorted `found` are not beyond the cursor. Raises `Invalid`."""
-        if cursor.filters != self._checksum():
-            raise Invalid("cursor", "is of a list with other filters or another order")
-        place, reverse = (cursor.value, cursor.id), self.sort.startswith("-")
+        place, reverse = cursor.position_in(self._checksum()), self.sort.startswith("-")
         try:
             return sum(self._key(each) >= place if reverse else self._key(each) <= place for each in found)
         except TypeError as error:  # a forged one, of a text where there is a number

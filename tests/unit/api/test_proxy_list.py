@@ -135,7 +135,7 @@ def test_a_cursor_belongs_to_its_filters_and_order_and_not_beside_a_page(
 def test_a_forged_cursor_of_another_type_is_400(api: Api, headers: dict[str, str], proxies: dict[str, Any]) -> None:
     good = api.get("/proxies?per_page=1", headers).json["data"]["next_cursor"]
     checksum = ListCursor.of(good).filters
-    forged = ListCursor("text", proxies["bravo"]["id"], checksum).text()
+    forged = ListCursor(("text", proxies["bravo"]["id"]), checksum).text()
     assert error_of(api.get(f"/proxies?cursor={forged}", headers))[2]["field"] == "cursor"
 
 
