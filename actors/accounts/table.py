@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -34,6 +35,8 @@ MAP_SIZE = 16 * 2**30
 """Address space, not memory: the file grows as it is filled."""
 READERS_MAX = 4096
 """Processes and threads that read at the same time."""
+READERS_CHECKED = 60.0
+"""Seconds between two checks for readers that were killed."""
 CHANGES_KEPT = 20_000
 """Entries of the list of changes."""
 
@@ -194,6 +197,7 @@ class TableWriter(Table):
     def __init__(self, path: Path) -> None:
         """Raises `TableError`."""
         super().__init__(path, writable=True)
+        self._readers_checked = -READERS_CHECKED
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -223,6 +227,7 @@ class TableWriter(Table):
 
     def _write(self, changes: Iterable[TableChange], store: str, revision: int, *, anew: bool) -> None:
         try:
+            self._drop_dead_readers()
             with self._env.begin(write=True) as transaction:
                 if anew:
                     for name in _DATABASES:
@@ -235,6 +240,13 @@ class TableWriter(Table):
                 transaction.put(_META, _pack(meta), db=self._databases["meta"])
         except lmdb.Error as error:
             raise TableError(f"{self.path}: {error}") from error
+
+    def _drop_dead_readers(self) -> None:
+        """Free the places of readers that were killed: the pages that one was reading would never be used again."""
+        now = time.monotonic()
+        if now - self._readers_checked >= READERS_CHECKED:
+            self._readers_checked = now
+            self._env.reader_check()
 
 
 class _Batch:

@@ -72,7 +72,7 @@ class HeldAccounts:
     """`by_name` are the accounts of the proxy by user name, where those that are held are entered as well.
 
     `new` makes an object for a class and a spec, `on_held` is called with each that came or changed, `on_dropped` with
-    the id of one that is held no longer.
+    one that is held no longer.
     """
 
     def __init__(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from actors.accounts import table
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
 from actors.accounts.table import (
     CHANGES_KEPT,
@@ -152,3 +155,21 @@ def test_another_process_reads_it(writer: TableWriter) -> None:
 
     assert queue.get(timeout=60) == "alice"
     process.join()
+
+
+def test_a_killed_reader_keeps_no_place_and_no_pages(writer: TableWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was killed in the middle of a look-up."""
+    writer.apply([PutAccount(ALICE)], STORE, 1)
+    code = (
+        "import lmdb, sys, time; env = lmdb.open(sys.argv[1], subdir=False, readonly=True, max_dbs=7);"
+        "look_up = env.begin(); print('reads', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(writer.path)], stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reads\n"
+        reader.kill()
+    assert str(reader.pid) in writer._env.readers()
+
+    monkeypatch.setattr(table, "READERS_CHECKED", 0.0)
+    writer.apply([PutAccount(ALICE)], STORE, 2)
+    assert str(reader.pid) not in writer._env.readers()
