@@ -47,7 +47,7 @@ SHARE_OF_CLIENT = 2
 log = logging.getLogger(__name__)
 
 _PLAIN = b"plain:"
-"""Begins a hash of the password itself, as other programs make them."""
+"""Begins a hash from elsewhere: of the password itself, as other programs make them, or of its pre-hash."""
 _DUMMY = b"$2b$10$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
 """Checked for those who have no password, with the cost of real hashes."""
 _PASSWORD_MAX = 72
@@ -235,9 +235,9 @@ class Authenticator:
 def _matches(password: bytes, stored: bytes) -> bool:
     import bcrypt  # only proxies with credentials pay for it
 
+    hashed = stored.removeprefix(_PLAIN)
+    forms = [prehash(password)] if hashed == stored else [password[:_PASSWORD_MAX], prehash(password)]
     try:
-        if stored.startswith(_PLAIN):
-            return bcrypt.checkpw(password[:_PASSWORD_MAX], stored.removeprefix(_PLAIN))
-        return bcrypt.checkpw(prehash(password), stored)
+        return any(bcrypt.checkpw(form, hashed) for form in forms)
     except ValueError:
         return False  # no hash is stored

@@ -62,6 +62,7 @@ def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, pro
     from api.operator.offline import has_users
 
     yield from probes.data_directory(data)
+    yield from probes.accounts(data)
     yield from probes.first_password(settings, not has_users(data))
     yield from probes.certificates(settings, proxies)
     if not probe:

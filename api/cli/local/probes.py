@@ -5,6 +5,7 @@ Nothing is changed, and nothing but a TCP handshake is sent to an upstream.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,8 @@ from typing import Literal
 
 from actors.supervision.listeners.bind import ListenError, listen
 from api.security.new_passwords import WeakPassword, check_strength
+from api.store import StoreError
+from api.store.accounts import accounts_file, check_accounts_file
 from config.files.certificates import CertificateError, server_context, unusable_file
 from config.files.paths import DataDir, unwritable
 from config.model.proxies import ProxyRecord
@@ -67,6 +70,18 @@ def first_password(settings: Settings, password_needed: bool) -> Iterator[Findin
 def data_directory(data: DataDir) -> Iterator[Finding]:
     """Check that the data directory can be written."""
     yield Finding("data_dir", unwritable(data.path))
+
+
+def accounts(data: DataDir) -> Iterator[Finding]:
+    """Check that the accounts of the fleet can be read, if there is a file of them."""
+    if not os.access(accounts_file(data), os.R_OK):
+        return
+    try:
+        check_accounts_file(data.store)
+    except StoreError as error:
+        yield Finding("accounts", str(error))
+    else:
+        yield Finding("accounts")
 
 
 def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:

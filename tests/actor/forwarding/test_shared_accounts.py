@@ -11,6 +11,7 @@ import pytest
 
 from actors.accounts.records import Rules
 from actors.bus.messages.forwarding import ConnectionFilter, Explain, QueryConnections
+from config.passwords import hash_password
 from tests.actor.forwarding.account_client import WORD, account, credentials, states
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.shared_accounts import (
@@ -120,6 +121,8 @@ def test_a_plain_bcrypt_hash_of_another_program_is_good(
     table.account("ada", password_hash=f"plain:{hashed}")
     assert fetch(rig, origin, credentials("ada", password))[0] == 200
     assert fetch(rig, origin, credentials("ada", "x" + password))[0] == 407
+    table.account("ada", password_hash=f"plain:{hash_password(password, 4)}")  # as an export has it
+    assert fetch(rig, origin, credentials("ada", password))[0] == 200
 
 
 def test_an_account_without_a_password_has_none_that_is_right(rig: Rig, table: AccountsTable, origin: Origin) -> None:

@@ -97,3 +97,11 @@ def test_damaged_accounts_are_in_no_backup(filled: Site) -> None:
     file.write_bytes(bytes(content))
     with pytest.raises(Exception, match=r"accounts\.sqlite"):
         filled.backup()
+
+
+def test_check_config_finds_damaged_accounts(filled: Site) -> None:
+    assert "accounts" in filled.shell("check-config").out
+    accounts_file(filled.data).write_bytes(b"no database" * 1000)
+    found = filled.shell("check-config")
+    assert found.status != 0
+    assert "accounts.sqlite" in found.out + found.err

@@ -48,23 +48,6 @@ def test_an_account_works_everywhere_when_the_response_is_there(product: Product
     assert [status(each, origin, "ada", "ada's word") for each in (east, west, later)] == [407] * 3
 
 
-def test_an_account_that_was_disabled_stays_so_when_the_api_is_killed(own_product: Product, origin: Origin) -> None:
-    product = own_product
-    north = closed(product)
-    body = {"username": "eve", "password": "eve's word", "proxies": {"ids": [north["id"]]}}
-    account = product.data("POST", "/accounts", body)["account"]
-    assert status(north, origin, "eve", "eve's word") == 200
-    product.data("PATCH", f"/accounts/{account['id']}", {"enabled": False})
-    killed = product.actor("api")
-    killed.kill()
-    killed.wait(30)
-    assert status(north, origin, "eve", "eve's word") == 403
-    product.wait_healthy()
-    assert product.data("GET", f"/accounts/{account['id']}")["account"]["status"] == "disabled"
-    product.data("PATCH", f"/accounts/{account['id']}", {"enabled": True})
-    assert status(north, origin, "eve", "eve's word") == 200
-
-
 def test_a_plan_holds_at_once_for_all_its_accounts(product: Product, origin: Origin) -> None:
     south = closed(product)
     plan = product.data("POST", "/plans", {"name": "basic"})["plan"]

@@ -20,7 +20,9 @@ from api.services.proxy_test.tester import test_target as read_web_url
 from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
+from config.model.fleet_accounts import PasswordHash
 from config.model.proxies import BindAddress, Tag
+from config.model.schedules import EndOfWindow, TimeOfDay
 from config.model.upstreams import Host as UpstreamHost
 from config.net.entries import read_destination, read_network
 
@@ -119,6 +121,9 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "person": (json_patterns.USER_NAME, typed(PersonName)),
     "account": (json_patterns.ACCOUNT_NAME, typed(AccountName)),
     "file": (json_patterns.FILE_PATH, typed(FilePath)),
+    "time": (json_patterns.TIME_OF_DAY, typed(TimeOfDay)),
+    "end": (json_patterns.END_OF_WINDOW, typed(EndOfWindow)),
+    "hash": (json_patterns.BCRYPT_HASH, typed(PasswordHash)),
 }
 LONGEST = {"tag": 64, "person": 64, "name": 100, "user": 128, "account": 128, "host": 253, "parent": 253}
 
