@@ -47,7 +47,7 @@ def _applied(call: Call, dry_run: bool) -> Reply:
             "created": [] if dry_run else made,
             "updated": changed,
             "deleted": result.deleted,
-            "count": {"created": len(made), "updated": len(changed), "deleted": len(result.deleted)},
+            "count": {"created": len(made), "updated": result.changed, "deleted": len(result.deleted)},
             "dry_run": dry_run,
         }
     )

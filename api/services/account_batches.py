@@ -20,11 +20,15 @@ ERRORS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The accounts after the change, in the order of the request; those of a dry run have revision 0."""
+    """The accounts after the change, in the order of the request; those of a dry run have revision 0.
+
+    `changed` is the number of those `updated` that are other than before.
+    """
 
     created: list[StoredAccount]
     updated: list[StoredAccount]
     deleted: list[str]
+    changed: int
 
 
 class AccountBatches:
@@ -44,7 +48,8 @@ class AccountBatches:
             after = self._accounts.commit(changes)
         kept = [each for each in after if each is not None]
         new = len(batch.create)
-        return BatchResult(kept[:new], kept[new:], list(batch.delete))
+        changed = sum(each.before is not None and each.after is not None and not each.is_none for each in changes)
+        return BatchResult(kept[:new], kept[new:], list(batch.delete), changed)
 
     def _prepared(self, batch: AccountBatch) -> list[AccountChange]:
         """All of the changes, those of passwords hashed in threads. Raises `InvalidMany`."""

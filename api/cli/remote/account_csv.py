@@ -20,6 +20,10 @@ FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """Characters by which a spreadsheet recognizes a formula at the beginning of a cell, those of full width too."""
 
 
+PASSWORD_MAX = 128
+"""Characters; checked here, since the API gets a hash."""
+
+
 class BadLine(ValueError):
     """A line can't be read; `field` is the column at fault, if it is one."""
 
@@ -37,6 +41,12 @@ class Line(NamedTuple):
 
 
 def _text(cell: str) -> Any:
+    return cell
+
+
+def _password(cell: str) -> Any:
+    if len(cell) > PASSWORD_MAX:
+        raise ValueError(f"must have at most {PASSWORD_MAX} characters")
     return cell
 
 
@@ -77,7 +87,7 @@ def _json(cell: str) -> Any:
 FIELDS: Mapping[str, Callable[[str], Any]] = {
     "id": _text,
     "username": _text,
-    "password": _text,
+    "password": _password,
     "password_hash": _text,
     "enabled": _flag,
     "plan": _nullable,

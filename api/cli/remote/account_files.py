@@ -55,15 +55,10 @@ def import_accounts(
             each.body.pop("id", None)
     _hash_passwords(session, [each.body for each in lines])
     parts = list(_parts(lines))
-    for part in parts if dry_run or len(parts) > 1 else ():
-        _send(session, file, part, dry_run=True)
+    checked = [_send(session, file, part, dry_run=True) for part in parts] if dry_run or len(parts) > 1 else []
+    results = checked if dry_run else _store(session, file, parts)
+    count = {name: sum(each["count"][name] for each in results) for name in ("created", "updated")}
     done = "would be" if dry_run else "are"
-    count = {
-        "created": sum("id" not in each.body for each in lines),
-        "updated": sum("id" in each.body for each in lines),
-    }
-    if not dry_run:
-        _store(session, file, parts)
     text = f"{counted(count['created'], 'account')} {done} added, {count['updated']} {done} changed"
     session.out.done({"count": count, "dry_run": dry_run}, f"{display_name(file)}: {text}.")
 
@@ -87,19 +82,21 @@ def _name(line: Line) -> Any:
     return line.body.get("username")
 
 
-def _store(session: Session, file: Path, parts: Sequence[list[Line]]) -> None:
+def _store(session: Session, file: Path, parts: Sequence[list[Line]]) -> list[Any]:
     """Store all parts, which were checked; if one fails all the same, what the others added is removed again."""
-    added: list[str] = []
+    stored: list[Any] = []
     for part in parts:
         try:
-            added += [each["id"] for each in _send(session, file, part)["created"]]
+            stored.append(_send(session, file, part))
         except CommandError as error:
+            added = [each["id"] for one in stored for each in one["created"]]
             for begin in range(0, len(added), PART):
                 gone = {"delete": added[begin : begin + PART]}
                 session.api.call("POST", "/accounts/import", body=gone, timeout=TIMEOUT)
             if added:
                 error.hint = "The accounts that were added before it are removed again; changes of others stay"
             raise
+    return stored
 
 
 def _send(session: Session, file: Path, lines: list[Line], dry_run: bool = False) -> Any:

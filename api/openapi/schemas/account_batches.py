@@ -13,7 +13,7 @@ class NamedAccount(ResponseModel):
 
 
 class BatchCount(ResponseModel):
-    """The number of entries."""
+    """The number of accounts; `updated` without those that were so before."""
 
     created: int
     updated: int

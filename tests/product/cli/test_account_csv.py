@@ -90,6 +90,7 @@ def test_an_empty_cell_says_nothing_and_null_is_null() -> None:
         ("username,metadata.\na,b\n", 1, "metadata."),
         ("username,plan\na,b\nc\n", 3, None),
         ("username,plan\na,b,c\n", 2, None),
+        (f"username,password\na,{'x' * 128}\nb,{'x' * 129}\n", 3, "password"),
         ("username,enabled\na,maybe\n", 2, "enabled"),
         ("username,quota.bytes\na,1GB\n", 2, "quota.bytes"),
         ("username,quota.bytes\na,\u0661\n", 2, "quota.bytes"),
