@@ -27,6 +27,7 @@ from actors.bus.messages.accounts import (
     PushTotals,
     ReportUsage,
 )
+from actors.metrics.quota_notices import QuotaNotices
 from actors.metrics.usage_schema import FIGURES, SCHEMA, SUMS, add_up_processes
 from actors.sqlite import open_database, transaction
 from actors.usage_file import BYTES_IN, SERIAL, FileRecord
@@ -118,6 +119,7 @@ class UsageLedger:
     def __init__(self, folder: Path, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
         self._database = open_database(folder / "usage.sqlite", SCHEMA, steps=[add_up_processes])
+        self.notices = QuotaNotices(self._database)
         self._proxies: dict[str, int] = {}
         self._hour: int = self._database.execute("SELECT ifnull(max(hour), 0) FROM hours").fetchone()[0]
         self._starts_of = -1.0
@@ -232,6 +234,8 @@ class UsageLedger:
         self._write(account)
         usage = account.usage(counted.period)
         self._note_crossing(account, counted, before, usage)
+        if not account_id.startswith(CREDENTIAL):
+            self.notices.note(account.number, account_id, account.username, counted.quota, usage)
         return _total(usage, counted.serial, counted.bytes_in, counted.bytes_out)
 
     def _add_difference(

@@ -56,7 +56,10 @@ class MetricsActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
-        self._usage = UsageService(self.loop, self.mailbox, self.data_dir.metrics, self.run_dir.usage)
+        self._usage = UsageService(
+            self.loop, self.mailbox, self.data_dir.metrics, self.run_dir.usage, self._publish_event
+        )
+        self._usage.set_warning(boot.settings["alerts"]["quota_warning"])
         self._series = SeriesWriter(self._totals)
         self._alerts = Alerts(self.data_dir.metrics, view(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
@@ -143,17 +146,21 @@ class MetricsActor(Actor):
         """See `Actor`: limits of error rates, and who may subscribe."""
         if "alerts" in groups:
             self._alerts.settings = view(self.settings["alerts"])
+            self._usage.set_warning(self.settings["alerts"]["quota_warning"])
         if "metrics" in groups:
             self._feed.set_clients(self.settings["metrics"]["curve_clients"])
 
     def _evaluate_alerts(self) -> None:
         for kind, data in self._alerts.evaluate(self._totals.stats()):
-            event = new_event(kind, checked(kind, data))
-            self.events.publish(event_topic(event), event)
+            self._publish_event(new_event(kind, data))
         try:
             self._alerts.save()
         except sqlite3.Error as error:
             self._save_errors.error(error)
+
+    def _publish_event(self, event: Event) -> None:
+        checked(event.type, event.data)
+        self.events.publish(event_topic(event), event)
 
     def _save(self) -> None:
         """What the disk does not take stays in memory, and is saved when it takes it again."""

@@ -1,7 +1,9 @@
 """The file of what accounts have used: its tables, and the way from the format of the releases before.
 
 `accounts` has what each has used in the present day, week, month and in total; `used`, in its `period` since `since`,
-is there to sort by. `reports` has the last report of each process, and `ended` the processes whose last one is taken.
+is there to sort by. `warned` and `reached` are the starts of the periods for which there was an event; events wait in
+`notices` until they are published. `reports` has the last report of each process, and `ended` the processes whose last
+one is taken.
 `hours` and `days` are what was used when: by number of the hour or day since 1970, account and proxy.
 """
 
@@ -35,6 +37,9 @@ CREATE TABLE IF NOT EXISTS reports (
     connections INTEGER NOT NULL, PRIMARY KEY (account, instance)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS reports_by_instance ON reports (instance);
+CREATE TABLE IF NOT EXISTS notices (
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, at REAL NOT NULL, data TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ended (instance INTEGER PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS hours (
     hour INTEGER, account INTEGER, proxy INTEGER, {_FIGURES}, PRIMARY KEY (hour, account, proxy)

@@ -25,6 +25,7 @@ from actors.bus.messages.accounts import (
     Usage,
 )
 from actors.bus.messages.common import Done, Failed, forwarding_name
+from actors.bus.messages.events import Event
 from actors.metrics.account_usage import Process, UsageLedger
 from actors.throttled_log import ThrottledLog
 from actors.usage_file import files, is_held, read
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 FILES_PERIOD = 5.0
 """Seconds between two looks for files of dead processes."""
 PRUNE_PERIOD = 3600.0
+PUBLISHED_AFTER = 2.0
+"""Seconds after the start at which events can be published: before, the connection may not be there."""
 PEER_TIMEOUT = 1.0
 """Seconds that a forwarding actor may take to report for a reset."""
 
@@ -43,16 +46,21 @@ UsageMessage = ReportUsage | QueryUsage | ResetUsage | DropAccountUsage
 class UsageService:
     """Handles messages about usage. `folder` is the ledger's, `files_folder` that of the files of processes."""
 
-    def __init__(self, loop: Loop, mailbox: Mailbox, folder: Path, files_folder: Path) -> None:
+    def __init__(
+        self, loop: Loop, mailbox: Mailbox, folder: Path, files_folder: Path, publish: Callable[[Event], None]
+    ) -> None:
         self._loop = loop
         self._mailbox = mailbox
         self._files = files_folder
         self._ledger = UsageLedger(folder)
+        self._publish = publish
+        self._publishes_at = loop.now + PUBLISHED_AFTER
         self._errors = ThrottledLog(log, "cannot save the usage of accounts")
         self._waiting: list[tuple[ReportUsage, Reply]] = []
         self._processes: set[Process] = set()
         self._take_files()
         loop.call_every(FILES_PERIOD, self._take_files)
+        loop.call_later(PUBLISHED_AFTER, self._publish_notices)  # what the collector before had not published
         loop.call_every(PRUNE_PERIOD, self._prune)
 
     def receive(self, message: UsageMessage, reply: Reply) -> None:
@@ -99,6 +107,25 @@ class UsageService:
         for place, (_, reply) in enumerate(waiting):
             reply(replies[place] if error is None else Failed(error))
         self._push()
+        self._publish_notices()
+
+    def set_warning(self, percent: float) -> None:
+        """Warn at this part of a quota; 0: never."""
+        self._ledger.notices.percent = percent
+
+    def _publish_notices(self) -> None:
+        """Publish the events of quotas, and delete those that are published."""
+        if self._loop.now < self._publishes_at:
+            return
+        try:
+            events = self._ledger.notices.pending()
+        except sqlite3.Error as error:
+            self._errors.error(error)
+            return
+        for event in events:
+            self._publish(event)
+        if events:
+            self._try(lambda: self._ledger.notices.published(events))
 
     def _is_new(self, report: ReportUsage) -> bool:
         """Whether it is the first of its process, whose predecessor may have died."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from config.model.choices import ProxyProtocol, ProxyStatus
+from config.model.quotas import Period
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -141,6 +142,23 @@ class AccountChange(AccountAction):
     changed: list[str]
 
 
+class AccountQuota(EventData):
+    """An account has used up its quota. `used` and `quota` are bytes; `period_end` is null for the period `total`."""
+
+    account_id: str
+    username: str
+    used: int
+    quota: int
+    period: Period
+    period_end: str | None
+
+
+class AccountQuotaWarning(AccountQuota):
+    """An account has used `percent` of its quota."""
+
+    percent: float
+
+
 class CredentialAction(_Caused):
     """A credential of an account was made or revoked; `prefix` is the beginning of its secret, `name` may be empty."""
 
@@ -208,6 +226,8 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "account.created": AccountAction,
     "account.updated": AccountChange,
     "account.deleted": AccountAction,
+    "account.quota_warning": AccountQuotaWarning,
+    "account.quota_reached": AccountQuota,
     "credential.created": CredentialAction,
     "credential.revoked": CredentialAction,
     "auth.login_failed": FailedSignIn,

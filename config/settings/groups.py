@@ -74,12 +74,16 @@ class Logging(Group):
 
 
 class Alerts(Group):
-    """`alerts`: when the errors of a proxy are an event. Percent of at least `min_requests` in `window` seconds."""
+    """`alerts`: when the errors of a proxy are an event. Percent of at least `min_requests` in `window` seconds.
+
+    `quota_warning` is the part of an account's quota, in percent, that is an event; 0 for none.
+    """
 
     error_rate: float = Field(10.0, gt=0, le=100)
     error_rate_recovered: float = Field(5.0, ge=0, le=100)
     min_requests: int = Field(20, ge=1)
     window: int = Field(300, ge=10, le=86_400)
+    quota_warning: float = Field(80.0, ge=0, lt=100)
 
     @model_validator(mode="after")
     def _apart(self) -> Self:

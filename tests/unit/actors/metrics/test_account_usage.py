@@ -16,6 +16,7 @@ from actors.bus.messages.accounts import AccountReport, AccountTotal, ReportUsag
 from actors.metrics.account_usage import KEPT_DAYS, UsageLedger
 from actors.sqlite import open_database
 from actors.usage_file import FileRecord
+from config.model.event_check import checked
 from config.model.quotas import PERIODS, period_at
 from tests.kit.clocks import Clock
 
@@ -245,11 +246,40 @@ def test_processes_are_informed_when_what_is_left_has_halved_and_when_nothing_is
     for used in (100, 400, 600, 700, 999, 1100, 1200):
         world.report(1, used, quota=1000)
     left = [1000 - each.usage.bytes_in for each in world.ledger.crossings]
-    assert left == [400, 300, 1, -100] or left == [400, 1, -100]
+    assert left == [400, 1, -100]
     world.report(2, 0, quota=1000, proxy="q")
     pushes = world.ledger.pushes(["a"])
     assert pushes.keys() == {("p", 1), ("q", 2)}
     assert pushes["q", 2].accounts["a"] == AccountTotal("day", period_at("day", world.wall.now)[0], 1200, 0, 1, 0, 0)
+
+
+def test_a_warning_and_the_end_of_a_quota_are_events_once_in_a_period_through_restarts(world: World) -> None:
+    def events() -> list[str]:
+        return [each.type.removeprefix("account.quota_") for each in world.ledger.notices.pending()]
+
+    world.report(1, 799, quota=1000)
+    assert events() == []
+    world.report(1, 800, quota=1000)
+    assert events() == ["warning"]
+    world.restart()
+    world.report(1, 1100, quota=1000)
+    assert events() == ["warning", "reached"]
+    [warning, reached] = world.ledger.notices.pending()
+    assert (warning.data["percent"], warning.data["used"], reached.data["used"]) == (80.0, 800, 1100)
+    assert reached.data["period_end"] == "2026-03-12T00:00:00.000Z"
+    checked(warning.type, warning.data)
+    checked(reached.type, reached.data)
+    with world.ledger.changes():
+        world.ledger.notices.published([warning, reached])
+    world.report(1, 1200, quota=1000)
+    assert events() == []
+    world.wall.now += 86_400
+    world.report(1, 2200, quota=1000)
+    assert events() == ["warning", "reached"]
+    with world.ledger.changes():
+        world.ledger.reset(["a"])
+    world.report(1, 3300, quota=1000)
+    assert sorted(events()) == ["reached"] * 2 + ["warning"] * 2
 
 
 # --- the format before ---
