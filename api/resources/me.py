@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from dataclasses import replace
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ from api.services.account_views import usage_view, used_bytes
 from api.services.fleet_accounts import status_of
 from api.services.fleet_connections import FleetConnections, Row
 from api.services.self_service import HeldAccount, token_view
+from api.services.usage_report import days_of
 from config.model.accounts import Quota
 from config.model.fields import Body, Password, example
 from config.model.fleet_accounts import FleetAccount
@@ -31,6 +33,8 @@ from config.text.formatting import timestamp_text
 
 SNIPPETS_MAX = 20
 """Proxies in one response."""
+DAYS = 31
+"""Days of usage in one response."""
 
 
 class AccountLogin(Body):
@@ -114,8 +118,8 @@ def change_password(call: Call) -> Reply:
 def show_usage(call: Call) -> Reply:
     """Show one's own usage.
 
-    Returns what the account has used in the current period of its quota, over all proxies, and what remains. 503 means
-    that it is not known at this moment.
+    Returns what the account has used in the current period of its quota, over all proxies, what remains, and `days`:
+    those of the last 31 (UTC) on which something was used. 503 means that it is not known at this moment.
     """
     account = call.services.self_service.account(call.holder).record
     activity = _activity(call, account)
@@ -125,6 +129,7 @@ def show_usage(call: Call) -> Reply:
         "usage": usage_view(activity, call.services.account_activity.quota_of(account)),
         "last_seen_at": timestamp_text(activity.last_seen) if activity.last_seen else None,
         "last_client_ip": activity.client_ip or None,
+        "days": _days(call, account),
     }
     return Reply(data)
 
@@ -194,6 +199,13 @@ def get_snippets(call: Call) -> Reply:
 def _of_account(call: Call) -> Call:
     """The request, as one about the holder's account."""
     return replace(call, params={"account_id": call.holder.account_id, **call.params})
+
+
+def _days(call: Call, account: FleetAccount) -> list[dict[str, Any]]:
+    try:
+        return days_of(call.services.data.usage, account.id, time.time(), DAYS)
+    except sqlite3.Error as error:
+        raise PeerUnavailable(METRICS, error) from error
 
 
 def _activity(call: Call, account: FleetAccount) -> AccountActivity | None:

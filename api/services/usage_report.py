@@ -140,6 +140,27 @@ class UsageReport:
             yield database
 
 
+def days_of(file: Path, account_id: str, end: float, days: int) -> list[dict[str, Any]]:
+    """What one account has used on the last so many days before `end` (Unix seconds), oldest first; in `FIGURES`.
+
+    Each day is looked up by itself, since a range would read those of all accounts. Raises `sqlite3.Error`.
+    """
+    if not file.exists():
+        return []
+    last = int(end // DAY)
+    marks = ", ".join(str(day) for day in range(last - days + 1, last + 1))
+    sql = (
+        f"SELECT day, {_SUMS} FROM days WHERE day IN ({marks})"  # noqa: S608 - numbers
+        " AND account = (SELECT number FROM accounts WHERE id = ?) GROUP BY day ORDER BY day"
+    )
+    with closing(open_for_reading(file)) as database:
+        rows = database.execute(sql, [account_id]).fetchall()
+    return [
+        {"from": _text(day * DAY), "to": _text((day + 1) * DAY), **dict(zip(FIGURES, _with_seconds(sums), strict=True))}
+        for day, *sums in rows
+    ]
+
+
 class _Names:
     """Ids and names by number; those that were asked for are kept."""
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.clients import SnippetTexts
 from api.openapi.schemas.connections import Connection
 from api.openapi.schemas.fleet_accounts import RuleQuotaView, ScheduleView, SelfServiceView
 from api.openapi.schemas.resources import Moment, ResponseModel
+from api.openapi.schemas.usage import UsageFigures
 from config.model.choices import ProxyProtocol
 
 
@@ -61,12 +64,20 @@ class Me(ResponseModel):
     account: OwnAccount
 
 
+class OwnUsageDay(UsageFigures):
+    """What the account has used on a day."""
+
+    start: Moment = Field(alias="from")
+    to: Moment
+
+
 class OwnUsage(ResponseModel):
-    """What the account has used over all proxies, and when."""
+    """What the account has used over all proxies, and when; `days` without usage are left out."""
 
     usage: UsageView
     last_seen_at: Moment | None
     last_client_ip: str | None
+    days: list[OwnUsageDay]
 
 
 class OwnConnection(Connection):

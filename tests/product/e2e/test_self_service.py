@@ -47,10 +47,12 @@ def test_a_holder_sees_the_tunnel_and_a_new_password_ends_it_and_the_token(produ
         assert b" 200 " in tunnel.connect(target, authorization(FIRST))
         (live,) = me("GET", "/connections", token=token).json()["data"]["connections"]
         assert (live["proxy"], live["target"], live["state"]) == (proxy["name"], target, "tunnel")
-        connections = wait_until(
-            lambda: me("GET", "/usage", token=token).json()["data"]["usage"]["active_connections"], "it is counted", 10
-        )
-        assert connections == 1
+
+        def used() -> bool:
+            data = me("GET", "/usage", token=token).json()["data"]
+            return data["usage"]["active_connections"] == 1 and sum(each["bytes_in"] for each in data["days"]) > 0
+
+        wait_until(used, "it is counted", 10)
         assert product.api("GET", "/proxies", headers={"Authorization": f"Bearer {token}"}).status_code == 403
 
         body = {"password": SECOND, "current_password": FIRST}

@@ -364,6 +364,7 @@ def test_usage_is_that_over_all_proxies_and_a_reached_quota_is_the_status(api: A
     api.fleet.ask = collector  # type: ignore[method-assign]
     data = api.get("/me/usage", holder).json["data"]
     assert (data["usage"]["bytes"], data["usage"]["remaining"], data["usage"]["active_connections"]) == (900, 100, 2)
+    assert data["days"] == []
     assert (data["last_seen_at"], data["last_client_ip"]) == ("2023-11-14T22:13:20.000Z", "192.0.2.1")
     used = AccountActivity(AccountUsage("total", 0.0, 400, 600))
     assert api.get("/me/usage", holder).json["data"]["usage"]["remaining"] == 0

@@ -12,7 +12,7 @@ import pytest
 
 from actors.bus.messages.accounts import AccountReport, ReportUsage
 from actors.metrics.account_usage import UsageLedger
-from api.services.usage_report import cell
+from api.services.usage_report import cell, days_of
 from tests.kit.api_stage import Api
 from tests.kit.clocks import Clock
 
@@ -178,3 +178,19 @@ def test_a_key_with_a_scope_gets_the_rows_of_its_proxies(api: Api, books: Books)
     headers = {"X-API-Key": key.json["data"]["key"]}
     data = api.get("/usage", headers, params=MARCH).json["data"]
     assert (data["total"]["bytes_in"], [row["bytes_in"] for row in data["usage"]]) == (100, [100])
+
+
+def test_the_days_of_one_account_are_its_own_and_the_last_ones(api: Api, books: Books) -> None:
+    assert days_of(api.services.data.usage, "acc_none", NOON, 31) == []
+    books.uses("acc_1", "px1", 100)
+    books.uses("acc_1", "px2", 20)
+    books.uses("acc_2", "px1", 7)
+    books.wall.now += 2 * 86_400
+    books.uses("acc_1", "px1", 5)
+    days = days_of(api.services.data.usage, "acc_1", books.wall.now, 31)
+    assert [(each["from"], each["to"], each["bytes_in"], each["bytes_out"]) for each in days] == [
+        ("2026-03-31T00:00:00Z", "2026-04-01T00:00:00Z", 120, 240),
+        ("2026-04-02T00:00:00Z", "2026-04-03T00:00:00Z", 5, 10),
+    ]
+    assert [each["bytes_in"] for each in days_of(api.services.data.usage, "acc_1", books.wall.now, 2)] == [5]
+    assert [each["bytes_in"] for each in days_of(api.services.data.usage, "acc_2", books.wall.now, 31)] == [7]
