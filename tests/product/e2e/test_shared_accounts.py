@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import socket
+import time
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -73,6 +75,81 @@ def test_what_the_api_has_acknowledged_holds_when_it_is_killed_right_after(own_p
             with sock:
                 assert _ended(sock)
         product.wait_healthy()
+
+
+def test_a_credential_is_good_on_every_protocol_until_it_is_revoked(own_product: Product) -> None:
+    product = own_product
+    with Origin(echoes) as origin:
+        proxies = {each: product.proxy(auth={"enabled": True}, protocol=each) for each in ("http", "socks5", "socks4")}
+        account = make_account(product)
+        path = f"/accounts/{account['id']}/credentials"
+        made = product.data("POST", path, {"name": "job", "ttl": 600})
+        secret = made["secret"]
+        opened = [through(proxies[each]["port"], each, origin, secret) for each in proxies]
+        assert all(sock is not None for sock in opened)
+        product.api("DELETE", f"{path}/{made['credential']['id']}")
+        product.actor("api").kill()
+        assert [through(proxies[each]["port"], each, origin, secret) for each in proxies] == [None] * 3
+        for sock in opened:
+            assert sock is not None
+            with sock:
+                assert _ended(sock)
+        product.wait_healthy()
+
+
+def test_a_credential_lapses_to_the_second_with_its_connections(own_product: Product) -> None:
+    product = own_product
+    with Origin(echoes) as origin:
+        proxy = product.proxy(auth={"enabled": True})
+        account = make_account(product)
+        made = product.data("POST", f"/accounts/{account['id']}/credentials", {"ttl": 2})
+        sock = through(proxy["port"], "http", origin, made["secret"])
+        assert sock is not None
+        with sock:
+            assert _ended(sock)
+        ended = time.time()
+        end = datetime.fromisoformat(made["credential"]["expires_at"]).timestamp()
+        assert ended >= end - 0.01
+        assert through(proxy["port"], "http", origin, made["secret"]) is None
+        found = wait_until(lambda: records(product, "credential_expired"), "the records", 10)
+        assert {each["credential"] for each in found} == {made["credential"]["id"]}
+
+
+def records(product: Product, reason: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = product.data("GET", f"/logs?reason={reason}")["logs"]
+    return found
+
+
+def through(port: int, protocol: str, origin: Origin, secret: str) -> socket.socket | None:
+    """A tunnel by a credential of ada; None when it is refused."""
+    sock = socket.create_connection(("127.0.0.1", port), 20)
+    number = origin.port.to_bytes(2, "big")
+    if protocol == "http":
+        sock.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n".encode())
+        sock.sendall(f"Proxy-Authorization: Bearer {secret}\r\n\r\n".encode())
+        granted = sock.recv(4096).startswith(b"HTTP/1.1 200 ")
+    elif protocol == "socks4":
+        sock.sendall(b"\x04\x01" + number + b"\x7f\0\0\x01" + secret.encode() + b"\0")
+        granted = sock.recv(8)[1:2] == b"\x5a"
+    else:
+        sock.sendall(b"\x05\x01\x02\x01\x03ada" + bytes((len(secret),)) + secret.encode())
+        granted = _exactly(sock, 4) == b"\x05\x02\x01\x00"
+        if granted:
+            sock.sendall(b"\x05\x01\0\x01\x7f\0\0\x01" + number)
+            granted = _exactly(sock, 10)[1] == 0
+    if granted:
+        return sock
+    sock.close()
+    return None
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = sock.recv(count - len(data))
+        assert piece, f"closed after {data!r}"
+        data += piece
+    return data
 
 
 def _ended(sock: socket.socket) -> bool:
