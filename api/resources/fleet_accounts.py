@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
+from actors.bus.messages.common import METRICS
 from api.call import Call, Reply
+from api.errors import PeerUnavailable
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
 from api.http.query import Query, choice, cursor, integer, text
 from api.services.account_views import account_view
 from api.services.fleet_accounts import StoredAccount
-from api.store.accounts import SORTS, AccountSelection
+from api.store.accounts import SORTS, AccountSelection, Position
+
+SCANS = 10
+"""Batches of accounts that one request goes through for those over their quota."""
+LEAST_SCANNED = 100
 
 
 class ListFleetAccounts(Query):
@@ -21,7 +27,7 @@ class ListFleetAccounts(Query):
     proxy: str | None = text("Only accounts that may use this proxy; its id", "prx_0123456789abcdef", 128, lowest=1)
     plan: str | None = text("Only of the plan with this name", "basic", 100, lowest=1)
     tag: str | None = text("Only with this tag", "office", 64, lowest=1)
-    status: str | None = choice("Only accounts of this status", ("active", "disabled", "expired"))
+    status: str | None = choice("Only accounts of this status", ("active", "disabled", "expired", "quota_reached"))
     sort: str = choice(
         "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "username"
     )
@@ -34,20 +40,42 @@ class ListFleetAccounts(Query):
 def list_accounts(call: Call) -> Reply:
     """List accounts of the fleet.
 
-    Returns one page of the accounts that match all filters. Follow `next_cursor` for the next page.
+    Returns one page of the accounts that match all filters. Follow `next_cursor` for the next page; a page of
+    the status `active` or `quota_reached` may have fewer accounts than `limit`, or none.
     """
     query: ListFleetAccounts = call.query
     selection = _selection(call, query)
-    filters = checksum([*astuple(selection)])
+    filters = checksum([*astuple(selection), query.status])
     after = None if query.cursor is None else query.cursor.position_in(filters)
-    found, following = call.services.fleet_accounts.page(selection, after, query.limit)
+    views, following = _page(call, selection, after, query)
     return Reply(
         {
-            "accounts": _views(call, found),
+            "accounts": views,
             "has_more": following is not None,
             "next_cursor": None if following is None else ListCursor(following, filters).text(),
         }
     )
+
+
+def _page(
+    call: Call, selection: AccountSelection, after: Position | None, query: ListFleetAccounts
+) -> tuple[list[dict[str, Any]], Position | None]:
+    """The views of a page. Whether a quota is reached the collector knows, so accounts are filtered by their views."""
+    views: list[dict[str, Any]] = []
+    scans, size = (SCANS, max(query.limit, LEAST_SCANNED)) if query.status == "quota_reached" else (1, query.limit)
+    for _ in range(scans):
+        found, following = call.services.fleet_accounts.page(selection, after, size)
+        for account, view in zip(found, _views(call, found), strict=True):
+            if query.status == "quota_reached" and view["usage"] is None:
+                raise PeerUnavailable(METRICS, "the usage of accounts is not known")
+            if query.status in (None, view["status"]):
+                views.append(view)
+            after = getattr(account.record, selection.sort), account.record.id
+            if len(views) == query.limit:
+                return views, after if following is not None or account is not found[-1] else None
+        if following is None:
+            return views, None
+    return views, after
 
 
 def create_account(call: Call) -> Reply:
@@ -106,7 +134,7 @@ def _selection(call: Call, query: ListFleetAccounts) -> AccountSelection:
         proxy=None if proxy is None else (proxy.id, tuple(proxy.tags)),
         plan=None if query.plan is None else call.services.plans.id_of(query.plan),
         tag=query.tag,
-        status=query.status,  # type: ignore[arg-type]  # one of the choices
+        status="active" if query.status == "quota_reached" else query.status,  # type: ignore[arg-type]  # a choice
         sort=query.sort.removeprefix("-"),  # type: ignore[arg-type]  # as above
         descending=query.sort.startswith("-"),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
 from actors.accounts.table import PutAccount, PutCredential, PutPlan, Remove, TableChange, TableError, TableWriter
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS
-from api.store.interface import Change, HistoryPruned
+from api.store.interface import Change, HistoryPruned, StoreError
 from config.files.paths import DataDir
 from config.model.schedules import schedule_data
 
@@ -101,7 +101,7 @@ class Retry:
         while not self._ended.wait(RETRY):
             try:
                 self._attempt()
-            except NotPublished:
+            except (NotPublished, StoreError):
                 continue  # it was logged when it happened first
             log.info("the table of accounts is up to date again")
             return

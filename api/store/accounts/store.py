@@ -183,13 +183,7 @@ class AccountStore:
     def changes(self, since: int) -> list[Change]:
         """See `Store.changes`."""
         with self._reading, _translated(self._file):
-            self._reader.execute("BEGIN")
-            try:
-                if since < _meta(self._reader)[2]:
-                    raise HistoryPruned(self._horizon)
-                return sorted(_changes(self._reader, since), key=lambda each: each.revision)
-            finally:
-                self._reader.execute("ROLLBACK")
+            return _changes_since(self._reader, since)
 
     def wait(self, since: int, timeout: float) -> int:
         """See `Store.wait`."""
@@ -312,11 +306,11 @@ class AccountStore:
             self._pending = writes
             raise
 
-    def _publish_or_retry(self) -> NotPublished | None:
+    def _publish_or_retry(self) -> Exception | None:
         """Bring the table up to date; the error if it can't be, and then it is tried again in the background."""
         try:
             self._publish()
-        except NotPublished as error:
+        except (NotPublished, StoreError) as error:
             log.error("accounts changed, and forwarding does not know it yet: %s", error)
             self._retry.start()
             return error
@@ -326,7 +320,12 @@ class AccountStore:
         if self._published is None:
             return
         with self._writing:
-            self._published.catch_up(self._revision, self.changes, self._everything())
+            self._published.catch_up(self._revision, self._own_changes, self._everything())
+
+    def _own_changes(self, since: int) -> list[Change]:
+        """As `changes`, read by the writer, who does not wait for a long page."""
+        with _translated(self._file):
+            return _changes_since(self._database, since)
 
     def _everything(self) -> Iterator[Change]:
         for collection in TABLES:
@@ -477,6 +476,18 @@ def _meta(database: sqlite3.Connection) -> tuple[str, int, int]:
         database.execute("INSERT INTO meta VALUES (1, ?, 0, 0)", [secrets.token_hex(8)])
         return _meta(database)
     return str(row[0]), int(row[1]), int(row[2])
+
+
+def _changes_since(database: sqlite3.Connection, since: int) -> list[Change]:
+    """Of one moment, in order. Raises `HistoryPruned`."""
+    database.execute("BEGIN")
+    try:
+        _, _, horizon = _meta(database)
+        if since < horizon:
+            raise HistoryPruned(horizon)
+        return sorted(_changes(database, since), key=lambda each: each.revision)
+    finally:
+        database.execute("ROLLBACK")
 
 
 def _changes(database: sqlite3.Connection, since: int) -> Iterator[Change]:

@@ -343,6 +343,12 @@ def test_usage_is_that_of_the_collector_in_the_period_of_the_quota(api: Api, tok
     assert (one["last_seen_at"], one["last_client_ip"]) == ("1970-01-01T00:00:05.000Z", "192.0.2.7")
     assert (two["status"], two["usage"]["bytes"], two["usage"]["remaining"]) == ("active", 0, None)
     assert (two["last_seen_at"], two["last_client_ip"], two["active_connections"]) == (None, None, 0)
+
+    def listed(query: str) -> list[str]:
+        return [each["id"] for each in api.get("/accounts", token, query_string=query).json["data"]["accounts"]]
+
+    assert listed("status=quota_reached") == [first["id"]]
+    assert listed("status=active") == [second["id"]]
     assert api.post(f"/accounts/{first['id']}/reset-usage", headers=token).status_code == 200
     assert ResetUsage((first["id"],)) in asked
     rows = api.get("/audit", token, query_string="action=account.usage_reset").json["data"]["audit"]
