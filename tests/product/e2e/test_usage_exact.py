@@ -16,6 +16,7 @@ import pytest
 from tests.kit.product import Product
 from tests.kit.scripted_origins import Origin, echoes
 from tests.kit.wait import wait_until
+from tests.kit.webhook_targets import Target
 
 pytestmark = pytest.mark.product
 
@@ -153,6 +154,46 @@ def test_proxies_that_race_for_a_quota_stay_within_a_mebibyte_each_of_it(own_pro
     for each in proxies:
         with pytest.raises(AssertionError, match="429"):
             Client(each, origin)  # each knows that there is nothing left
+
+
+def test_a_quota_that_is_reached_is_an_event_once_though_the_collector_is_killed() -> None:
+    with (
+        Target() as target,
+        Product({"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product,
+        Origin(echoes) as origin,
+    ):
+        body = {"name": "quotas", "url": target.url, "events": ["account.*"]}
+        product.data("POST", "/webhooks", body)
+        account_id = make_account(product, quota={"bytes": 40_000, "period": "month"})
+        [proxy] = guarded_proxies(product, 1)
+        client = Client(proxy, origin)
+        with client.sock:
+            client.echo(17_000)
+            wait_until(lambda: kinds(target)[1:] == ["account.quota_warning"], "the warning has come", 30)
+            product.actor("metrics").kill()
+            wait_until(lambda: product.actor("metrics"), "the collector runs again")
+            client.echo(4_000)
+        wait_until(
+            lambda: kinds(target)[1:] == ["account.quota_warning", "account.quota_reached"], "both have come", 30
+        )
+        product.actor("metrics").kill()
+        with pytest.raises(AssertionError, match="429"):
+            Client(proxy, origin)
+        product.data("PATCH", f"/accounts/{account_id}", {"tags": ["end"]})
+        wait_until(lambda: "account.updated" in kinds(target), "a later event has come", 30)
+        assert sorted(kinds(target)) == [
+            "account.created",
+            "account.quota_reached",
+            "account.quota_warning",
+            "account.updated",
+        ]
+        reached = next(each.content["data"] for each in target.received if "quota_reached" in each.content["type"])
+        assert (reached["account_id"], reached["quota"]) == (account_id, 40_000)
+        assert 40_000 <= reached["used"] <= sum(used(product, account_id))
+
+
+def kinds(target: Target) -> list[str]:
+    return [each.content["type"] for each in target.received]
 
 
 def open_connections(product: Product) -> int:
