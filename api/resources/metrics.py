@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from actors.bus.messages.common import METRICS
@@ -13,7 +16,10 @@ from api.http.query import Query, choice, moment, text
 from api.services.metrics import Proxy, read_realtime, read_series
 from api.services.proxy_upstreams import ask_all_upstreams
 from api.services.proxy_views import listed
+from api.services.top_accounts import TopAccount, top_accounts
 from config.text.formatting import timestamp_text
+
+log = logging.getLogger(__name__)
 
 HOUR = 3600.0
 POINTS_MAX = 11_000
@@ -112,9 +118,20 @@ def exposition(call: Call) -> Reply:
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
     sender = services.webhooks.sender_state() if scope is None else None
     hooks = [] if sender is None else services.webhooks.with_statuses()
-    parts = Parts(ask_all_upstreams(services.bridge, records), hooks)
+    parts = Parts(ask_all_upstreams(services.bridge, records), hooks, _top_accounts(call) if scope is None else ())
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
     return Reply({}, document=Document(text, MEDIA_TYPE))
+
+
+def _top_accounts(call: Call) -> Sequence[TopAccount]:
+    """Those that `metrics.prometheus_accounts` asks for. A file that can't be read leaves them out of this scrape."""
+    services = call.services
+    count = services.settings.whole.get("metrics", {}).get("prometheus_accounts", 0)
+    try:
+        return top_accounts(services.data.usage, count)
+    except sqlite3.Error as error:
+        log.error("cannot read the usage of accounts: %s", error)
+        return ()
 
 
 def _must_exist(call: Call, proxy_id: str | None) -> None:

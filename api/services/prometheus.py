@@ -2,7 +2,8 @@
 
 Each total is the sum over all processes that a proxy ever had, so none of them falls when one is restarted. Only a
 deleted proxy's series end. Labels: `proxy` (its id), `protocol`, `name` (a new name begins new series, which `sum by
-(proxy)` puts together), `code` (the status of requests), `reason` (of refusals and problems), `upstream`, `webhook`.
+(proxy)` puts together), `account` (its id), `code` (the status of requests), `reason` (of refusals and problems),
+`upstream`, `webhook`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, Labe
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.services.metrics import Proxy
 from api.services.runtime_view import NO_STATS
+from api.services.top_accounts import TopAccount
 from config import VERSION
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -33,11 +35,14 @@ _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 
 
 class Parts(NamedTuple):
-    """Parts of proxies and webhooks: upstreams by proxy id, and webhooks with their status."""
+    """Parts of proxies, webhooks and accounts: upstreams by proxy id, webhooks with their status, and the accounts that
+    have series of their own.
+    """
 
     upstreams: Mapping[str, Sequence[UpstreamState]] = {}
     webhooks: Sequence[tuple[str, str, WebhookStatus]] = ()
     """Id, name, and status of deliveries."""
+    accounts: Sequence[TopAccount] = ()
 
 
 def expose(
@@ -88,6 +93,7 @@ class _Exposition(Collector):
         yield from self._upstreams()
         yield from self._machine()
         yield from self._webhooks()
+        yield from self._accounts()
 
     def _by_label(self, row: LabelledCounter) -> Metric:
         family = CounterMetricFamily(f"proxyfleet_{row.name}", row.help, labels=(*_LABELS, row.label))
@@ -187,6 +193,17 @@ class _Exposition(Collector):
             waiting.add_metric((webhook_id, name), status.waiting)
             failed.add_metric((webhook_id, name), status.failed_requests)
         return (waiting, failed)
+
+    def _accounts(self) -> Iterable[Metric]:
+        if not self._parts.accounts:
+            return ()
+        names = ("account", "name")
+        received = CounterMetricFamily("proxyfleet_account_received_bytes", "From clients of it", labels=names)
+        sent = CounterMetricFamily("proxyfleet_account_sent_bytes", "To clients of it", labels=names)
+        for account in self._parts.accounts:
+            received.add_metric((account.id, account.username), account.bytes_in)
+            sent.add_metric((account.id, account.username), account.bytes_out)
+        return (received, sent)
 
 
 def _bound(number: int) -> str:

@@ -170,12 +170,14 @@ class Metrics(Group):
     """`metrics`: how others than the API's users get at the metrics.
 
     `prometheus_token`, sent as bearer, opens `GET /metrics`. `publish` is where programs subscribe; empty: nowhere.
-    With `curve_clients`, their public keys, only those hear anything, and encrypted.
+    With `curve_clients`, their public keys, only those hear anything, and encrypted. `prometheus_accounts` is how many
+    accounts have series of their own there: those that have used most.
     """
 
     publish: PublishAddress = "tcp://127.0.0.1:5556"
     curve_clients: tuple[CurveKey, ...] = Field((), max_length=1_000)
     prometheus_token: SecretStr | None = Field(None, min_length=16, max_length=256)
+    prometheus_accounts: int = Field(0, ge=0, le=100)
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:

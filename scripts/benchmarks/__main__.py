@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|api|signin|logs|observe|start]`: run it and print the table; 1 when a bar is missed."""
+"""`scripts/bench [soak|api|signin|logs|observe|start|accounts]`: run it and print the table; 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, logs, observe, signin, soak, starts, streaming, tunnelling
+from benchmarks import accounts, fleet, forwarding, logs, observe, signin, soak, starts, streaming, tunnelling
 from benchmarks.install import default_folder, install
 from benchmarks.management import measures
 from benchmarks.management.servers import YARDSTICK
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe|start")
+    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe|start|accounts")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
@@ -89,6 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     watched = commands.add_parser("observe", help="what looking costs: series, records, live figures, webhooks")
     watched.add_argument("--seconds", type=float, default=5.0, help="of load in each round")
     watched.add_argument("--events", type=int, default=1_000, help="to ten webhooks")
+    many = commands.add_parser("accounts", help="accounts of the fleet: what many of them cost")
+    many.add_argument("--accounts", type=int, default=100_000)
+    many.add_argument("--proxies", type=int, default=20)
+    many.add_argument("--seconds", type=float, default=10.0, help="of minting credentials")
     managing = commands.add_parser("api", help="the management API, beside FastAPI under uvicorn")
     managing.add_argument("--configured", type=int, default=10_000, metavar="PROXIES")
     return parser
@@ -166,6 +170,17 @@ def _observe(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object
         return rows, {"machine": _machine(), "versions": versions}
 
 
+def _accounts(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
+        folder.chmod(0o755)
+        origin = Origin(folder)
+        stack.callback(origin.end)
+        counts = arguments.accounts, arguments.proxies
+        rows = accounts.measure(folder, origin, *counts, arguments.seconds)
+        return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION, "SQLite": sqlite3.sqlite_version}}
+
+
 COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
     "soak": _soak,
     "api": _api,
@@ -173,6 +188,7 @@ COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[
     "logs": _logs,
     "start": _start,
     "observe": _observe,
+    "accounts": _accounts,
 }
 
 

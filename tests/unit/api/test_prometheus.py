@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from actors.bus.messages.accounts import AccountReport, ReportUsage
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
@@ -19,8 +21,10 @@ from actors.bus.messages.supervision import Runtime
 from actors.bus.messages.upstreams import UpstreamState
 from actors.bus.messages.webhooks import WebhookStatus
 from actors.histogram import bucket_of
+from actors.metrics.account_usage import UsageLedger
 from api.services.metrics import Proxy
 from api.services.prometheus import Parts, expose
+from api.services.top_accounts import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
 from tests.kit.standin_actors import stats_of
@@ -52,6 +56,7 @@ RUNS = {
 PARTS = Parts(
     {"prx_1": (UpstreamState("p1", "down", 1.0, 0, 0, 0, 0, 0, 2.5, None),)},
     [("wh_1", "ops", WebhookStatus(3, None, 1.0, "503", 4))],
+    [TopAccount("acc_1", "ada", 10, 20)],
 )
 SENDER = WebhookSenderState(9, 3, 2)
 
@@ -138,6 +143,7 @@ def test_all_names_begin_with_ours_and_no_label_can_hold_a_client() -> None:
                 "version",
                 "upstream",
                 "webhook",
+                "account",
             }
 
 
@@ -184,6 +190,29 @@ def collector(api: Api) -> list[Any]:
     original = api.fleet.ask
     api.fleet.ask = ask  # type: ignore[method-assign]
     return received
+
+
+def test_the_accounts_that_have_used_most_have_series_when_they_are_asked_for(api: Api) -> None:
+    collector(api)
+    ledger = UsageLedger(api.services.data.metrics, time.time)
+    for account, count in (("acc_few", 1), ("acc_more", 50), ("acc_most", 100), ("crd_of_it", 100)):
+        with ledger.changes():
+            report = AccountReport(1, f"{account}'s name", 0, "total", count, 2 * count, 1, 0, 0)
+            ledger.update(ReportUsage("prx_1", count, {account: report}))
+    headers = api.token()
+    assert "proxyfleet_account_" not in api.client.simulate_get("/metrics", headers=headers).text
+
+    metrics = {**api.services.settings.whole.get("metrics", {}), "prometheus_accounts": 2}
+    api.services.settings = replace(api.services.settings, whole={**api.services.settings.whole, "metrics": metrics})
+    text = families(api.client.simulate_get("/metrics", headers=headers).content)
+
+    assert {each.labels["account"]: each.value for each in text["proxyfleet_account_sent_bytes"].samples} == {
+        "acc_most": 200,
+        "acc_more": 100,
+    }
+    key = api.key(permissions=["metrics.read"], scope={"proxies": ["prx_1"]})
+    assert "acc_most" not in api.client.simulate_get("/metrics", headers=key).text
+    ledger.close()
 
 
 def test_a_key_with_a_scope_scrapes_the_proxies_in_it_alone(api: Api) -> None:
