@@ -95,7 +95,7 @@ def _proxy(product: Product, number: int) -> int:
 def _with_many(product: Product, folder: Path, ports: Sequence[int], origin: Origin, seconds: float) -> list[Row]:
     return [
         *_actor_memory(product, ports, origin),
-        _look_up(folder),
+        _first_lookup(folder),
         *_creates(product, ports, origin),
         *_pages(product),
         *_minting(product, seconds),
@@ -114,7 +114,7 @@ def _actor_memory(product: Product, ports: Sequence[int], origin: Origin) -> lis
     ]
 
 
-def _look_up(folder: Path) -> Row:
+def _first_lookup(folder: Path) -> Row:
     """An account that this process has not seen, from its name to what is in force for it."""
     data = open_data_dir(folder / "data")
     reader = TableReader(data.accounts_table)
@@ -126,7 +126,7 @@ def _look_up(folder: Path) -> Row:
             for account in reader.accounts_named(name):
                 effective(account, None)
         took = (time.perf_counter() - began) / count
-    return Row("look-up of an account for its first request", "us", took * 1e6, bar=Bar(50.0))
+    return Row("lookup of an account for its first request", "us", took * 1e6, bar=Bar(50.0))
 
 
 def _creates(product: Product, ports: Sequence[int], origin: Origin) -> list[Row]:
