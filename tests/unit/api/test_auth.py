@@ -14,7 +14,7 @@ import pytest
 
 from api.app import OPERATIONS
 from api.container import ApiSettings
-from api.operations import ANY, BEARER, NONE, PERSON, Operation
+from api.operations import ANY, BEARER, HOLDER, NONE, PERSON, Operation
 from api.security import api_keys, authentication, password_checker, tokens, users
 from api.security.permissions import PERMISSIONS
 from config import passwords
@@ -608,6 +608,7 @@ def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
         "livez",
         "readyz",
         "login",
+        "loginAccount",
         "refreshToken",
         "authorizeOAuth2",
         "finishOAuth2",
@@ -615,7 +616,7 @@ def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
         "getDocs",
         "getDocsFile",
     }
-    assert {each.access for each in OPERATIONS} - set(PERMISSIONS) == {NONE, ANY, BEARER, PERSON}
+    assert {each.access for each in OPERATIONS} - set(PERMISSIONS) == {NONE, ANY, BEARER, PERSON, HOLDER}
     assert len({each.id for each in OPERATIONS}) == len(OPERATIONS)
     assert len({(each.method, each.path) for each in OPERATIONS}) == len(OPERATIONS)
 

@@ -44,7 +44,7 @@ def test_a_configuration_that_changes_all_the_time_is_an_error_and_not_read_for_
     revisions = iter(range(10_000))
     monkeypatch.setattr(state, "_revisions", lambda _found: (("users", "usr_1", next(revisions)),))
     with pytest.raises(TooBusy, match="changed all the time"):
-        state.read_state(api.store)
+        state.read_state(api.store, api.services.account_store)
 
 
 def test_a_name_that_is_taken_is_quoted_as_it_was_written(api: Api) -> None:
