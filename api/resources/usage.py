@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from typing import Any
 
+from actors.bus.messages.common import METRICS
 from api.call import Call, Document, Reply
-from api.errors import Invalid
+from api.errors import Invalid, PeerUnavailable
 from api.http.query import Query, choice, moment, text
 from api.services.usage_report import GROUPS, INTERVALS, Membership, Selection, UsageReport, csv_pieces, json_pieces
 from api.store.accounts import ACCOUNTS
@@ -50,7 +52,10 @@ def report(call: Call) -> Reply:
     """
     selection = _selection(call)
     made = UsageReport(call.services.data.usage, selection, lambda: _memberships(call))
-    total = made.total()
+    try:
+        total = made.total()
+    except sqlite3.Error as error:
+        raise PeerUnavailable(METRICS, f"the usage of accounts cannot be read: {error}") from error
     if _wants_csv(call):
         header = "; ".join(f"{name}={figure}" for name, figure in total.items())
         disposition = 'attachment; filename="usage.csv"'
