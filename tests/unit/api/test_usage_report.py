@@ -196,11 +196,13 @@ def test_the_days_of_one_account_are_its_own_and_the_last_ones(api: Api, books: 
     assert [each["bytes_in"] for each in days_of(api.services.data.usage, "acc_2", books.wall.now, 31)] == [7]
 
 
-def test_a_file_that_cannot_be_read_is_503(api: Api) -> None:
+def test_a_file_that_cannot_be_read_is_503_and_the_log_has_the_cause(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
     api.services.data.usage.parent.mkdir(parents=True, exist_ok=True)
     api.services.data.usage.write_bytes(b"no database at all, but long enough to be taken for one" * 100)
 
     response = api.get("/usage", api.token())
 
     assert response.status_code == 503
-    assert "usage of accounts cannot be read" in response.text
+    assert "the usage of accounts cannot be read: file is not a database" in caplog.text
