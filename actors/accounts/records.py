@@ -39,7 +39,8 @@ class PlanRecord(NamedTuple):
 class AccountRecord(NamedTuple):
     """One account. It may use every proxy if `all_proxies`, else those named by an id or by one of the tags.
 
-    `password_hash` None: it has credentials only. `expires_at` 0: never. `plan` is an id, empty for none.
+    `password_hash` None: it has no password. `expires_at` 0: never. `plan` is an id, empty for none. `certificates`
+    are normal entries (`config.files.client_certificates`): a client with a matching certificate is this account.
     """
 
     id: str
@@ -55,6 +56,7 @@ class AccountRecord(NamedTuple):
     socks4_by_name: bool = False
     tags: tuple[str, ...] = ()
     rules: Rules = Rules()
+    certificates: tuple[str, ...] = ()
 
     def may_use(self, proxy_id: str, proxy_tags: Collection[str]) -> bool:
         """Whether the account is one of this proxy."""
@@ -99,6 +101,7 @@ def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
         deny_destinations=rules.deny_destinations or (),
         schedule=rules.schedule,
         socks4_by_name=account.socks4_by_name,
+        certificates=account.certificates,
     )
 
 

@@ -1,8 +1,9 @@
 """The table of accounts: an LMDB file that the API writes and every forwarding actor maps into its memory.
 
 Databases of the file: `accounts`, `plans` by id; `names` has the ids of the accounts with a user name, by a digest of
-the name; `credentials` are by the SHA-256 of their secret, `credential_keys` has that by id; `changes` lists what
-changed, by revision; `meta` says whose table it is. Values are msgpack arrays of `records`.
+the name, and `certificates` those with an entry for certificates of clients; `credentials` are by the SHA-256 of their
+secret, `credential_keys` has that by id; `changes` lists what changed, by revision; `meta` says whose table it is.
+Values are msgpack arrays of `records`.
 
 The revision is that of the accounts' store after the last commit that is in the table. A reader sees the last commit at
 each look-up, without a system call, for 2 µs or so. `changes` keeps the last commits; a follower that was away for
@@ -18,7 +19,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -29,7 +30,7 @@ from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord,
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """Of the records; a table of another version is made anew."""
 MAP_SIZE = 16 * 2**30
 """Address space, not memory: the file grows as it is filled."""
@@ -44,7 +45,7 @@ Kind = Literal["account", "plan", "credential"]
 Changed = tuple[Kind, str]
 """What changed, and its id."""
 
-_DATABASES = ("meta", "accounts", "names", "plans", "credentials", "credential_keys", "changes")
+_DATABASES = ("meta", "accounts", "names", "certificates", "plans", "credentials", "credential_keys", "changes")
 _META = b"table"
 
 
@@ -134,6 +135,12 @@ class Table:
         ids = self._get("names", _name_key(username)) or ()
         found = (self.account(each) for each in ids)
         return [each for each in found if each is not None and each.username == username]
+
+    def accounts_certified(self, entry: str) -> list[AccountRecord]:
+        """All accounts with this entry for certificates; for any one proxy there is at most one."""
+        ids = self._get("certificates", _name_key(entry)) or ()
+        found = (self.account(each) for each in ids)
+        return [each for each in found if each is not None and entry in each.certificates]
 
     def plan(self, identifier: str) -> PlanRecord | None:
         """The plan, or None."""
@@ -273,29 +280,38 @@ class _Batch:
             self._changed[change.kind, change.id] = None
 
     def _put_account(self, account: AccountRecord) -> None:
-        before = self._get("accounts", account.id.encode())
-        if before is None or _account(before).username != account.username:
-            if before is not None:
-                self._rename(_account(before), present=False)
-            self._rename(account, present=True)
+        found = self._get("accounts", account.id.encode())
+        before = None if found is None else _account(found)
+        self._reindex("names", account.id, _names(before), _names(account))
+        self._reindex("certificates", account.id, _entries(before), account.certificates)
         self._put("accounts", account.id.encode(), account)
 
-    def _rename(self, account: AccountRecord, *, present: bool) -> None:
-        key = _name_key(account.username)
-        ids = [each for each in self._get("names", key) or () if each != account.id]
+    def _reindex(self, database: str, identifier: str, before: Collection[str], after: Collection[str]) -> None:
+        """Enter an account under the texts that are new, and remove it from those that are gone."""
+        for text in before:
+            if text not in after:
+                self._enter(database, text, identifier, present=False)
+        for text in after:
+            if text not in before:
+                self._enter(database, text, identifier, present=True)
+
+    def _enter(self, database: str, text: str, identifier: str, *, present: bool) -> None:
+        key = _name_key(text)
+        ids = [each for each in self._get(database, key) or () if each != identifier]
         if present:
-            ids.append(account.id)
+            ids.append(identifier)
         if ids:
-            self._put("names", key, ids)
+            self._put(database, key, ids)
         else:
-            self._transaction.delete(key, db=self._databases["names"])
+            self._transaction.delete(key, db=self._databases[database])
 
     def _remove(self, change: Remove) -> None:
         key = change.id.encode()
         if change.kind == "account":
-            before = self._get("accounts", key)
-            if before is not None:
-                self._rename(_account(before), present=False)
+            found = self._get("accounts", key)
+            before = None if found is None else _account(found)
+            self._reindex("names", change.id, _names(before), ())
+            self._reindex("certificates", change.id, _entries(before), ())
             self._transaction.delete(key, db=self._databases["accounts"])
         elif change.kind == "plan":
             self._transaction.delete(key, db=self._databases["plans"])
@@ -341,9 +357,17 @@ def digest_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def _name_key(username: str) -> bytes:
-    """A user name may be longer than a key."""
-    return hashlib.blake2b(username.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+def _names(account: AccountRecord | None) -> tuple[str, ...]:
+    return () if account is None else (account.username,)
+
+
+def _entries(account: AccountRecord | None) -> tuple[str, ...]:
+    return () if account is None else account.certificates
+
+
+def _name_key(text: str) -> bytes:
+    """A user name, or an entry for certificates, may be longer than a key."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
 
 def _pack(value: Any) -> bytes:

@@ -25,6 +25,7 @@ from actors.net.transport import Transport
 
 if TYPE_CHECKING:
     from actors.forwarding.net.certificate_watch import CertificateWatch
+    from config.files.client_certificates import ClientFiles
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Acceptor:
 
         if self._certificate is None:
             self._certificate = CertificateWatch(self._loop, self._context.problems)
-        self._certificate.use(spec.tls or self._own_tls)
+        self._certificate.use(spec.tls or self._own_tls, _client_files(spec))
 
     def listen(self, listener: socket.socket) -> None:
         """Accept from this socket from now on."""
@@ -186,3 +187,12 @@ class Acceptor:
         except OSError as error:
             log.debug("a rejected client has gone: %s", error)
         context.lingering.close(sock, self._last_ip)
+
+
+def _client_files(spec: ProxySpec) -> ClientFiles | None:
+    """What clients' certificates are verified by; None where clients are not asked for one."""
+    if spec.client_tls is None:
+        return None
+    from config.files.client_certificates import ClientFiles  # only https proxies pay for it
+
+    return ClientFiles(spec.client_tls.ca, spec.client_tls.crl, spec.client_tls.required)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.bus.messages.problems import NO_DESCRIPTORS
-from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, ClientTlsSpec, EgressSpec, ProxySpec
 from actors.bus.messages.upstreams import UpstreamsSpec
 from actors.bus.records import Row
 from actors.counters import CONNECTIONS, INTERNAL_ERRORS
@@ -102,6 +102,8 @@ class ForwardingContext:
         self.authenticator = Authenticator(loop, self.directory)
         self.testers = Testers(loop)
         self.upstreams: UpstreamSet | None = None
+        self.client_tls: ClientTlsSpec | None = None
+        """How clients are asked for a certificate; None: they are not."""
         self._spec: ProxySpec | None = None
         self._egress = _EGRESS
         self._auth: tuple[str, str | None] | None = None
@@ -139,6 +141,7 @@ class ForwardingContext:
             self._replace_upstreams(spec.upstreams, egress)
         elif self.upstreams is not None and egress != self._egress:
             self.upstreams.guard_by(egress)
+        self.client_tls = spec.client_tls if spec.protocol == "https" else None
         self.authenticator.update(spec)
         self.limits.configure(spec, self.connections)
         self._spec, self._egress = spec, egress

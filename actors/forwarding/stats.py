@@ -24,6 +24,7 @@ from actors.forwarding.access.rules import REASONS, REPORTED
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import (
     BAD_PROXY_HEADER,
+    CLIENT_CERTIFICATE_UNMATCHED,
     LATE_PROXY_HEADER,
     LIMIT_REASONS,
     TLS_REASONS,
@@ -39,6 +40,7 @@ DENIALS = frozenset(
         "destination_ip_prohibited",
         "http_request_denied",
         BAD_PROXY_HEADER,
+        CLIENT_CERTIFICATE_UNMATCHED,
         LATE_PROXY_HEADER,
         *TLS_REASONS,
         *REASONS,

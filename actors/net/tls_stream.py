@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from config.files.certificates import CertificateError, ends_at, server_context
+from config.files.client_certificates import ClientFiles, ask_clients
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ READ_SIZE = 32 * 1024
 SEAL_SIZE = 32 * 1024
 """Clear bytes that are encrypted at a time, at most. OpenSSL keeps room for as much as it was ever given at once."""
 
+_OF_PAIR = ("cert_file", "key_file")
 
 OnProblem = Callable[[str | None], None]
 """Called with the problem of a certificate as a sentence, or with None when there is none."""
@@ -109,6 +111,15 @@ class TlsStream:
             log.debug("close_notify sent, awaiting the client's")
         self.flush()
 
+    def peer_certificate(self) -> tuple[dict[str, Any], bytes] | None:
+        """The verified certificate of the other end: its fields, and itself in DER; None when it has shown none.
+
+        To be called behind the handshake.
+        """
+        der = self._tls.getpeercert(True)
+        fields = self._tls.getpeercert()
+        return None if der is None or not fields else (fields, der)
+
     @property
     def unsent(self) -> bool:
         """Whether encrypted bytes wait for the socket: of a handshake, of data or of a close_notify."""
@@ -170,13 +181,17 @@ class Certificate:
     Neither does one take its place that has ended, while the present one has not.
     """
 
-    def __init__(self, cert_file: str, key_file: str, on_problem: OnProblem) -> None:
-        """Raises `CertificateError` when there is no good pair to begin with."""
+    def __init__(
+        self, cert_file: str, key_file: str, on_problem: OnProblem, clients: ClientFiles | None = None
+    ) -> None:
+        """With `clients`, clients are asked for a certificate. Raises `CertificateError` for no good files to begin
+        with."""
         self._files = (Path(cert_file), Path(key_file))
+        self._clients = clients
         self._on_problem = on_problem
         self._seen = self._fingerprint()
         self._checked_at = 0.0
-        self._context = server_context(*self._files)
+        self._context = self._new_context()
         self.ends = ends_at(self._files[0])
         self._refused: str | None = None
         self._report_condition()
@@ -197,14 +212,23 @@ class Certificate:
             self._refused = None  # the files are the good ones, or are so again
         self._report_condition()
 
+    def _new_context(self) -> ssl.SSLContext:
+        context = server_context(*self._files)
+        if self._clients is not None:
+            ask_clients(context, self._clients)
+        return context
+
     def _reload(self, seen: tuple[object, ...]) -> None:
         try:
-            context, ends = server_context(*self._files), ends_at(self._files[0])
+            context, ends = self._new_context(), ends_at(self._files[0])
             if ends <= time.time() < self.ends:
                 raise CertificateError("cert_file", f"ended at {timestamp_text(ends)}")
         except CertificateError as error:
             # One file of the pair may still be to come: it is checked again.
-            self._refused = f"the changed certificate is not used, the one before is: {error}"
+            if error.field in _OF_PAIR:
+                self._refused = f"the changed certificate is not used, the one before is: {error}"
+            else:
+                self._refused = f"the changed files for clients are not used, those before are: {error}"
             return
         self._context, self.ends, self._seen, self._refused = context, ends, seen, None
         log.info("reloaded certificate %s", self._files[0])
@@ -220,7 +244,8 @@ class Certificate:
     def _fingerprint(self) -> tuple[object, ...]:
         """A value that changes when a file does."""
         marks: list[object] = []
-        for path in self._files:
+        clients = self._clients
+        for path in (*self._files, *(filter(None, clients[:2]) if clients is not None else ())):
             try:
                 status = os.stat(path)
                 marks.append((status.st_ino, status.st_mtime_ns, status.st_size))

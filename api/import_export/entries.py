@@ -119,6 +119,7 @@ def account_entry(
         "enabled": account.enabled,
         "expires_at": None if account.expires_at is None else timestamp_text(account.expires_at),
         "allow_clients": list(account.allow_clients),
+        "certificates": list(account.certificates),
         "socks4_by_name": account.socks4_by_name,
         **rules_view(account),
         "tags": list(account.tags),

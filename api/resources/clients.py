@@ -79,7 +79,8 @@ def snippets_of(call: Call, record: ProxyRecord, username: str | None = None) ->
 def _has_private_ca(call: Call, record: ProxyRecord) -> bool:
     if record.protocol != "https":
         return False
-    file = record.tls.cert_file if record.tls else call.services.settings.server.tls.cert_file
+    own = record.tls.cert_file if record.tls else None
+    file = own or call.services.settings.server.tls.cert_file
     return file is not None and is_private(Path(file))
 
 

@@ -1,8 +1,8 @@
-"""One user name is one account, for any one proxy.
+"""One user name is one account, for any one proxy, and so is one entry for certificates of clients.
 
 Accounts of the fleet, a proxy's own accounts and its `auth.username` are compared as written. A change is refused after
 which a proxy would know two of them by one name; the error names the other. Two accounts of one name may stand beside
-each other as long as no proxy is theirs both.
+each other as long as no proxy is theirs both. Entries for certificates are those of accounts of the fleet alone.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class AccountNames:
                 named.setdefault(account.username, []).append(account)
         if proxies is None:
             proxies = self._proxies()
+        self._refuse_certificates(changed, paths, proxies)
         for username, together in named.items():
             stored = (FleetAccount.model_validate(each.body) for each in self._accounts.accounts_named(username))
             others = [each for each in stored if each.id not in changed]
@@ -52,6 +53,20 @@ class AccountNames:
                 field = f"{paths.get(account.id, '')}username"
                 _refuse_twin(account, [*others, *together[:index]], proxies, field)
                 _refuse_inline(account, proxies, field)
+
+    def _refuse_certificates(
+        self, changed: Mapping[str, FleetAccount | None], paths: Mapping[str, str], proxies: Sequence[StoredProxy]
+    ) -> None:
+        known: dict[str, list[FleetAccount]] = {}
+        for account in changed.values():
+            for index, entry in enumerate(() if account is None else account.certificates):
+                assert account is not None
+                if entry not in known:
+                    stored = self._accounts.accounts_certified(entry)
+                    known[entry] = [FleetAccount.model_validate(each.body) for each in stored if each.id not in changed]
+                field = f"{paths.get(account.id, '')}certificates[{index}]"
+                _refuse_twin(account, known[entry], proxies, field, "an entry")
+                known[entry].append(account)
 
     def refuse_proxy(
         self, before: ProxyRecord | None, after: ProxyRecord, without: Collection[str] = frozenset()
@@ -68,6 +83,11 @@ class AccountNames:
         if found is not None:
             username, first, second = found
             text = f"the accounts {first} and {second} are both called {username!r}, and both could use this proxy"
+            raise InvalidProxy("tags", text)
+        found = self._accounts.certificate_clash(after.id, after.tags, without) if fresh else None
+        if found is not None:
+            entry, first, second = found
+            text = f"the accounts {first} and {second} both have {entry!r}, and both could use this proxy"
             raise InvalidProxy("tags", text)
 
     def _refuse_inline_name(self, proxy: ProxyRecord, username: str, field: str, without: Collection[str]) -> None:
@@ -101,14 +121,18 @@ def _refuse_inline(account: FleetAccount, proxies: Iterable[StoredProxy], field:
 
 
 def _refuse_twin(
-    account: FleetAccount, others: Sequence[FleetAccount], proxies: Sequence[StoredProxy], field: str
+    account: FleetAccount,
+    others: Sequence[FleetAccount],
+    proxies: Sequence[StoredProxy],
+    field: str,
+    what: str = "the name",
 ) -> None:
     for other in others:
         if _meet(account.proxies, other.proxies):
-            raise Invalid(field, f"is the name of the account {other.id}, which may use the same proxies")
+            raise Invalid(field, f"is {what} of the account {other.id}, which may use the same proxies")
         for proxy in proxies:
             if may_use(account.proxies, proxy.record) and may_use(other.proxies, proxy.record):
-                text = f"is the name of the account {other.id}, which may use the proxy {proxy.record.name!r}, too"
+                text = f"is {what} of the account {other.id}, which may use the proxy {proxy.record.name!r}, too"
                 raise Invalid(field, text)
 
 

@@ -31,6 +31,7 @@ def account_view(
         "enabled": record.enabled,
         "expires_at": _moment(record.expires_at),
         "allow_clients": record.allow_clients,
+        "certificates": record.certificates,
         "socks4_by_name": record.socks4_by_name,
         **rules_view(record),
         "tags": record.tags,

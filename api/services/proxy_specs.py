@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from actors.bus.messages.specs import AccessSpec, AccountSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, ClientTlsSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from api.services.proxy_cache import ProxyCache, StoredProxy
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
-from config.model.proxies import ProxyRecord
+from config.model.proxies import ProxyRecord, ProxyTls
 from config.model.upstreams import PURPOSE, ProxyUpstream
 
 T = TypeVar("T")
@@ -31,13 +31,20 @@ def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
         "auth_username": record.auth.username if with_auth else None,
         "auth_hash": record.auth.password_hash if with_auth else None,
         "auth_required": with_auth,
-        "tls": (record.tls.cert_file, record.tls.key_file) if record.tls else None,
+        "tls": (record.tls.cert_file, record.tls.key_file) if record.tls and record.tls.cert_file else None,
+        "client_tls": _client_tls_spec(record.tls),
         "access": spec(AccessSpec, record.access),
         "upstreams": _upstreams_spec(record, seal),
         "accounts": tuple(map(_account_spec, record.accounts)) if with_auth else (),
         "limits": spec(LimitsSpec, record.limits, connections=record.limits.connections_per_client),
     }
     return spec(ProxySpec, record, record.settings, record.headers, **special)
+
+
+def _client_tls_spec(tls: ProxyTls | None) -> ClientTlsSpec | None:
+    if tls is None or tls.client_ca is None:
+        return None
+    return ClientTlsSpec(tls.client_ca, tls.client_crl, tls.client_auth != "optional")
 
 
 def _account_spec(account: ProxyAccount) -> AccountSpec:

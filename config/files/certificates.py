@@ -29,11 +29,13 @@ _WANTED = {
     "cert_file": "a certificate in PEM",
     "key_file": "the unencrypted key of the certificate in PEM",
     "ca_file": "certificates in PEM",
+    "client_ca": "certificates in PEM",
+    "client_crl": "revocation lists in PEM and nothing else",
 }
 
 
 class CertificateError(Exception):
-    """The files can't be used. `field` is `cert_file` or `key_file`, `error` a sentence."""
+    """The files can't be used. `field` is that of the file in the configuration, `error` a sentence."""
 
     def __init__(self, field: str, error: str) -> None:
         super().__init__(f"{field}: {error}")
@@ -46,7 +48,7 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
 
     The certificate is checked first, and the key only with a good certificate.
     """
-    _check("cert_file", unusable_file(cert_file) or _no_certificate(cert_file))
+    _check("cert_file", unusable_file(cert_file) or no_certificate(cert_file))
     _check("key_file", unusable_file(key_file))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -111,7 +113,7 @@ def _check(field: str, error: str | None) -> None:
         raise CertificateError(field, error)
 
 
-def _no_certificate(path: Path) -> str | None:
+def no_certificate(path: Path) -> str | None:
     """Why there is no certificate in the file, as a sentence; None when there is one."""
     text = path.read_bytes()
     if b"-----BEGIN CERTIFICATE-----" not in text:

@@ -10,6 +10,9 @@ PROTOCOLS: tuple[ProxyProtocol, ...] = get_args(ProxyProtocol)
 
 ProxyStatus = Literal["active", "inactive"]
 
+ClientAuth = Literal["require", "optional"]
+"""Whether a client must show a certificate."""
+
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 """Of log lines and access records, in order of severity."""

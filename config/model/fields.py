@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from functools import cache
 from ipaddress import ip_address
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     AfterValidator,
@@ -131,9 +132,15 @@ class Part(Input):
         return given
 
 
+@cache
 def nullable_fields(model: type[BaseModel]) -> frozenset[str]:
-    """The names of the fields that are `NULLABLE`."""
-    return frozenset(name for name, info in model.model_fields.items() if NULLABLE in info.metadata)
+    """The names of the fields that are `NULLABLE`, also of those in a field that is a `Body` itself."""
+    found = {name for name, info in model.model_fields.items() if NULLABLE in info.metadata}
+    for name, info in model.model_fields.items():
+        for kind in get_args(info.annotation):
+            if isinstance(kind, type) and issubclass(kind, Body):
+                found.update(f"{name}.{inner}" for inner in nullable_fields(kind))
+    return frozenset(found)
 
 
 def example(fields: dict[str, Any]) -> ConfigDict:
@@ -174,12 +181,13 @@ def refuse_long(field: str, text: str | None) -> None:
 def refuse_nulls(given: Any, nullable: Collection[str] = (), path: str = "") -> Any:
     """`given`, if no field in it is null but the `nullable` ones; else the error `null_field` that names the field.
 
-    Entries of lists are left to models of their own.
+    `nullable` has names, and `name.inner` for those of an object. Entries of lists are left to models of their own.
     """
     if isinstance(given, dict):
         for name, value in given.items():
             if value is not None:
-                refuse_nulls(value, (), f"{path}{name}.")
+                inner = [each.removeprefix(f"{name}.") for each in nullable if each.startswith(f"{name}.")]
+                refuse_nulls(value, inner, f"{path}{name}.")
             elif name not in nullable:
                 raise PydanticCustomError("null_field", "{field} must not be null", {"field": f"{path}{name}"})
     return given

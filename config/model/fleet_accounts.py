@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, model_validator
 
+from config.files.client_certificates import ENTRY_MAX, normal_entry
 from config.model import json_patterns
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.accounts import AccountName, Moment, Networks
@@ -20,6 +21,8 @@ READ_ONLY_FIELDS = frozenset(
 )
 IDS_MAX = 1_000
 """Proxies that an account names by their ids."""
+CERTIFICATES_MAX = 32
+"""Entries for certificates."""
 METADATA_MAX = 32
 METADATA_TEXT_MAX = 500
 
@@ -47,6 +50,23 @@ Metadata = Annotated[
     Field(max_length=METADATA_MAX),
     json_patterns.text_map(json_patterns.PLAIN, 64, METADATA_TEXT_MAX, METADATA_MAX),
 ]
+
+
+def _entry(text: str) -> str:
+    return normal_entry(plain_text(text))
+
+
+def _distinct(entries: list[str]) -> list[str]:
+    return list(dict.fromkeys(entries))
+
+
+Certificate = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=ENTRY_MAX),
+    AfterValidator(_entry),
+    json_patterns.text(json_patterns.CERTIFICATE, 1, ENTRY_MAX),
+]
+Certificates = Annotated[list[Certificate], Field(max_length=CERTIFICATES_MAX), AfterValidator(_distinct)]
 
 
 class AccountProxies(BaseModel):
@@ -93,6 +113,7 @@ class FleetAccount(StoredRules):
     enabled: Annotated[bool, Given(StrictBool)] = True
     expires_at: float | None = None
     allow_clients: Annotated[list[str], Given(Networks)] = Field(default_factory=list)
+    certificates: Annotated[list[str], Given(Certificates)] = Field(default_factory=list)
     socks4_by_name: Annotated[bool, Given(StrictBool)] = False
     tags: Annotated[list[str], Given(Tags)] = Field(default_factory=list)
     metadata: Annotated[dict[str, str], Given(Metadata)] = Field(default_factory=dict)

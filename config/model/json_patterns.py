@@ -75,6 +75,12 @@ WEB_URL = rf"^(?!.{{2049}}){_WEB}://{_AUTHORITY}(?:[/?#][!-~]*)?$"
 """An http or https URL without user information, in ASCII (RFC 3986)."""
 WEBHOOK_URL = rf"^{_WEB}://{_AUTHORITY}(?:[/?][!-\"$-\[\]-~]*)?$"
 """Such a URL without a fragment and backslashes."""
+CERTIFICATE = (
+    rf"^(?:CN=[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*"
+    rf"|DNS:(?:\*\.)?(?!.{{254}})(?!(?:.*\.)?{_NUMBER}$){_LABEL}(?:\.{_LABEL})*"
+    r"|URI:[A-Za-z][A-Za-z0-9+.-]*:[!-~]+|SHA256:[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31})$"
+)
+"""The reader is in `config.files.client_certificates`."""
 TIME_OF_DAY = "^(?:[01][0-9]|2[0-3]):[0-5][0-9]$"
 END_OF_WINDOW = "^(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 TIME_ZONE = "^[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*$"

@@ -7,16 +7,27 @@ that aren't named here are refused. `ProxyRecord` is a document of the store. `a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+    model_serializer,
+)
 
 from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
-from config.model.choices import ProxyProtocol, ProxyStatus, UpstreamPolicyName
+from config.model.choices import ClientAuth, ProxyProtocol, ProxyStatus, UpstreamPolicyName
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import (
+    NULLABLE,
     Body,
     FilePath,
     Host,
@@ -89,17 +100,31 @@ class ProxySettings(Group):
 
 
 class ProxyTls(BaseModel):
-    """The proxy's own certificate, PEM files on the machine that the product runs on."""
+    """TLS of an `https` proxy: files in PEM on the machine that the product runs on.
 
-    cert_file: str
-    key_file: str
+    `cert_file` and `key_file` are the proxy's own certificate, None for that of `server.tls`. With `client_ca` clients
+    are asked for a certificate of these authorities; `client_crl` has what these have revoked.
+    """
+
+    cert_file: str | None = None
+    key_file: str | None = None
+    client_ca: str | None = None
+    client_auth: ClientAuth | None = None
+    client_crl: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nulls(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in plain(self).items() if value is not None}
 
 
-class TlsInput(Input):
-    """`tls` of a request: both files."""
+class TlsInput(Body):
+    """`tls` of a request; in an update, what is not given stays, and null takes it away."""
 
-    cert_file: FilePath
-    key_file: FilePath
+    cert_file: Annotated[FilePath | None, NULLABLE] = None
+    key_file: Annotated[FilePath | None, NULLABLE] = None
+    client_ca: Annotated[FilePath | None, NULLABLE] = None
+    client_auth: Annotated[ClientAuth | None, NULLABLE] = None
+    client_crl: Annotated[FilePath | None, NULLABLE] = None
 
 
 class ProxyRecord(BaseModel):
@@ -210,8 +235,25 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     changed["auth"] = auth = apply_auth(record, body.auth, accounts, protocol)
     check_accounts(accounts, protocol, auth.username)
     if body.tls is not None:
-        changed["tls"] = ProxyTls(**body.tls.model_dump())
+        changed["tls"] = _changed_tls(record.tls or ProxyTls(), body.tls)
     return record.model_copy(update={**changed, "updated_at": now})
+
+
+def _changed_tls(before: ProxyTls, given: TlsInput) -> ProxyTls | None:
+    """None when it says nothing any more. Raises `InvalidProxy`."""
+    tls = before.model_copy(update=given.model_dump(exclude_unset=True))
+    for name, other in (("cert_file", tls.key_file), ("key_file", tls.cert_file)):
+        if other is not None and getattr(tls, name) is None:
+            beside = "key_file" if name == "cert_file" else "cert_file"
+            raise InvalidProxy(f"tls.{name}", f"is required beside {beside}")
+    if tls.client_ca is None:
+        for name in ("client_auth", "client_crl"):
+            if getattr(given, name) is not None:
+                raise InvalidProxy(f"tls.{name}", "is for a proxy with tls.client_ca")
+        tls = tls.model_copy(update={"client_auth": None, "client_crl": None})
+    elif tls.client_auth is None:
+        tls = tls.model_copy(update={"client_auth": "require"})
+    return None if tls == ProxyTls() else tls
 
 
 def apply_auth(

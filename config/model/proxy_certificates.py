@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Protocol
 
 from config.files.certificates import CertificateError, ends_at, for_callers, server_context
+from config.files.client_certificates import ClientFiles, ask_clients
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord
 from config.text.formatting import timestamp_text
@@ -29,13 +31,26 @@ def check_certificate(record: ProxyRecord, of_server: ServerCertificate) -> None
     if record.protocol != "https":
         return
     own = record.tls
-    if own is None and (of_server.cert_file is None or of_server.key_file is None):
+    has_pair = own is not None and own.cert_file is not None
+    if not has_pair and (of_server.cert_file is None or of_server.key_file is None):
         raise InvalidProxy("tls", "is required for https, since server.tls has no cert_file and key_file")
-    cert, key = (own.cert_file, own.key_file) if own else (str(of_server.cert_file), str(of_server.key_file))
+    cert, key = (own.cert_file, own.key_file) if own and has_pair else (of_server.cert_file, of_server.key_file)
+    assert cert is not None
+    assert key is not None
     try:
-        server_context(Path(cert), Path(key))
+        context = server_context(Path(cert), Path(key))
     except CertificateError as error:
-        field = f"tls.{error.field}" if own else f"server.tls.{error.field}"
+        field = f"tls.{error.field}" if has_pair else f"server.tls.{error.field}"
+        raise InvalidProxy(field, for_callers(field, error.error)) from error
+    if own is not None and own.client_ca is not None:
+        _check_client_files(context, ClientFiles(own.client_ca, own.client_crl))
+
+
+def _check_client_files(context: ssl.SSLContext, files: ClientFiles) -> None:
+    try:
+        ask_clients(context, files)
+    except CertificateError as error:
+        field = f"tls.{error.field}"
         raise InvalidProxy(field, for_callers(field, error.error)) from error
 
 
@@ -46,12 +61,13 @@ def refuse_ended_certificate(
 
     For a proxy whose certificate `check_certificate` found good. Times are Unix seconds. Raises `InvalidProxy`.
     """
-    cert_file = record.tls.cert_file if record.tls else of_server.cert_file
+    own = record.tls.cert_file if record.tls else None
+    cert_file = own or of_server.cert_file
     if record.protocol != "https" or cert_file is None or served_until <= now:
         return
     ends = ends_at(Path(cert_file))
     if ends <= now:
-        field = "tls.cert_file" if record.tls else "server.tls.cert_file"
+        field = "tls.cert_file" if own else "server.tls.cert_file"
         until = timestamp_text(served_until)
         error = f"ended at {timestamp_text(ends)}, and the process that runs serves a certificate that ends at {until}"
         raise InvalidProxy(field, error)

@@ -57,6 +57,20 @@ class AccountSpec:
     deny_destinations: tuple[str, ...] = ()
     schedule: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]] | None = None
     socks4_by_name: bool = True
+    certificates: tuple[str, ...] = ()
+
+
+@message
+class ClientTlsSpec:
+    """How an `https` proxy asks clients for a certificate. A value, not a message by itself.
+
+    `ca` has the authorities in PEM, `crl` their revocation lists, None for none. `required`: a client without a
+    certificate is refused.
+    """
+
+    ca: str
+    crl: str | None = None
+    required: bool = True
 
 
 @message
@@ -66,7 +80,8 @@ class ProxySpec:
     `revision` is the store's: the greater one wins. `timeout` is for connecting and for idleness.
     `auth_hash` is bcrypt over the pre-hashed password of `auth_username`. Credentials are wanted when there is such a
     name or `auth_required`; `accounts` are accepted beside it.
-    `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
+    `tls` is the proxy's own certificate and key file, None for those of `server.tls`; `client_tls` None: clients are
+    not asked for a certificate.
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
     `bind_address` is where its own connections leave from, empty for any address of the machine.
     `tags` are those of the proxy, by which accounts of the fleet may name it.
@@ -86,6 +101,7 @@ class ProxySpec:
     auth_username: str | None
     auth_hash: str | None
     tls: tuple[str, str] | None = None
+    client_tls: ClientTlsSpec | None = None
     access: AccessSpec = AccessSpec()
     upstreams: UpstreamsSpec = UpstreamsSpec()
     auth_required: bool = False

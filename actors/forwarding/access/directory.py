@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
     from actors.accounts.table import Changed, Table
     from actors.forwarding.access.fleet import Fleet
+    from actors.forwarding.access.peer_certificate import PeerCertificate
 
 NAMES_KEPT = 1024
 
@@ -43,6 +44,7 @@ class Directory:
         self._wanted = False
         self._fleet: Fleet | None = None
         self._found: dict[str, Found | None] = {}
+        self._certified: dict[str, tuple[str, ...]] = {}
         self._state = (0, "", 0)
         self._refreshed = -1.0
 
@@ -54,7 +56,7 @@ class Directory:
         self._own = {user: (stored or "").encode() for user, stored in users}
         self._proxy_id, self._tags = spec.id, frozenset(spec.tags)
         self._wanted = spec.wants_credentials
-        self._found.clear()
+        self._forget()
 
     # --- names ---
 
@@ -124,7 +126,31 @@ class Directory:
         fleet = self._open()
         return None if fleet is None else fleet.credential_by_id(identifier)
 
+    # --- certificates ---
+
+    def certified(self, peer: PeerCertificate) -> tuple[str, ...]:
+        """The names of the accounts that this certificate is one of: one, unless none or too many match.
+
+        Raises `UnreadableError`.
+        """
+        fleet = self._open()
+        if fleet is None:
+            return ()
+        self.refresh()
+        key = peer.entries[0]
+        try:
+            return self._certified[key]
+        except KeyError:
+            found = fleet.certified(peer.entries, self._proxy_id, self._tags)
+            names = tuple(sorted(each.spec.username for each in found if each.spec.username not in self._own))
+            keep(self._certified, key, names, NAMES_KEPT)
+            return names
+
     # --- changes ---
+
+    def _forget(self) -> None:
+        self._found.clear()
+        self._certified.clear()
 
     def refresh(self) -> None:
         """Take what has changed in the table. Once a turn is enough. Raises `UnreadableError`."""
@@ -136,7 +162,7 @@ class Directory:
             follows = state[:2] == before[:2] and state[2] > before[2]
             changes = fleet.changes(before[2]) if follows else None
             if changes is None or any(kind != "credential" for kind, _id in changes):
-                self._found.clear()
+                self._forget()
             self.on_changed(changes)
             self._state = state  # not before: what could not be read is to be read again
         self._refreshed = self._loop.now

@@ -68,6 +68,15 @@ class Fleet:
 
         return self._read(find)
 
+    def certified(self, entries: Collection[str], proxy_id: str, tags: Collection[str]) -> list[Found]:
+        """The accounts with any of these entries for certificates that may use the proxy."""
+
+        def find(table: Table) -> list[Found]:
+            accounts = {each.id: each for entry in entries for each in table.accounts_certified(entry)}
+            return [_found(table, each) for each in accounts.values() if each.may_use(proxy_id, tags)]
+
+        return self._read(find)
+
     def account(self, identifier: str, proxy_id: str, tags: Collection[str]) -> Found | None:
         """The account with this id, if it may use the proxy."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.bound_origin import BoundOrigin
@@ -20,6 +20,9 @@ from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport, reset_on_close, unsent
+
+if TYPE_CHECKING:
+    from actors.forwarding.access.peer_certificate import PeerCertificate
 
 Handlers = Mapping[type[Any], Callable[["ClientConnection", Any], list[Command] | None]]
 """What executes each kind of command; it returns the commands that follow from an outcome that is known at once."""
@@ -61,6 +64,7 @@ class ClientConnection(ClientIO):
         "bound",
         "datagrams",
         "last",
+        "peer_certificate",
         "pending_auth",
         "pending_origin",
         "proxy_addresses",
@@ -78,6 +82,8 @@ class ClientConnection(ClientIO):
         self.bound: BoundOrigin | None = None
         self.datagrams: socket.socket | None = None
         self.request = self.last = RequestContext()
+        self.peer_certificate: PeerCertificate | None = None
+        """The client's certificate, once it was read and if there is one."""
         self.proxy_addresses: Ends | None = None
         """The client's address and the one that it connected to, from a PROXY protocol header."""
         self.access = context.policy.access

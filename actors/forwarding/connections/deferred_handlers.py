@@ -85,6 +85,13 @@ class Check:
 
 def authorize(client: ClientConnection, command: Authorize) -> list[Command] | None:
     """Have the credentials checked; `authorized` may be called at once or later."""
+    wanted = client.context.client_tls
+    if wanted is not None and command.user is None and client.context.policy.session.wants_credentials:
+        from actors.forwarding.connections.certificate_handler import authorize_by_certificate
+
+        commands = authorize_by_certificate(client, wanted)
+        if commands is not None:
+            return commands
     authenticator = client.context.authenticator
     check = client.pending_auth = Check(client)
     tester = client.request.tester = client.context.testers.redeem(command.user, command.password)
@@ -223,6 +230,7 @@ def _refusal(client: ClientConnection) -> list[Command] | None:
             return None
         meter = client.meter = context.limits.meter()  # nothing was limited or counted until now
         meter.inward.unattributed, meter.outward.unattributed = client.bytes_in, client.bytes_out
+    meter.certificate = None if request.certificate is None else request.certificate.entries
     failure = meter.admit(request.user, client, request.credential)
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
@@ -247,6 +255,10 @@ def _credentials_unchanged(client: ClientConnection, request: RequestContext) ->
         return True
     authenticator = client.context.authenticator
     stored = authenticator.stored(request.user)
+    if request.certificate is not None:
+        from actors.forwarding.connections.certificate_handler import still_certified
+
+        return still_certified(client, request.certificate, request.user)
     if request.credential is not None:
         return stored is not None and authenticator.holds(request.credential)
     return request.verified_hash is not None and stored == request.verified_hash

@@ -11,12 +11,23 @@ from actors.forwarding.upstream import Upstream
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
+    from actors.forwarding.access.peer_certificate import PeerCertificate
 
 
 class RequestContext:
     """Made new for each request, as soon as the one before has been reported."""
 
-    __slots__ = ("admitted", "credential", "session_word", "target", "tester", "upstream", "user", "verified_hash")
+    __slots__ = (
+        "admitted",
+        "certificate",
+        "credential",
+        "session_word",
+        "target",
+        "tester",
+        "upstream",
+        "user",
+        "verified_hash",
+    )
 
     def __init__(self) -> None:
         self.user = ""
@@ -25,6 +36,8 @@ class RequestContext:
         """The hash that the user's password was checked against; None when no credentials were wanted."""
         self.credential: CredentialRecord | None = None
         """The credential whose secret came in place of the password."""
+        self.certificate: PeerCertificate | None = None
+        """The client's certificate, if that has authenticated it."""
         self.tester: Tester | None = None
         """The test of the API that sends it, if it is one."""
         self.session_word: str | None = None

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 REMOVED = "account_removed"
 PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
+CERTIFICATE_REMOVED = "account_certificate_removed"
 
 
 class Account:
@@ -75,8 +76,17 @@ class Account:
         return spec.password_hash != before.password_hash
 
     def with_password(self) -> tuple[Meter, ...]:
-        """The connections that no credential was used for."""
-        return tuple(meter for meter in self.meters if meter.credential is None)
+        """The connections that neither a credential nor a certificate was used for."""
+        return tuple(meter for meter in self.meters if meter.credential is None and meter.certificate is None)
+
+    def without_certificate(self) -> tuple[Meter, ...]:
+        """The connections by a certificate that is none of the account any more."""
+        entries = self.spec.certificates
+        return tuple(
+            meter
+            for meter in self.meters
+            if meter.certificate is not None and not any(each in entries for each in meter.certificate)
+        )
 
     @property
     def dormant(self) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED, Account
+from actors.forwarding.limits.accounts import CERTIFICATE_REMOVED, PASSWORD_CHANGED, REMOVED, Account
 from actors.forwarding.limits.credentials import REVOKED, Credential, spec_of
 from actors.forwarding.limits.meter import Meter
 
@@ -181,6 +181,8 @@ class HeldAccounts:
             self._end_soon(account, account.meters, REMOVED)
         elif password_changed:
             self._end_soon(account, account.with_password(), PASSWORD_CHANGED)
+        if not renamed and found.spec.certificates != before.certificates:
+            self._end_soon(account, account.without_certificate(), CERTIFICATE_REMOVED)
         self._enforce_soon(account)
 
     def _update_credential(self, identifier: str) -> None:

@@ -78,7 +78,17 @@ class _Both:
 class Meter:
     """Both directions of one connection, and the account that it belongs to at present."""
 
-    __slots__ = ("_admit", "account", "admitted", "credential", "holder", "inward", "outward", "refusal")
+    __slots__ = (
+        "_admit",
+        "account",
+        "admitted",
+        "certificate",
+        "credential",
+        "holder",
+        "inward",
+        "outward",
+        "refusal",
+    )
 
     def __init__(self, admit: Admit, inward: TokenBucket, outward: TokenBucket) -> None:
         self._admit = admit
@@ -87,6 +97,8 @@ class Meter:
         self.account: MeteredAccount | None = None
         self.credential: MeteredAccount | None = None
         """The credential of the account that the last request was authenticated by."""
+        self.certificate: tuple[str, ...] | None = None
+        """The entries of the client's certificate, if that has authenticated the last request."""
         self.holder: MeteredConnection | None = None
         self.admitted = False
         """Whether the current request is counted already: it may be sent twice."""

@@ -13,6 +13,7 @@ from actors.bus.messages.problems import CERTIFICATE
 from actors.net.tls_stream import Certificate
 from actors.problems import Problems
 from config.files.certificates import CertificateError
+from config.files.client_certificates import ClientFiles
 
 RETRY = 1.0
 """Seconds after which a pair that could not be read is tried again for a client."""
@@ -27,6 +28,7 @@ class CertificateWatch:
         self._loop = loop
         self._problems = problems
         self._files: tuple[str, str] | None = None
+        self._clients: ClientFiles | None = None
         self._certificate: Certificate | None = None
         self._read_at = -math.inf
         self._timer: Timer | None = None
@@ -36,10 +38,11 @@ class CertificateWatch:
         """When the certificate that is served ends, in Unix seconds; 0 while there is none."""
         return 0.0 if self._certificate is None else self._certificate.ends
 
-    def use(self, files: tuple[str, str] | None) -> None:
-        """The pair is in these files, certificate and key; None: there is none."""
-        if files != self._files:
-            self._files, self._certificate = files, None
+    def use(self, files: tuple[str, str] | None, clients: ClientFiles | None = None) -> None:
+        """The pair is in these files, certificate and key; None: there is none. With `clients`, clients are asked for a
+        certificate."""
+        if (files, clients) != (self._files, self._clients):
+            self._files, self._clients, self._certificate = files, clients, None
         self._read_at = -math.inf
         self._check()
 
@@ -66,7 +69,7 @@ class CertificateWatch:
             self._report_missing("there is no certificate")
             return
         try:
-            self._certificate = Certificate(*self._files, self._on_condition)
+            self._certificate = Certificate(*self._files, self._on_condition, self._clients)
         except CertificateError as error:
             self._report_missing(f"the certificate can't be used: {error}")
         else:

@@ -234,8 +234,34 @@ PROXY_HEADER_TIMED_OUT = Failure(
 TLS_NOT_SPOKEN = "tls_not_spoken"
 TLS_CERTIFICATE_REJECTED = "tls_certificate_rejected"
 TLS_HANDSHAKE_FAILED = "tls_handshake_failed"
-TLS_REASONS = (TLS_NOT_SPOKEN, TLS_CERTIFICATE_REJECTED, TLS_HANDSHAKE_FAILED)
+CLIENT_CERTIFICATE_MISSING = "client_certificate_missing"
+CLIENT_CERTIFICATE_EXPIRED = "client_certificate_expired"
+CLIENT_CERTIFICATE_REVOKED = "client_certificate_revoked"
+CLIENT_CERTIFICATE_UNKNOWN_CA = "client_certificate_unknown_ca"
+CLIENT_CERTIFICATE_INVALID = "client_certificate_invalid"
+TLS_REASONS = (
+    TLS_NOT_SPOKEN,
+    TLS_CERTIFICATE_REJECTED,
+    TLS_HANDSHAKE_FAILED,
+    CLIENT_CERTIFICATE_MISSING,
+    CLIENT_CERTIFICATE_EXPIRED,
+    CLIENT_CERTIFICATE_REVOKED,
+    CLIENT_CERTIFICATE_UNKNOWN_CA,
+    CLIENT_CERTIFICATE_INVALID,
+)
 """How TLS with a client comes to nothing."""
+CLIENT_CERTIFICATE_UNMATCHED = "client_certificate_unmatched"
+
+
+def certificate_unmatched(why: str, recorded: str = "") -> Failure:
+    """The client's certificate is good, and no account's, and there are no other credentials.
+
+    The client is not sent what is `recorded`.
+    """
+    detail = f"the client's certificate {why}"
+    known = f"{detail}: {recorded}" if recorded else ""
+    return Failure(407, "http_request_denied", detail, rule=CLIENT_CERTIFICATE_UNMATCHED, recorded=known)
+
 
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
 CREDENTIALS_WRONG = Failure(407, "http_request_denied", "the user name or the password is wrong")

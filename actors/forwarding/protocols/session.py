@@ -88,6 +88,10 @@ class Session(ABC):
         """The reply to `Authorize`: the user of the credentials; None when they are wrong or missing."""
 
     @abstractmethod
+    def unchecked(self, failure: Failure, now: float) -> list[Command]:
+        """The reply to `Authorize`: the credentials can't be checked."""
+
+    @abstractmethod
     def opened(
         self, reused: bool, now: float, address: tuple[str, int] | None = None, hop: bytes | None = None, /
     ) -> list[Command]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from api.security.new_passwords import WeakPassword, check_strength
 from api.store import StoreError
 from api.store.accounts import accounts_file, check_accounts_file
 from config.files.certificates import CertificateError, server_context, unusable_file
+from config.files.client_certificates import ClientFiles, ask_clients
 from config.files.paths import DataDir, unwritable
 from config.model.proxies import ProxyRecord
 from config.settings.settings import Settings
@@ -51,8 +53,11 @@ def certificates(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator
     if tls.cert_file and tls.key_file:
         yield from _certificate("server.tls", tls.cert_file, tls.key_file)
     for proxy in proxies:
-        if proxy.tls is not None:
-            yield from _certificate(f"proxy {proxy.name}: tls", Path(proxy.tls.cert_file), Path(proxy.tls.key_file))
+        own = proxy.tls
+        if own is not None and own.cert_file and own.key_file:
+            yield from _certificate(f"proxy {proxy.name}: tls", Path(own.cert_file), Path(own.key_file))
+        if own is not None and own.client_ca is not None:
+            yield _client_files(f"proxy {proxy.name}: tls", ClientFiles(own.client_ca, own.client_crl))
 
 
 def first_password(settings: Settings, password_needed: bool) -> Iterator[Finding]:
@@ -101,6 +106,14 @@ def upstreams(proxies: Iterable[ProxyRecord]) -> list[Finding]:
     ]
     with ThreadPoolExecutor(CONCURRENCY) as pool:
         return list(pool.map(lambda each: _reachable(*each), targets))
+
+
+def _client_files(where: str, files: ClientFiles) -> Finding:
+    try:
+        ask_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files)
+    except CertificateError as error:
+        return Finding(f"{where}.{error.field}", error.error)
+    return Finding(f"{where}.client_ca")
 
 
 def _certificate(where: str, cert_file: Path, key_file: Path) -> Iterator[Finding]:

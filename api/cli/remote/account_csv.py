@@ -106,6 +106,7 @@ FIELDS: Mapping[str, Callable[[str], Any]] = {
     "deny_destinations": _list,
     "schedule.timezone": _text,
     "schedule.windows": _json,
+    "certificates": _list,
     "socks4_by_name": _flag,
     "tags": _list,
 }

@@ -50,6 +50,10 @@ FIELDS: dict[str, Any] = {
     "proxies.tags": Annotated[
         list[str] | None, typer.Option("--proxy-tag", help="Only for proxies with this tag; may be repeated.")
     ],
+    "certificates": Annotated[
+        list[str] | None,
+        typer.Option("--certificate", help="A client's certificate: CN=…, DNS:…, URI:… or SHA256:…; may be repeated."),
+    ],
     "tags": Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")],
 }
 """Options of `create` and `update` by the field of the API that they set."""
@@ -201,7 +205,17 @@ def _warn(session: Session, data: dict[str, Any]) -> None:
 def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
     """Names and values of `accounts show`; those that only accounts of the fleet have come where there are any."""
     left = inside(account, "usage.remaining")
-    fleet = ("id", "status", "plan", "tags", "metadata", "allow_destinations", "deny_destinations", "schedule")
+    fleet = (
+        "id",
+        "status",
+        "plan",
+        "certificates",
+        "tags",
+        "metadata",
+        "allow_destinations",
+        "deny_destinations",
+        "schedule",
+    )
     return [
         ("username", account["username"]),
         ("enabled", account["enabled"]),

@@ -94,6 +94,18 @@ FIELDS: dict[str, Any] = {
         str | None,
         typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
     ],
+    "tls.client_ca": Annotated[
+        str | None,
+        typer.Option("--client-ca", help="For https: ask clients for a certificate of the authorities in this file."),
+    ],
+    "tls.client_auth": Annotated[
+        Literal["require", "optional"] | None,
+        typer.Option("--client-auth", help="Whether clients must show a certificate; by default they must."),
+    ],
+    "tls.client_crl": Annotated[
+        str | None,
+        typer.Option("--client-crl", help="Certificates of clients that are revoked: a file with revocation lists."),
+    ],
     "description": Annotated[str | None, typer.Option("--description", help="A text about the proxy.")],
     "tags": Annotated[
         list[str] | None, typer.Option("--tag", help="A tag; may be given several times. Replaces all tags.")

@@ -73,6 +73,7 @@ class FleetAccountView(RulesView):
     enabled: bool
     expires_at: Moment | None
     allow_clients: list[str]
+    certificates: list[str]
     socks4_by_name: bool
     tags: list[str]
     metadata: dict[str, str]

@@ -10,7 +10,7 @@ from actors.counters import COUNTERS
 from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.derived import shows
 from api.openapi.schemas.resources import Moment, Reason, ResponseModel
-from config.model.choices import LogLevel, ProxyProtocol, ProxyStatus
+from config.model.choices import ClientAuth, LogLevel, ProxyProtocol, ProxyStatus
 from config.model.proxies import ProxyRecord
 
 
@@ -22,10 +22,13 @@ class AuthView(ResponseModel):
 
 
 class TlsView(ResponseModel):
-    """The files of the proxy's own certificate."""
+    """The files of the proxy's own certificate, if it has one, and those that clients' certificates are verified by."""
 
-    cert_file: str
-    key_file: str
+    cert_file: str | None = None
+    key_file: str | None = None
+    client_ca: str | None = None
+    client_auth: ClientAuth | None = None
+    client_crl: str | None = None
 
 
 class UpstreamAuthView(ResponseModel):

@@ -108,6 +108,7 @@ class ExportedFleetAccount(RulesView):
     enabled: bool
     expires_at: Moment | None
     allow_clients: list[str]
+    certificates: list[str]
     socks4_by_name: bool
     tags: list[str]
     metadata: dict[str, str]

@@ -1,4 +1,4 @@
-"""Pages of accounts, and accounts of one name that would meet at a proxy, as SQL.
+"""Pages of accounts, and accounts of one name or certificate that would meet at a proxy, as SQL.
 
 A condition is judged in an index that covers it, row by row, in the order of the page, until the page is full.
 """
@@ -75,15 +75,33 @@ def _may_use(proxy_id: str, proxy_tags: Collection[str]) -> tuple[str, list[Any]
     return f"({' OR '.join(['instr(marks, ?)'] * len(marks))})", marks
 
 
-def clash_sql(proxy_id: str, proxy_tags: Collection[str], without: Collection[str]) -> tuple[str, list[Any]]:
-    """A name that several accounts have which may use this proxy, and the ids of two of them; `without` these ids."""
+def _may_use_but(proxy_id: str, proxy_tags: Collection[str], without: Collection[str]) -> tuple[str, list[Any]]:
     condition, values = _may_use(proxy_id, proxy_tags)
     if without:
         condition += f" AND id NOT IN ({', '.join('?' * len(without))})"
         values = [*values, *without]
+    return condition, values
+
+
+def clash_sql(proxy_id: str, proxy_tags: Collection[str], without: Collection[str]) -> tuple[str, list[Any]]:
+    """A name that several accounts have which may use this proxy, and the ids of two of them; `without` these ids."""
+    condition, values = _may_use_but(proxy_id, proxy_tags, without)
     return (
         "SELECT username, min(id), max(id) FROM accounts INDEXED BY accounts_by_name WHERE username IN"  # noqa: S608 - as above
         " (SELECT username FROM accounts INDEXED BY accounts_by_name GROUP BY username HAVING count(*) > 1)"
         f" AND {condition} GROUP BY username HAVING count(*) > 1 LIMIT 1",
+        values,
+    )
+
+
+def certificate_clash_sql(
+    proxy_id: str, proxy_tags: Collection[str], without: Collection[str]
+) -> tuple[str, list[Any]]:
+    """As `clash_sql`, for an entry for certificates."""
+    condition, values = _may_use_but(proxy_id, proxy_tags, without)
+    return (
+        "SELECT entry, min(id), max(id) FROM certificates JOIN accounts ON id = account_id WHERE entry IN"  # noqa: S608 - as above
+        " (SELECT entry FROM certificates GROUP BY entry HAVING count(*) > 1)"
+        f" AND {condition} GROUP BY entry HAVING count(*) > 1 LIMIT 1",
         values,
     )

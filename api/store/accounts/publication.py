@@ -137,6 +137,7 @@ def _account(body: Mapping[str, Any]) -> TableChange:
         socks4_by_name=body["socks4_by_name"],
         tags=tuple(body["tags"]),
         rules=_rules(body),
+        certificates=tuple(body.get("certificates", ())),
     )
     return PutAccount(record)
 

@@ -4,7 +4,8 @@
 account as `mark` writes them. Both indexes of accounts cover all of it, so that a page is found in the index alone.
 
 `prepared` has writes that are made if a document of the configuration store is no longer at this revision
-(`api.store.accounts.store.AccountStore.together`).
+(`api.store.accounts.store.AccountStore.together`). `certificates` has the entries for certificates of all accounts, so
+that two accounts of one entry are found.
 
 `gone` has deletions, which followers need; of the older ones only the last step is known (`meta.horizon`).
 """
@@ -46,6 +47,10 @@ CREATE TABLE IF NOT EXISTS prepared (
     one INTEGER PRIMARY KEY CHECK (one = 1), collection TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
     writes TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS certificates (
+    entry TEXT NOT NULL, account_id TEXT NOT NULL, PRIMARY KEY (entry, account_id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS certificates_by_account ON certificates (account_id);
 CREATE TABLE IF NOT EXISTS gone (revision INTEGER PRIMARY KEY, collection TEXT NOT NULL, id TEXT NOT NULL);
 """
 

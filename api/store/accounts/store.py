@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.sqlite import FileTooNew, open_database, open_for_reading, transaction
-from api.store.accounts.pages import AccountSelection, Position, clash_sql
+from api.store.accounts.pages import AccountSelection, Position, certificate_clash_sql, clash_sql
 from api.store.accounts.publication import NotPublished, Published, Retry
 from api.store.accounts.schema import (
     ACCOUNTS,
@@ -109,6 +109,13 @@ class AccountStore:
         """The accounts with this user name."""
         return self._documents("SELECT id, revision, body FROM accounts WHERE username = ?", [username])
 
+    def accounts_certified(self, entry: str) -> list[Document]:
+        """The accounts with this entry for certificates."""
+        return self._documents(
+            "SELECT id, revision, body FROM accounts WHERE id IN (SELECT account_id FROM certificates WHERE entry = ?)",
+            [entry],
+        )
+
     def plan_named(self, name: str) -> Document | None:
         """The plan with this name, or None."""
         return self._one(PLANS, "name", name)
@@ -166,6 +173,13 @@ class AccountStore:
             [],
         )
         return rows[0][0] or 0
+
+    def certificate_clash(
+        self, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
+    ) -> tuple[str, str, str] | None:
+        """An entry for certificates that two accounts of this proxy have, and their ids; None when there is none."""
+        rows = self._rows(*certificate_clash_sql(proxy_id, proxy_tags, without))
+        return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
 
     def documents(self, collection: str, batch: int = 500) -> Iterator[Document]:
         """All documents by their ids, read in batches while others may write."""
@@ -388,6 +402,7 @@ class _Batch:
                 raise NotStored(collection, write.id)
             if collection == ACCOUNTS:
                 self._end_credentials(write.id)
+                self._put_certificates(write.id, ())
             return self._delete(collection, write.id)
         return self._put(collection, write.id, write.body, body)
 
@@ -409,7 +424,14 @@ class _Batch:
             f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)}",
             list(values.values()),
         )
+        if collection == ACCOUNTS:
+            self._put_certificates(identifier, body.get("certificates", ()))
         return self.revision
+
+    def _put_certificates(self, account_id: str, entries: Sequence[str]) -> None:
+        self._database.execute("DELETE FROM certificates WHERE account_id = ?", [account_id])
+        for entry in entries:
+            self._database.execute("INSERT OR IGNORE INTO certificates VALUES (?, ?)", [entry, account_id])
 
     def _delete(self, collection: str, identifier: str) -> int:
         self.revision += 1

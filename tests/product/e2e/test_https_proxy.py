@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from tests.kit.certificates import make_pair
+from tests.kit.client_certificates import Authority
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = [
     pytest.mark.product,
@@ -72,3 +74,33 @@ def test_a_pair_that_does_not_fit_is_refused_by_field(product: Product, pair: tu
         response = product.api("POST", "/proxies", body)
         assert response.status_code == 400
         assert response.json()["error"]["details"]["field"] == field
+
+
+def test_a_certificate_for_each_build_machine(
+    product: Product, pair: tuple[str, str], origin: Origin, tmp_path: Path
+) -> None:
+    """The recipe of docs/how-to/access.md."""
+    authority = Authority(tmp_path / "clients")
+    tls = {"cert_file": pair[0], "key_file": pair[1], "client_ca": str(authority.ca)}
+    proxy = product.proxy(protocol="https", tls=tls, auth={"enabled": True})
+    body = {"username": "build-7", "certificates": ["CN=build-7"], "tags": ["ci"]}
+    account = product.data("POST", "/accounts", body)["account"]
+    to_proxy = ("-x", f"https://localhost:{proxy['port']}", "--proxy-cacert", pair[0])
+    through = (*to_proxy, "-w", "%{http_code}", "-o", "/dev/null")
+    try:
+        for name, status in (("build-7", "200"), ("build-8", "407")):
+            cert, key = authority.issue(name)
+            shown = curl(*through, "--proxy-cert", cert, "--proxy-key", key, origin.url("/hello"))
+            assert shown.stdout == status, shown.stderr
+        assert curl(*through, origin.url("/hello")).returncode != 0, "a certificate is required"
+        wait_until(lambda: len(_records(product, proxy)) >= 3, "all are recorded")
+        words = {each["reason"]: each["user"] for each in _records(product, proxy)}
+        assert words == {"": "build-7", "client_certificate_unmatched": "", "client_certificate_missing": ""}
+    finally:
+        product.data("DELETE", f"/accounts/{account['id']}")
+        product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def _records(product: Product, proxy: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = product.data("GET", f"/logs?proxy_id={proxy['id']}")["logs"]
+    return found

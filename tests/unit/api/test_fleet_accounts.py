@@ -402,3 +402,52 @@ def test_the_table_is_there_for_a_reader_after_the_end(api: Api) -> None:
     assert [each.id for each in reader.accounts_named("ada")] == [account["id"]]
     reader.close()
     api.start()
+
+
+# --- certificates ---
+
+PRINT = ":".join(["AB"] * 32)
+
+
+def test_entries_for_certificates_are_stored_in_one_form_and_published(api: Api, token: dict[str, str]) -> None:
+    given = ["CN= build-7 ", "DNS:Build-7.example", "URI:spiffe://example/build", f"SHA256:{PRINT}", "CN=build-7"]
+    account = made(api, certificates=given)
+    normal = ["CN=build-7", "DNS:build-7.example", "URI:spiffe://example/build", f"SHA256:{'ab' * 32}"]
+    assert account["certificates"] == normal
+    assert Table(api).account(account["id"]).certificates == tuple(normal)
+    changed = api.patch(f"/accounts/{account['id']}", {"certificates": []}, token)
+    assert changed.json["data"]["account"]["certificates"] == []
+    assert Table(api).account(account["id"]).certificates == ()
+
+
+@pytest.mark.parametrize("entry", ["build-7", "CN=", "cn=a", "DNS:a b", "URI:nothing", "SHA256:abcd", "O=us", "CN=\0"])
+def test_what_is_no_entry_for_a_certificate_is_refused(api: Api, token: dict[str, str], entry: str) -> None:
+    field, _error = refused(api.post("/accounts", {**ADA, "certificates": ["CN=a", entry]}, token))
+    assert field == "certificates[1]"
+
+
+def test_one_certificate_is_one_account_for_any_one_proxy(api: Api, token: dict[str, str]) -> None:
+    first, second = proxy(api, 3301), proxy(api, 3302)
+    ada = made(api, certificates=[f"SHA256:{PRINT}"], proxies={"ids": [first]})
+    bob = {"username": "bob", "password": "secret-word", "certificates": ["CN=b", f"SHA256:{'ab' * 32}"]}
+    both = api.post("/accounts", {**bob, "proxies": {"ids": [first]}}, token)
+    assert refused(both)[0] == "certificates[1]"
+    assert ada["id"] in refused(both)[1]
+    other = api.post("/accounts", {**bob, "proxies": {"ids": [second]}}, token)
+    assert other.status_code == 201, other.text
+    path = f"/accounts/{other.json['data']['account']['id']}"
+    assert refused(api.patch(path, {"proxies": {"all": True}}, token))[0] == "certificates[1]"
+    api.patch(f"/accounts/{ada['id']}", {"certificates": []}, token)
+    assert api.patch(path, {"proxies": {"all": True}}, token).status_code == 200
+    api.request("DELETE", path, token)
+    assert api.patch(f"/accounts/{ada['id']}", {"certificates": ["CN=b"]}, token).status_code == 200
+
+
+def test_tags_of_a_proxy_by_which_two_accounts_of_one_certificate_meet_are_refused(
+    api: Api, token: dict[str, str]
+) -> None:
+    made(api, certificates=["CN=a"], proxies={"tags": ["red"]})
+    made(api, username="bob", certificates=["CN=a"], proxies={"tags": ["blue"]})
+    both = proxy(api, 3303, tags=["red"])
+    field, error = refused(api.patch(f"/proxies/{both}", {"tags": ["red", "blue"]}, token))
+    assert (field, "'CN=a'" in error) == ("tags", True)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import concurrent.futures
+from pathlib import Path
 from typing import Any
 
 import pytest
+from falcon.testing import Result
 
 from actors.bus.messages.common import SUPERVISOR
+from actors.bus.messages.specs import ClientTlsSpec
 from actors.bus.messages.supervision import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
 from api.services import supervisor_link
+from api.services.proxy_specs import spec_of
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.kit.certificates import make_pair
+from tests.kit.client_certificates import Authority
 from tests.kit.standin_actors import stats_of
 from tests.kit.wait import wait_until
 from tests.unit.api.creating import create
@@ -352,3 +358,47 @@ def test_a_bad_filter_is_400_naming_it(api: Api, headers: dict[str, str], query:
 def test_an_unknown_proxy_is_404(api: Api, headers: dict[str, str], action: str) -> None:
     response = api.request("POST" if action else "GET", f"/proxies/prx_none{action}", headers)
     assert error_of(response)[:2] == (404, "NOT_FOUND")
+
+
+# --- certificates of clients ---
+
+
+def secure(api: Api, folder: Path, **tls: Any) -> Result:
+    cert, key = make_pair(folder)
+    body = {"name": "secure", "port": 3443, "protocol": "https", "tls": {"cert_file": cert, "key_file": key, **tls}}
+    return api.post("/proxies", body, api.token())
+
+
+def test_a_proxy_asks_clients_for_a_certificate(api: Api, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "clients")
+    made = secure(api, tmp_path, client_ca=str(authority.ca)).json["data"]["proxy"]
+    assert made["tls"]["client_auth"] == "require"
+    path = f"/proxies/{made['id']}"
+    tls = {"client_auth": "optional", "client_crl": str(authority.crl)}
+    changed = api.patch(path, {"tls": tls}, api.token()).json["data"]["proxy"]
+    assert changed["tls"] == {**made["tls"], **tls}
+    spec = spec_of(api.services.proxies.get(made["id"]), api.services.seal)
+    assert spec.client_tls == ClientTlsSpec(str(authority.ca), str(authority.crl), required=False)
+    without = api.patch(path, {"tls": {"client_ca": None}}, api.token()).json["data"]["proxy"]
+    assert set(without["tls"]) == {"cert_file", "key_file"}
+
+
+@pytest.mark.parametrize(
+    ("tls", "field"),
+    [
+        ({"client_ca": "clients-crl.pem"}, "tls.client_ca"),
+        ({"client_ca": "nothing.pem"}, "tls.client_ca"),
+        ({"client_ca": "clients-ca.pem", "client_crl": "clients-ca.pem"}, "tls.client_crl"),
+        ({"client_crl": "clients-crl.pem"}, "tls.client_crl"),
+        ({"client_auth": "optional"}, "tls.client_auth"),
+        ({"client_ca": "clients-ca.pem", "client_auth": "maybe"}, "tls.client_auth"),
+        ({"key_file": None}, "tls.key_file"),
+    ],
+)
+def test_files_for_clients_that_can_not_be_used_are_refused_by_field(
+    api: Api, tmp_path: Path, tls: dict[str, Any], field: str
+) -> None:
+    folder = Authority(tmp_path / "clients").folder
+    given = {name: str(folder / value) if value and value.endswith(".pem") else value for name, value in tls.items()}
+    status, code, details = error_of(secure(api, tmp_path, **given))
+    assert (status, code, details["field"]) == (400, "INVALID_REQUEST", field)

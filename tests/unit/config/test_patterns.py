@@ -20,7 +20,7 @@ from api.services.proxy_test.tester import test_target as read_web_url
 from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
-from config.model.fleet_accounts import PasswordHash
+from config.model.fleet_accounts import Certificate, PasswordHash
 from config.model.proxies import BindAddress, Tag
 from config.model.schedules import EndOfWindow, TimeOfDay
 from config.model.upstreams import Host as UpstreamHost
@@ -120,12 +120,22 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "user": (json_patterns.USER_NAME, typed(Username)),
     "person": (json_patterns.USER_NAME, typed(PersonName)),
     "account": (json_patterns.ACCOUNT_NAME, typed(AccountName)),
+    "certificate": (json_patterns.CERTIFICATE, typed(Certificate)),
     "file": (json_patterns.FILE_PATH, typed(FilePath)),
     "time": (json_patterns.TIME_OF_DAY, typed(TimeOfDay)),
     "end": (json_patterns.END_OF_WINDOW, typed(EndOfWindow)),
     "hash": (json_patterns.BCRYPT_HASH, typed(PasswordHash)),
 }
-LONGEST = {"tag": 64, "person": 64, "name": 100, "user": 128, "account": 128, "host": 253, "parent": 253}
+LONGEST = {
+    "certificate": 300,
+    "tag": 64,
+    "person": 64,
+    "name": 100,
+    "user": 128,
+    "account": 128,
+    "host": 253,
+    "parent": 253,
+}
 
 
 def _explained(**fields: str) -> bool:

@@ -193,6 +193,15 @@ class HttpSession(SessionBuffer):
             self._open(exchange, out, now)
         return out
 
+    def unchecked(self, failure: Failure, now: float) -> list[Command]:
+        self._on(Event.UNAUTHORIZED)
+        out: list[Command] = []
+        exchange = self._exchange
+        tried = read_credentials(exchange.head.fields.credentials)
+        exchange.user = "" if tried is None else masked(tried[0])
+        self._refuse(failure, out, now)
+        return out
+
     def _open(self, exchange: Exchange, out: list[Command], now: float) -> None:
         head = exchange.head
         if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):

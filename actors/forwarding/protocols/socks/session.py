@@ -204,14 +204,19 @@ class SocksSession(Session):
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
         out: list[Command] = []
-        self._on(Event.UNAUTHORIZED if user is None else Event.AUTHORIZED)
         if user is None:
-            self._user = self._tried
-            self._refuse(failures.CREDENTIALS_WRONG, out, now)
-            return out
+            return self.unchecked(failures.CREDENTIALS_WRONG, now)
+        self._on(Event.AUTHORIZED)
         self._user = user
         self._admitted(out)
         return out + self._read(now)
+
+    def unchecked(self, failure: Failure, now: float) -> list[Command]:
+        self._on(Event.UNAUTHORIZED)
+        out: list[Command] = []
+        self._user = self._tried
+        self._refuse(failure, out, now)
+        return out
 
     def _check(self, user: str | None, password: bytes | None, out: list[Command]) -> None:
         self._on(Event.CHECK)

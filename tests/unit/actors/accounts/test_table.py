@@ -13,6 +13,7 @@ from actors.accounts import table
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
 from actors.accounts.table import (
     CHANGES_KEPT,
+    VERSION,
     PutAccount,
     PutCredential,
     PutPlan,
@@ -42,7 +43,22 @@ def test_what_was_put_is_read_as_it_was(writer: TableWriter) -> None:
     assert writer.plan("pln_1") == gold
     assert writer.credential(digest_of("pfc_x")) == CREDENTIAL
     assert writer.credential_by_id("crd_1") == CREDENTIAL
-    assert writer.meta() == (1, STORE, 3)
+    assert writer.meta() == (VERSION, STORE, 3)
+
+
+def test_accounts_are_found_by_their_present_entries_for_certificates(writer: TableWriter) -> None:
+    certified = ALICE._replace(certificates=("CN=a", "CN=b"))
+    writer.apply([PutAccount(certified)], STORE, 1)
+    assert [writer.accounts_certified(entry) for entry in ("CN=a", "CN=b", "CN=c")] == [[certified], [certified], []]
+
+    changed = certified._replace(certificates=("CN=b", "CN=c"))
+    other = AccountRecord("acc_2", "bob", certificates=("CN=c",))
+    writer.apply([PutAccount(changed), PutAccount(other)], STORE, 2)
+    assert [writer.accounts_certified(entry) for entry in ("CN=a", "CN=b")] == [[], [changed]]
+    assert writer.accounts_certified("CN=c") == [changed, other]
+
+    writer.apply([Remove("account", "acc_1")], STORE, 3)
+    assert [writer.accounts_certified(entry) for entry in ("CN=b", "CN=c")] == [[], [other]]
 
 
 def test_a_name_that_has_changed(writer: TableWriter) -> None:
@@ -101,7 +117,7 @@ def test_a_table_made_anew_has_nothing_of_before(writer: TableWriter) -> None:
     assert [each.id for each in writer.accounts_named("carol")] == ["acc_9"]
     assert writer.changes(1) is None
     assert writer.changes(4) == set()
-    assert writer.meta() == (1, "store-2", 2)
+    assert writer.meta() == (VERSION, "store-2", 2)
 
 
 def test_a_commit_that_fails_changes_nothing(writer: TableWriter) -> None:
