@@ -33,6 +33,7 @@ from api.security.users import User
 from api.services.account_activity import AccountActivities
 from api.services.account_batches import AccountBatches
 from api.services.account_credentials import AccountCredentials
+from api.services.account_ends import AccountEnds
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.fleet_accounts import FleetAccounts
@@ -160,7 +161,10 @@ class Services:
             self._record_holder,
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
-        self.credentials = AccountCredentials(self.account_store, self.audited_accounts, self.publish)
+        self.credentials = AccountCredentials(
+            self.account_store, self.audited_accounts, self.publish, self.account_activity.drop
+        )
+        self.account_ends = AccountEnds(self.account_store, bridge)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)

@@ -26,6 +26,7 @@ from api.server.http_server import ApiServer
 from api.server.listener_handover import ListenerReceiver
 from api.server.rejected_requests import RejectedRequestLog
 from api.services.account_credentials import LapsedCredentials
+from api.services.account_ends import ExpiredAccounts
 from api.services.password_reset import PasswordResetHandler
 from api.services.webhook_sync import WebhookLink
 from api.store import StoreError, open_store
@@ -70,6 +71,7 @@ class ApiActor(Actor):
         application, on_rejected = create_app(self._services), RejectedRequestLog(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
         self._lapsed = LapsedCredentials(self._services.credentials)
+        self._ends = ExpiredAccounts(self._services.account_ends)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         services = self._services
         self._password_resets = PasswordResetHandler(
@@ -120,6 +122,7 @@ class ApiActor(Actor):
         self._bridge.close()
         self._server.close()
         self._lapsed.close()
+        self._ends.close()
         self._services.close()
         self._store.close()
         super().close()
@@ -138,6 +141,7 @@ class ApiActor(Actor):
             gc.freeze()  # what was read from the store lives long, and makes each collection slow
             self._server.start()
             self._lapsed.start()
+            self._ends.start()
             self.ready()
             self._webhooks.send_webhooks()
         else:

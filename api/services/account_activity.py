@@ -49,7 +49,7 @@ class AccountActivities:
         request(self._bridge, METRICS, ResetUsage((account_id,)), Done, timeout=ASK_TIMEOUT)
 
     def drop(self, account_ids: Iterable[str]) -> None:
-        """These accounts were deleted; their closed hours stay."""
+        """These accounts or credentials were deleted; their closed hours stay."""
         gone = tuple(account_ids)
         reply = self._bridge.ask(METRICS, DropAccountUsage(gone), ASK_TIMEOUT) if gone else Done()
         if not isinstance(reply, Done):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.audit import AuditedStore
@@ -32,11 +32,18 @@ class AccountCredentials:
     """Reads and changes. Thread-safe. `audited` writes to `store` with entries of the audit trail."""
 
     def __init__(
-        self, store: AccountStore, audited: AuditedStore, publish: Publish, clock: Callable[[], float] = time.time
+        self,
+        store: AccountStore,
+        audited: AuditedStore,
+        publish: Publish,
+        drop_usage: Callable[[Sequence[str]], None],
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`drop_usage` is called with ids of credentials that are gone and had a quota."""
         self._store = store
         self._audited = audited
         self._publish = publish
+        self._drop_usage = drop_usage
         self._clock = clock
 
     def mint(self, account_id: str, body: CredentialCreate) -> tuple[AccountCredential, str]:
@@ -80,6 +87,7 @@ class AccountCredentials:
         if not self._delete(credential):
             raise NotFound("The credential")  # revoked twice at the same time
         self._publish("credential.revoked", _about(credential, account.username))
+        self._drop_usage([credential.id] if credential.quota else [])
 
     def remove_lapsed(self) -> int:
         """Remove the credentials that lapsed some time ago, without entries of the audit trail; how many.
@@ -89,10 +97,11 @@ class AccountCredentials:
         removed = 0
         while lapsed := self._store.lapsed_credentials(self._clock() - KEPT_AFTER_END, PURGE_BATCH):
             try:
-                self._store.commit([Write(CREDENTIALS, each, None) for each in lapsed])
+                self._store.commit([Write(CREDENTIALS, each.id, None) for each in lapsed])
             except NotStored:
                 continue  # one was revoked at this moment
             removed += len(lapsed)
+            self._drop_usage([each.id for each in lapsed if each.body["quota"]])
         return removed
 
     def _delete(self, credential: AccountCredential) -> bool:

@@ -142,6 +142,14 @@ class AccountChange(AccountAction):
     changed: list[str]
 
 
+class AccountExpiry(EventData):
+    """The time of an account of the fleet is over."""
+
+    account_id: str
+    username: str
+    expires_at: str
+
+
 class AccountQuota(EventData):
     """An account has used up its quota. `used` and `quota` are bytes; `period_end` is null for the period `total`."""
 
@@ -226,6 +234,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "account.created": AccountAction,
     "account.updated": AccountChange,
     "account.deleted": AccountAction,
+    "account.expired": AccountExpiry,
     "account.quota_warning": AccountQuotaWarning,
     "account.quota_reached": AccountQuota,
     "credential.created": CredentialAction,

@@ -16,13 +16,14 @@ from __future__ import annotations
 from api.store.accounts.pages import SORTS, AccountSelection, Position
 from api.store.accounts.publication import Published
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS, accounts_file
-from api.store.accounts.store import AccountStore, check_accounts_file, open_accounts, start_over_above
+from api.store.accounts.store import AccountEnd, AccountStore, check_accounts_file, open_accounts, start_over_above
 
 __all__ = [
     "ACCOUNTS",
     "CREDENTIALS",
     "PLANS",
     "SORTS",
+    "AccountEnd",
     "AccountSelection",
     "AccountStore",
     "Position",

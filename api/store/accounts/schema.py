@@ -7,6 +7,9 @@ account as `mark` writes them. Both indexes of accounts cover all of it, so that
 (`api.store.accounts.store.AccountStore.together`). `certificates` has the entries for certificates of all accounts, so
 that two accounts of one entry are found.
 
+`ends` has the ends of accounts that were not announced yet (`api.services.account_ends`). Triggers write it with any
+change of an account.
+
 `gone` has deletions, which followers need; of the older ones only the last step is known (`meta.horizon`).
 """
 
@@ -37,6 +40,17 @@ CREATE INDEX IF NOT EXISTS accounts_by_name
 CREATE INDEX IF NOT EXISTS accounts_by_age
     ON accounts (created_at, id, username, plan, enabled, expires_at, search, marks);
 CREATE INDEX IF NOT EXISTS accounts_by_plan ON accounts (plan);
+CREATE TABLE IF NOT EXISTS ends (account_id TEXT PRIMARY KEY, expires_at REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS ends_by_time ON ends (expires_at);
+CREATE TRIGGER IF NOT EXISTS end_of_new_account AFTER INSERT ON accounts WHEN NEW.expires_at > 0
+    BEGIN INSERT INTO ends VALUES (NEW.id, NEW.expires_at); END;
+CREATE TRIGGER IF NOT EXISTS end_of_changed_account
+    AFTER UPDATE OF expires_at ON accounts WHEN NEW.expires_at <> OLD.expires_at BEGIN
+        DELETE FROM ends WHERE account_id = OLD.id;
+        INSERT INTO ends SELECT NEW.id, NEW.expires_at WHERE NEW.expires_at > 0;
+    END;
+CREATE TRIGGER IF NOT EXISTS end_of_deleted_account AFTER DELETE ON accounts
+    BEGIN DELETE FROM ends WHERE account_id = OLD.id; END;
 CREATE TABLE IF NOT EXISTS credentials (
     id TEXT PRIMARY KEY, revision INTEGER NOT NULL UNIQUE, account_id TEXT NOT NULL, secret_hash TEXT NOT NULL UNIQUE,
     created_at REAL NOT NULL, expires_at REAL NOT NULL, body TEXT NOT NULL

@@ -13,10 +13,10 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from actors.sqlite import FileTooNew, open_database, open_for_reading, transaction
 from api.store.accounts.pages import AccountSelection, Position, certificate_clash_sql, clash_sql
@@ -54,6 +54,14 @@ GONE_KEPT = 20_000
 SPARE = 2**20
 """Bytes that a commit leaves free on the disk, beside four times its own size: the file and the table need them."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class AccountEnd(NamedTuple):
+    """An account expires, or has; `expires_at` is Unix seconds."""
+
+    account_id: str
+    username: str
+    expires_at: float
 
 
 class AccountStore:
@@ -152,10 +160,28 @@ class AccountStore:
         """The number of credentials of an account."""
         return int(self._rows("SELECT count(*) FROM credentials WHERE account_id = ?", [account_id])[0][0])
 
-    def lapsed_credentials(self, before: float, limit: int) -> list[str]:
-        """Ids of credentials that lapsed before this moment (Unix seconds)."""
-        rows = self._rows("SELECT id FROM credentials WHERE expires_at < ? LIMIT ?", [before, limit])
-        return [str(identifier) for (identifier,) in rows]
+    def lapsed_credentials(self, before: float, limit: int) -> list[Document]:
+        """Credentials that lapsed before this moment (Unix seconds)."""
+        return self._documents(
+            "SELECT id, revision, body FROM credentials WHERE expires_at < ? LIMIT ?", [before, limit]
+        )
+
+    def due_ends(self, now: float, limit: int) -> list[AccountEnd]:
+        """Ends of accounts, up to this moment (Unix seconds), that were not announced yet, oldest first."""
+        rows = self._rows(
+            "SELECT account_id, username, ends.expires_at FROM ends JOIN accounts ON id = account_id"
+            " WHERE ends.expires_at <= ? ORDER BY ends.expires_at LIMIT ?",
+            [now, limit],
+        )
+        return [AccountEnd(*row) for row in rows]
+
+    def ends_announced(self, ends: Iterable[AccountEnd]) -> None:
+        """These were announced. It is no step of the store. Raises `StoreWriteError`."""
+        with self._writing, _translated(self._file), transaction(self._database):
+            self._database.executemany(
+                "DELETE FROM ends WHERE account_id = ? AND expires_at = ?",
+                [(each.account_id, each.expires_at) for each in ends],
+            )
 
     def clash(
         self, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from actors.accounts.table import digest_of
+from actors.bus.messages.accounts import DropAccountUsage
+from actors.bus.messages.common import METRICS, Done
 from api.services.account_credentials import KEPT_AFTER_END, PURGE_BATCH, LapsedCredentials
 from api.store import StoreError
 from config.model.fleet_accounts import FleetAccountCreate, FleetAccountUpdate
@@ -223,6 +225,24 @@ def test_lapsed_ones_vanish_an_hour_after_their_end_and_the_audit_trail_stays(
     assert [known(api, each["secret"]) for each in (*lapsed, living)] == [False, False, False, True]
     assert api.services.audit.head.seq == entries, "to lapse is no action of a caller"
     assert api.fleet.published("credential.revoked") == []
+
+
+def test_the_usage_of_one_with_a_quota_goes_with_it(api: Api, account: dict[str, Any]) -> None:
+    asked: list[Any] = []
+
+    def collector(message: Any) -> Any:
+        asked.append(message)
+        return Done()
+
+    api.fleet.others[METRICS] = collector
+    lapsing, revoked = (mint(api, account, quota={"bytes": 1000})["credential"]["id"] for _ in range(2))
+    unlimited = [mint(api, account)["credential"]["id"] for _ in range(2)]
+    for each in (unlimited[0], revoked):
+        assert api.request("DELETE", path(account, each), api.token()).status_code == 200
+    service = api.services.credentials
+    service._clock = lambda: time.time() + 900 + KEPT_AFTER_END + 1
+    assert service.remove_lapsed() == 2
+    assert asked == [DropAccountUsage((revoked,)), DropAccountUsage((lapsing,))]
 
 
 def test_more_lapsed_ones_than_one_commit_takes_go_in_one_round(
