@@ -100,6 +100,7 @@ class ForwardingContext:
         self.limits.held.source = self.directory
         self.directory.on_changed = self.limits.held.changed
         self.authenticator = Authenticator(loop, self.directory)
+        self.authenticator.backend.on_limits = self.limits.guests.admit
         self.testers = Testers(loop)
         self.upstreams: UpstreamSet | None = None
         self.client_tls: ClientTlsSpec | None = None
@@ -143,6 +144,7 @@ class ForwardingContext:
             self.upstreams.guard_by(egress)
         self.client_tls = spec.client_tls if spec.protocol == "https" else None
         self.authenticator.update(spec)
+        self.authenticator.backend.guard_by(egress)
         self.limits.configure(spec, self.connections)
         self._spec, self._egress = spec, egress
         self.stats.proxy_id = spec.id

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _URL = re.compile(r"(https?)://([^/?#]*)(?:[/?#].*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
 _BARE_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
 DEFAULT_PORT = 443
+BY_BACKEND = "auth.backend: allowed if the authentication back end knows this user, which was not asked"
 
 
 class _Result(NamedTuple):
@@ -73,6 +74,8 @@ def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanat
     access = context.policy.access.narrowed(own_rules(subject.account, credential))
 
     def reply(result: _Result) -> None:
+        if result.decision.failure is None and _is_backends(context, subject):
+            result = result._replace(decision=Decision(None, result.decision.reason, BY_BACKEND, "user"))
         done(_explanation(result, target, access.mode, subject))
 
     client = access.client(query.client_ip)
@@ -97,6 +100,8 @@ def _subject(context: ForwardingContext, query: Explain) -> _Subject:
         found = context.directory.account(credential.account_id)
         if found is not None and query.user in (None, found.spec.username):
             return _Subject(found.spec.username, found.spec, credential)
+    if query.credential is None and query.user is not None and context.authenticator.asks_backend(query.user):
+        return _Subject(query.user)
     if query.credential is not None or query.user is None or not context.is_known_user(query.user):
         return _Subject(None)
     account = context.limits.account(query.user)
@@ -123,7 +128,7 @@ def _before_resolving(
         failure = context.limits.credential_refusal(subject.credential, query.client_ip)
         if failure is not None:
             return _refusal(failure, f"credentials: {failure.detail}", "credential")
-    elif wanted and context.policy.protocol == "socks4" and not context.directory.admits_name(subject.user or ""):
+    elif wanted and context.policy.protocol == "socks4" and not _is_admitted_by_name(context, subject):
         rule = "auth: on socks4 the name of this account alone is not enough (socks4_by_name)"
         return _refusal(failures.CREDENTIALS_WANTED, rule, "user")
     return access.name(target) if context.upstreams is None else None  # `unresolved` decides all of it, in its order
@@ -135,6 +140,16 @@ def _why_unknown(query: Explain) -> str:
     if query.user is not None:
         return "auth: this is not a user of the proxy"
     return "auth: credentials are required (407), and no user is named"
+
+
+def _is_admitted_by_name(context: ForwardingContext, subject: _Subject) -> bool:
+    return _is_backends(context, subject) or context.directory.admits_name(subject.user or "")
+
+
+def _is_backends(context: ForwardingContext, subject: _Subject) -> bool:
+    """Whether a back end would decide about this user."""
+    asks = context.policy.session.wants_credentials and subject.user is not None
+    return asks and context.authenticator.asks_backend(subject.user or "")
 
 
 def _resolved(access: AccessPolicy, client: Decision, target: Authority, result: Resolution) -> _Result:

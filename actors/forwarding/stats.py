@@ -23,6 +23,7 @@ from actors.counters import (
 from actors.forwarding.access.rules import REASONS, REPORTED
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import (
+    BACKEND_FAILED,
     BAD_PROXY_HEADER,
     CLIENT_CERTIFICATE_UNMATCHED,
     LATE_PROXY_HEADER,
@@ -42,6 +43,7 @@ DENIALS = frozenset(
         BAD_PROXY_HEADER,
         CLIENT_CERTIFICATE_UNMATCHED,
         LATE_PROXY_HEADER,
+        BACKEND_FAILED,
         *TLS_REASONS,
         *REASONS,
         *LIMIT_REASONS,

@@ -26,6 +26,7 @@ class ActorClasses:
 class SupervisionConfig:
     """The settings that concern actors; `services` are the product's own addresses besides proxies.
 
+    `private_backends`: authentication back ends may have addresses that are not public.
     `groups` are the settings as actors get them, some with secrets; each actor gets those of its `ActorSpec` alone.
     """
 
@@ -34,6 +35,7 @@ class SupervisionConfig:
     egress_allow: tuple[str, ...]
     upstreams_allow: tuple[str, ...] | None
     services: tuple[tuple[str, int], ...]
+    private_backends: bool
     groups: dict[str, Any]
 
     @classmethod
@@ -46,5 +48,6 @@ class SupervisionConfig:
             settings.proxy.egress_allow,
             settings.proxy.upstreams_allow,
             (api, published) if published and published[1] else (api,),
+            settings.webhooks.allow_private,
             {**plain(settings), "telemetry": {"otlp": settings.telemetry.otlp.params()}},
         )

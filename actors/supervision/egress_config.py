@@ -44,7 +44,9 @@ class EgressConfigPublisher:
         config = self._config
         services = tuple(dict.fromkeys((*config.services, *self._services.values())))
         own = (*services, *sorted(self._listeners.addresses()))
-        return EgressSpec(config.egress_policy, config.egress_allow, own, services, config.upstreams_allow)
+        return EgressSpec(
+            config.egress_policy, config.egress_allow, own, services, config.upstreams_allow, config.private_backends
+        )
 
     def add_service(self, actor: str, address: tuple[str, int]) -> None:
         """An actor listens at an address that it has chosen itself."""

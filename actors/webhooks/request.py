@@ -21,7 +21,8 @@ from urllib3.exceptions import HTTPError
 
 from actors.bus.messages.events import Event
 from actors.bus.messages.webhooks import WebhookSpec
-from actors.net.guarded_pools import GuardedAdapter, Refused
+from actors.net.guarded_adapter import GuardedAdapter
+from actors.net.guarded_pools import Refused
 from actors.net.own_requests import OutgoingGuard
 from actors.webhooks.retry_policy import Outcome
 from config.model.webhooks import MASK

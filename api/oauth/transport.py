@@ -18,7 +18,8 @@ import requests
 from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
 
-from actors.net.guarded_pools import GuardedAdapter, connect_guarded
+from actors.net.guarded_adapter import GuardedAdapter
+from actors.net.guarded_pools import connect_guarded
 from actors.net.own_requests import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, PeerUnavailable
 from config.net.host_names import is_loopback

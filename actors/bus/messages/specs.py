@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from actors.bus.codec import message
 from actors.bus.messages.upstreams import UpstreamsSpec
 
@@ -74,6 +76,23 @@ class ClientTlsSpec:
 
 
 @message
+class BackendSpec:
+    """The authentication back end of a proxy. A value, not a message by itself.
+
+    Requests to `url` are signed with `secret`. `timeout` is seconds for a whole response; `cache_seconds` and
+    `negative_seconds` are how long it holds that a user may or may not use the proxy. `allow_cached`: those who were
+    allowed are, while the back end fails.
+    """
+
+    url: str
+    secret: str = field(repr=False)
+    timeout: float = 5.0
+    cache_seconds: float = 60.0
+    negative_seconds: float = 5.0
+    allow_cached: bool = False
+
+
+@message
 class ProxySpec:
     """What a proxy should be, as the forwarding actor and the supervisor need it. A value, not a message by itself.
 
@@ -85,6 +104,7 @@ class ProxySpec:
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
     `bind_address` is where its own connections leave from, empty for any address of the machine.
     `tags` are those of the proxy, by which accounts of the fleet may name it.
+    `backend` decides about users that the proxy and the table of accounts don't know.
     `via` is what it adds to `Via`: `pseudonym`, `on` (host name and port) or `off`.
     """
 
@@ -112,6 +132,7 @@ class ProxySpec:
     accept_proxy_protocol: bool = False
     bind_address: str = ""
     via: str = "pseudonym"
+    backend: BackendSpec | None = None
 
     @property
     def wants_credentials(self) -> bool:
@@ -127,6 +148,7 @@ class EgressSpec:
     multicast, reserved) or `off`; `allow` lists CIDRs and names that are excepted; `own` lists the addresses of all the
     product's own listeners, `(host, port)`, which are refused in any case. `services` are those of them that aren't
     proxies: no upstream may be there either. `upstreams_allow` is as `allow`, for upstreams; None: `allow` holds.
+    `private_backends`: authentication back ends may have addresses that are not public.
     """
 
     policy: str
@@ -134,3 +156,4 @@ class EgressSpec:
     own: tuple[tuple[str, int], ...]
     services: tuple[tuple[str, int], ...] = ()
     upstreams_allow: tuple[str, ...] | None = None
+    private_backends: bool = False

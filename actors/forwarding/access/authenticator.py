@@ -1,4 +1,4 @@
-"""Who may use a proxy: user names and passwords, checked against bcrypt off the loop.
+"""Who may use a proxy: user names and passwords, checked against bcrypt off the loop, or by a back end (`backend`).
 
 A pair that was right is cached for a minute under a keyed hash, so that the cost of bcrypt is paid once and a copy of
 this process's memory does not disclose the password. One that was wrong is cached for some seconds in the same way. No
@@ -27,9 +27,12 @@ from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
 from actors.fair_thread_pool import DROPPED, FairThreadPool
+from actors.forwarding.access.backend import Backend, Question
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
 from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.secrets import is_secret
 from actors.forwarding.requester import Requester
 from actors.net.client_key import client_key, network_key, site_key
@@ -55,9 +58,14 @@ _PASSWORD_MAX = 72
 
 
 class OnChecked(Protocol):
-    """Called with the user's name, None when the credentials are wrong; and the credential, if its secret came."""
+    """Called with the user's name, None when the credentials are wrong; and the credential, if its secret came.
 
-    def __call__(self, user: str | None, credential: CredentialRecord | None = None, /) -> None: ...
+    With a failure they could not be checked.
+    """
+
+    def __call__(
+        self, user: str | None, credential: CredentialRecord | None = None, failure: Failure | None = None, /
+    ) -> None: ...
 
 
 class _Pair(NamedTuple):
@@ -87,6 +95,8 @@ class Authenticator:
     def __init__(self, loop: Loop, directory: Directory | None = None) -> None:
         self._loop = loop
         self._directory = directory or Directory(loop)
+        self.backend = Backend(loop, self._directory.stored)
+        """Decides about users that the directory does not know, where the proxy has one."""
         self._threads = FairThreadPool(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
@@ -101,14 +111,23 @@ class Authenticator:
     def update(self, spec: ProxySpec) -> None:
         """Take the users and passwords of a configuration. What is cached holds for unchanged passwords alone."""
         self._directory.configure(spec)
+        self.backend.configure(spec.backend, spec.id)
 
     def knows(self, user: str) -> bool:
         """Whether there is such a user."""
         return self._directory.stored(user) is not None
 
     def stored(self, user: str) -> bytes | None:
-        """The hash of the user's password, empty where there are no passwords; None for an unknown user."""
-        return self._directory.stored(user)
+        """The hash of the user's password, empty where there are no passwords; None for an unknown user.
+
+        For users that only a back end may know something that changes with its configuration.
+        """
+        known = self._directory.stored(user)
+        return self.backend.mark if known is None and user else known
+
+    def asks_backend(self, user: str) -> bool:
+        """Whether a back end decides about this user."""
+        return self.backend.configured and self._directory.is_unknown(user)
 
     def holds(self, credential: CredentialRecord) -> bool:
         """Whether the credential is still there."""
@@ -118,7 +137,13 @@ class Authenticator:
             return False
 
     def check(
-        self, user: str | None, password: bytes | None, requester: Requester, done: OnChecked, gone: Callable[[], None]
+        self,
+        user: str | None,
+        password: bytes | None,
+        requester: Requester,
+        done: OnChecked,
+        gone: Callable[[], None],
+        target: Authority | None = None,
     ) -> None:
         """Call `done` with the user's name, or None; in this very call when the result is known.
 
@@ -132,6 +157,10 @@ class Authenticator:
         secret = user.encode() if password is None else password
         if is_secret(secret) and not self._directory.is_own(user):
             self._check_secret("" if password is None else user, secret, requester, done)
+            return
+        if self.asks_backend(user):
+            on_decided = partial(_on_decided, done)
+            self.backend.check(Question(user, password, target), requester, on_decided, gone)
             return
         if password is None:
             done(user if self._directory.admits_name(user) else None)
@@ -230,6 +259,10 @@ class Authenticator:
             text = f"{pair.client} sent so many that new ones from there are not checked for {PAUSE:g} s"
             self._failures.error(text, logging.WARNING)
         return False
+
+
+def _on_decided(done: OnChecked, user: str | None, failure: Failure | None = None, /) -> None:
+    done(user, None, failure)
 
 
 def _matches(password: bytes, stored: bytes) -> bool:

@@ -75,6 +75,15 @@ class Directory:
             return None
         return None if found is None else (found.spec.password_hash or "").encode()
 
+    def is_unknown(self, user: str) -> bool:
+        """Whether there is certainly no such user: the table of accounts can be read, and does not have it either."""
+        if not user or user in self._own:
+            return False
+        try:
+            return self.named(user) is None
+        except UnreadableError:
+            return False
+
     def admits_name(self, user: str) -> bool:
         """Whether the name alone authenticates, in a protocol without passwords."""
         if user in self._own:

@@ -49,16 +49,18 @@ class Check:
         client = self._client
         return client is not None and client.pending_auth is self and client.waits
 
-    def __call__(self, user: str | None, credential: CredentialRecord | None = None, /) -> None:
-        """The result: the user, or None for no, and the credential if one was used."""
+    def __call__(
+        self, user: str | None, credential: CredentialRecord | None = None, failure: Failure | None = None, /
+    ) -> None:
+        """The result: the user, or None for no, and the credential if one was used; or why there is no result."""
         client = self._end()
         # A late result must not count for a later request.
         if client is None or client.closed or not client.session.authorizing:
             return
         if self._immediate:
-            self.commands = _on_result(client, user, credential)
+            self.commands = _on_result(client, user, credential, failure)
         else:
-            _on_late_result(client, user, credential)
+            _on_late_result(client, user, credential, failure)
 
     def gone(self) -> None:
         """End the connection: nothing was checked, since the client no longer waited at its turn."""
@@ -98,7 +100,8 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
     if tester is not None:
         check(tester.user)
     elif client.context.policy.session.wants_credentials:
-        authenticator.check(_strip_session_word(client, command.user), command.password, check, check, check.gone)
+        user = _strip_session_word(client, command.user)
+        authenticator.check(user, command.password, check, check, check.gone, command.target)
     else:
         _strip_session_word(client, command.user)
         check("")
@@ -106,10 +109,14 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
     return check.commands
 
 
-def _on_result(client: ClientConnection, user: str | None, credential: CredentialRecord | None) -> list[Command]:
+def _on_result(
+    client: ClientConnection, user: str | None, credential: CredentialRecord | None, failure: Failure | None
+) -> list[Command]:
     context = client.context
     if user is None and not context.policy.session.wants_credentials:
         user = ""  # no credentials are wanted here, or not any more
+    elif failure is not None:
+        return client.session.unchecked(failure, client.loop.now)
     if context.debug:
         trace.note(
             client.id,
@@ -123,8 +130,10 @@ def _on_result(client: ClientConnection, user: str | None, credential: Credentia
 
 
 @isolated
-def _on_late_result(client: ClientConnection, user: str | None, credential: CredentialRecord | None) -> None:
-    client.execute(_on_result(client, user, credential))
+def _on_late_result(
+    client: ClientConnection, user: str | None, credential: CredentialRecord | None, failure: Failure | None
+) -> None:
+    client.execute(_on_result(client, user, credential, failure))
     client.pump()
 
 

@@ -14,6 +14,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account
 from actors.forwarding.limits.alarms import Alarms
+from actors.forwarding.limits.guests import Guests
 from actors.forwarding.limits.held_accounts import HeldAccounts, UnreadableError
 from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.sliding_window import MINUTE, SlidingWindow
@@ -50,6 +51,8 @@ class Limits:
         """What accounts and credentials use, by id."""
         self._alarms = Alarms(loop)
         self.held = HeldAccounts(loop, self.accounts, self._new_held, self._alarms.watch, self._release)
+        self.guests = Guests(loop)
+        """Users that are no accounts, with limits of their own."""
         self.active = False
         """Whether connections need a meter."""
         self.counts_clients = False
@@ -167,7 +170,7 @@ class Limits:
 
     def account(self, user: str) -> Account | None:
         """The account of this name; None when it is none."""
-        return self.accounts.get(user) or (self.held.account(user) if user else None)
+        return self.accounts.get(user) or (self.held.account(user) or self.guests.get(user) if user else None)
 
     def admit_request(
         self, meter: Meter, user: str, holder: MeteredConnection, record: CredentialRecord | None

@@ -25,13 +25,16 @@ class ToOrigin(NamedTuple):
 
 
 class Authorize(NamedTuple):
-    """Check these credentials. The reply is `authorized(user)`, with None for the user when they are wrong.
+    """Check these credentials. The reply is `authorized(user)`, with None for the user when they are wrong, or
+    `unchecked(failure)`.
 
-    `user` is None when there are none; `password` is None in a protocol that has none.
+    `user` is None when there are none; `password` is None in a protocol that has none. `target` is that of the
+    request, None while there is no request yet.
     """
 
     user: str | None
     password: bytes | None
+    target: Authority | None = None
 
 
 class Open(NamedTuple):

@@ -265,6 +265,15 @@ def certificate_unmatched(why: str, recorded: str = "") -> Failure:
 
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
 CREDENTIALS_WRONG = Failure(407, "http_request_denied", "the user name or the password is wrong")
+BACKEND_FAILED = "auth_backend_failed"
+
+
+def backend_failed(detail: str) -> Failure:
+    """The authentication back end gave no result. The client is not sent what `detail` says."""
+    text = "the credentials can't be checked at the moment"
+    return Failure(503, "proxy_internal_error", text, rule=BACKEND_FAILED, recorded=detail)
+
+
 NOT_THROUGH_UPSTREAMS = Failure(
     400, "http_request_error", "this proxy has upstreams, which are only asked to connect", close=True
 )

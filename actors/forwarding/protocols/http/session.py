@@ -146,7 +146,8 @@ class HttpSession(SessionBuffer):
         self.deadline = now + config.timeout
         if config.wants_credentials or (config.accepts_optional_user and fields.credentials is not None):
             self._on(Event.CREDENTIALS)
-            out.append(Authorize(*(read_credentials(fields.credentials) or (None, None))))
+            user, password = read_credentials(fields.credentials) or (None, None)
+            out.append(Authorize(user, password, exchange.target))
         else:
             self.phase = TRANSITIONS[self.phase][_REQUEST]
             self._open(exchange, out, now)

@@ -221,7 +221,7 @@ class SocksSession(Session):
     def _check(self, user: str | None, password: bytes | None, out: list[Command]) -> None:
         self._on(Event.CHECK)
         self._tried = masked(user or "")
-        out.append(Authorize(user, password))
+        out.append(Authorize(user, password, self._target))
 
     def opened(
         self, _reused: bool, now: float, address: Endpoint | None = None, _hop: bytes | None = None

@@ -341,12 +341,14 @@ def test_a_request_that_has_passed_here_is_a_loop() -> None:
 
 def test_credentials_are_asked_for_and_never_reach_the_origin() -> None:
     talk = Talk(wants_credentials=True).client(GET)
-    assert talk.out == [Authorize(None, None)]
+    assert [each[:2] for each in talk.out if isinstance(each, Authorize)] == [(None, None)]
     talk.out += talk.session.authorized(None, 0.0)
     assert b"HTTP/1.1 407 " in talk.to_client
     assert b'Proxy-Authenticate: Basic realm="proxyfleet"' in talk.to_client
     talk.client(GET.replace(b"Accept", b"Proxy-Authorization: Basic eDp5\r\nAccept"))
-    assert talk.out[-1] == Authorize("x", b"y")
+    asked = talk.out[-1]
+    assert isinstance(asked, Authorize)
+    assert asked[:2] == ("x", b"y")
     talk.out += talk.session.authorized("x", 0.0)
     talk.opened().origin(OK)
     assert b"Basic" not in talk.to_origin

@@ -1,0 +1,202 @@
+"""One request to an authentication back end, off the loop. Loaded only by proxies that have one, at the first request.
+
+It is signed after Standard Webhooks and has a connection of its own, to an address that the guard allows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import socket
+import threading
+from datetime import UTC, datetime
+from http.client import HTTPException
+from typing import Any, Final, NamedTuple
+
+from standardwebhooks.webhooks import Webhook
+from urllib3 import BaseHTTPResponse
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import HTTPError, NewConnectionError
+from urllib3.util import parse_url
+
+from actors.bus.messages.specs import BackendSpec, LimitsSpec
+from actors.net.guarded_pools import connect_guarded, pools_by
+from actors.net.own_requests import OutgoingGuard
+
+RESPONSE_MAX: Final = 64 * 1024
+TTL_MAX: Final = 86_400.0
+"""Seconds; a greater `ttl` is cut to it."""
+USER_AGENT: Final = "Proxyfleet-Auth/1"
+
+_LIMITS: Final = ("bandwidth_in", "bandwidth_out", "connections", "requests_per_minute")
+_LIMIT_MAX: Final = 10**15
+
+
+class Verdict(NamedTuple):
+    """What a back end has decided about a user.
+
+    `account` is the user name of the account that the user is, empty for none. `ttl` is seconds, None without one.
+    """
+
+    allow: bool
+    account: str = ""
+    limits: LimitsSpec | None = None
+    ttl: float | None = None
+
+
+DENIED: Final = Verdict(False)
+
+
+class BackendRequest:
+    """`send` runs in a thread; `abort` may be called by another one meanwhile."""
+
+    def __init__(self, spec: BackendSpec, guard: OutgoingGuard, content: dict[str, Any]) -> None:
+        self._spec = spec
+        self._connect = connect_guarded(guard, spec.timeout)
+        self._content = content
+        self._lock = threading.Lock()
+        self._aborted = False
+        self._sock: socket.socket | None = None
+
+    def send(self) -> Verdict | str:
+        """The verdict, or a sentence that says why there is none."""
+        try:
+            return read_verdict(self._post())
+        except (HTTPError, HTTPException, OSError, ValueError) as error:
+            return _reason(error)
+        finally:
+            self._release()
+
+    def abort(self) -> None:
+        """End the request: nothing waits for it any more."""
+        with self._lock:
+            self._aborted = True
+            if self._sock is not None:
+                try:
+                    self._sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    return  # the back end was faster
+
+    def _post(self) -> bytes:
+        url = parse_url(self._spec.url)
+        pool = pools_by(self._open)[url.scheme or ""](url.host or "", url.port, timeout=self._spec.timeout, maxsize=1)
+        body = json.dumps(self._content, separators=(",", ":"))
+        try:
+            response = pool.urlopen(
+                "POST",
+                url.request_uri,
+                body.encode(),
+                signed_headers(self._spec.secret, body),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            try:
+                return _body_of(response)
+            finally:
+                response.close()
+        finally:
+            pool.close()
+
+    def _open(self, connection: HTTPConnection) -> socket.socket:
+        try:
+            sock = self._connect(connection.host.strip("[]"), int(connection.port or 0))
+        except OSError as error:
+            raise NewConnectionError(connection, str(error.strerror or error)) from error
+        with self._lock:
+            self._sock = sock.dup()
+            if self._aborted:
+                sock.close()
+                raise TimeoutError("no whole response in time")
+        return sock
+
+    def _release(self) -> None:
+        with self._lock:
+            if self._sock is not None:
+                self._sock.close()
+                self._sock = None
+
+
+def signed_headers(secret: str, body: str) -> dict[str, str]:
+    """The headers of a request with this body."""
+    now, identifier = datetime.now(UTC).replace(microsecond=0), "msg_" + secrets.token_hex(12)
+    return {
+        "content-type": "application/json",
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "connection": "close",
+        "user-agent": USER_AGENT,
+        "webhook-id": identifier,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(secret).sign(identifier, now, body),
+    }
+
+
+def _body_of(response: BaseHTTPResponse) -> bytes:
+    """The whole body. Raises `ValueError` for a response that is none of a back end."""
+    if response.status != 200:
+        raise ValueError(f"it responded with status {response.status}, not 200")
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise ValueError(f"it encoded its response as {encoding[:40]!r}; only identity is accepted")
+    read = b""
+    while more := response.read1(RESPONSE_MAX + 1 - len(read)):
+        read += more
+        if len(read) > RESPONSE_MAX:
+            raise ValueError(f"its response has more than {RESPONSE_MAX} bytes")
+    return read
+
+
+def read_verdict(body: bytes) -> Verdict:
+    """The verdict in the body of a response. Raises `ValueError`."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("its response is not JSON") from error
+    if not isinstance(given, dict) or not isinstance(given.get("allow"), bool):
+        raise ValueError("its response is not a JSON object with a boolean `allow`")
+    if not given["allow"]:
+        return DENIED
+    return Verdict(True, _account(given.get("account")), _limits(given.get("limits")), _ttl(given.get("ttl")))
+
+
+def _account(given: object) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, str) or not given:
+        raise ValueError("`account` of its response is not a user name")
+    return given
+
+
+def _ttl(given: object) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not (math.isfinite(given) and given >= 0):
+        raise ValueError("`ttl` of its response is not a number of seconds")
+    return min(float(given), TTL_MAX)
+
+
+def _limits(given: object) -> LimitsSpec | None:
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ValueError("`limits` of its response is not an object")
+    for name, value in given.items():
+        if name not in _LIMITS:
+            raise ValueError(f"`limits` of its response has {name[:40]!r}; known are {', '.join(_LIMITS)}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LIMIT_MAX:
+            raise ValueError(f"`limits.{name}` of its response is not a whole number from 0")
+    return LimitsSpec(**given)
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason in words: urllib3 wraps it several times."""
+    inner = error
+    while True:
+        wrapped = next((each for each in inner.args if isinstance(each, BaseException)), None)
+        deeper = wrapped or inner.__cause__ or (None if isinstance(inner, ValueError) else inner.__context__)
+        if isinstance(inner, ValueError) or deeper is None:
+            return str(getattr(inner, "strerror", None) or inner) or type(inner).__name__
+        inner = deeper
