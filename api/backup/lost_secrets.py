@@ -1,7 +1,8 @@
 """A restore without the keys: what was sealed with them is removed, and the operator learns what to enter again.
 
 Hashed secrets (passwords of users and accounts, API keys) need no key and are restored. Sealed ones, which the product
-sends to others, are lost: passwords for upstream proxies, signing secrets and header values of webhooks.
+sends to others, are lost: passwords for upstream proxies, signing secrets of webhooks and authentication back ends,
+header values of webhooks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from api.store import Store
 from api.store.interface import Write
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE, ProxyUpstream
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord, new_secret
@@ -53,9 +55,14 @@ def _from_proxies(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iter
         fields = [
             f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != record.upstreams[index]
         ]
+        auth = record.auth
+        if auth.backend is not None and not _opens(seal, auth.backend.secret_sealed, BACKEND_PURPOSE):
+            fields.append("auth.backend.secret")
+            backend = auth.backend.model_copy(update={"secret_sealed": seal.seal(new_secret(), BACKEND_PURPOSE)})
+            auth = auth.model_copy(update={"backend": backend})
         if fields:
             lost += [LostSecret("proxies", record.name, field) for field in fields]
-            body = record.model_copy(update={"upstreams": kept}).model_dump(mode="json")
+            body = record.model_copy(update={"upstreams": kept, "auth": auth}).model_dump(mode="json")
             yield Write("proxies", document.id, body)
 
 

@@ -6,7 +6,7 @@ changed. A secret may be null: then the stored one stays, or the one in `secrets
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 
@@ -15,8 +15,9 @@ from api.services.plans import MAX_PLANS
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
 from config.model.accounts import AccountInput, AccountName
+from config.model.auth_backend import BackendInput
 from config.model.choices import ProxyStatus
-from config.model.fields import NULLABLE, Input, Name, Part, Password, example, example_of, refuse_nulls
+from config.model.fields import NULLABLE, Input, Name, Part, Password, example, example_of
 from config.model.fleet_accounts import FleetAccountUpdate, ProxyTags
 from config.model.plans import PlanUpdate
 from config.model.proxies import AuthInput, ProxyCreate, ProxyUpdate
@@ -35,10 +36,17 @@ MOST_ACCOUNTS = 10_000
 _Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
 
 
-class EntryAuth(Part, AuthInput):
+class EntryBackend(BackendInput):
+    """`auth.backend` of an entry."""
+
+    secret: Annotated[Secret | None, NULLABLE] = Field(None, repr=False)
+
+
+class EntryAuth(AuthInput):
     """`auth` of an entry."""
 
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
+    backend: Annotated[EntryBackend | None, NULLABLE] = None
 
 
 class EntryAccount(Part, AccountInput):
@@ -77,14 +85,6 @@ class ProxyEntry(ProxyUpdate):
     # Lists of subclasses: the model is frozen, and nothing is added to its lists.
     accounts: EntryAccounts | None = None  # type: ignore[assignment]  # see above
     upstreams: EntryUpstreams | None = None  # type: ignore[assignment]  # see above
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_nulls(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            inner = {name: value for name, value in given.items() if name != "auth" or value is None}
-            refuse_nulls(inner)
-        return given
 
 
 class OAuthEntry(Input):

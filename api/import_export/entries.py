@@ -10,7 +10,7 @@ from typing import Any
 
 from api.security.users import User
 from api.services.account_views import rules_view
-from api.services.proxy_views import account_view, configuration
+from api.services.proxy_views import account_view, backend_view, configuration
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan
 from config.model.proxies import ProxyRecord
@@ -55,7 +55,10 @@ def proxy_entry(record: ProxyRecord) -> dict[str, Any]:
 def _auth(record: ProxyRecord) -> dict[str, Any]:
     auth = record.auth
     username = {} if auth.username is None else {"username": auth.username}
-    return {"enabled": auth.enabled, **username, **_password(auth.password_hash)}
+    form = {"enabled": auth.enabled, **username, **_password(auth.password_hash)}
+    if auth.backend is not None:
+        form["backend"] = {**backend_view(auth.backend), "secret": SecretValue(auth.backend.secret_sealed)}
+    return form
 
 
 def _upstream(upstream: ProxyUpstream) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from api.import_export.state import State
 from api.store import StoreDamaged
 from api.store.accounts import ACCOUNTS, AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE
@@ -89,6 +90,7 @@ def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) ->
 
 
 def _of_proxy(record: ProxyRecord, seal: SecretBox) -> ProxySecrets:
+    backend = record.auth.backend
     return ProxySecrets(
         auth=record.auth.password_hash,
         accounts={each.username: each.password_hash for each in record.accounts if each.password_hash is not None},
@@ -100,6 +102,7 @@ def _of_proxy(record: ProxyRecord, seal: SecretBox) -> ProxySecrets:
             for each in record.upstreams
             if each.password is not None
         ],
+        backend=None if backend is None else seal.open(backend.secret_sealed, BACKEND_PURPOSE),
     )
 
 

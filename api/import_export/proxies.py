@@ -11,13 +11,15 @@ from api.import_export.entries import proxy_entry
 from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
 from api.import_export.sealed_secrets import ProxySecrets, UpstreamSecret
 from api.import_export.state import State, StoredRecord
+from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION
 from api.services.proxy_upstreams import with_upstreams
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
+from config.model.auth_backend import change_backend
 from config.model.fields import InvalidProxy
-from config.model.proxies import ProxyRecord, apply, blank_record
+from config.model.proxies import AuthInput, ProxyAuth, ProxyRecord, apply, blank_record
 from config.model.proxy_certificates import check_certificate
 from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_circle
 
@@ -79,6 +81,7 @@ def _wanted(stored: Stored, entry: ProxyEntry, sealed: ProxySecrets, context: Pl
     known = _blank(entry, context) if stored is None else stored.record
     base = _with_secrets(known, entry, sealed, context)
     record = with_upstreams(apply(base, entry, context.now), entry, context.seal)
+    record = with_backend(record, entry, context.seal, makes=False)
     for index, given in enumerate(entry.upstreams or ()):
         if given.hides_password and record.upstreams[index].password is None:
             raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
@@ -109,6 +112,7 @@ def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, 
     auth = record.auth
     if entry.auth is not None and entry.auth.password is None and sealed.auth is not None:
         auth = auth.model_copy(update={"password_hash": sealed.auth})
+    auth = _with_backend_secret(auth, entry.auth, sealed, context)
     if entry.accounts and not record.accounts and (entry.auth is None or entry.auth.enabled is None):
         auth = auth.model_copy(update={"enabled": True})  # as the first account does; here it may be known already
     return record.model_copy(
@@ -118,6 +122,17 @@ def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, 
             "upstreams": _upstreams(record.upstreams, sealed.upstreams, context.seal),
         }
     )
+
+
+def _with_backend_secret(
+    auth: ProxyAuth, given: AuthInput | None, sealed: ProxySecrets, context: PlanContext
+) -> ProxyAuth:
+    if given is None or given.backend is None or given.backend.secret is not None or sealed.backend is None:
+        return auth
+    complete = given.backend.model_copy(update={"secret": sealed.backend})
+    backend = change_backend(auth.backend, complete, context.seal)
+    enabled = auth.enabled or (auth.backend is None and given.enabled is None)
+    return auth.model_copy(update={"backend": backend, "enabled": enabled})
 
 
 def _accounts(known: Sequence[ProxyAccount], entry: ProxyEntry, sealed: ProxySecrets, now: float) -> list[ProxyAccount]:

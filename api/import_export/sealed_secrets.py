@@ -70,11 +70,14 @@ class UpstreamSecret(_Part):
 
 
 class ProxySecrets(_Part):
-    """Of one proxy: the hash of `auth.password`, those of its accounts by name, the passwords of its upstreams."""
+    """Of one proxy: the hash of `auth.password`, those of its accounts by name, the passwords of its upstreams,
+    the secret of its authentication back end.
+    """
 
     auth: PasswordHash | None = Field(None, repr=False)
     accounts: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)
     upstreams: list[UpstreamSecret] = []
+    backend: Secret | None = Field(None, repr=False)
 
 
 class WebhookSecrets(_Part):

@@ -51,11 +51,12 @@ def create_proxy(call: Call) -> Reply:
     """Create a proxy.
 
     Binds the listening socket, stores the proxy and starts its process. If the address cannot be bound, the response
-    is 400 on `port` or `host`, and nothing is stored.
+    is 400 on `port` or `host`, and nothing is stored. The signing secret of a back end is in this response only.
     """
     proxy = call.services.proxies.create(call.body)
     headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
-    return Reply({"proxy": proxy_views.created(proxy), "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
+    view = proxy_views.with_backend_secret(proxy_views.created(proxy), proxy)
+    return Reply({"proxy": view, "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
 
 
 def get_proxy(call: Call) -> Reply:
@@ -143,7 +144,7 @@ def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
-    view = proxy_views.detail(call.services.runtime, proxy)
+    view = proxy_views.with_backend_secret(proxy_views.detail(call.services.runtime, proxy), proxy)
     if proxy.record.upstreams and view["runtime"] is not None:
         view["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
     return view

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors.bus.messages.accounts import DropAccountUsage, ResetUsage
@@ -33,6 +33,7 @@ from actors.bus.messages.supervision import (
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.account_names import AccountNames
+from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_specs import spec_of, specs_of
 from api.services.proxy_upstreams import with_upstreams
@@ -41,6 +42,7 @@ from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.auth_backend import AuthBackend, set_secret
 from config.model.choices import ProxyStatus
 from config.model.exposure_warnings import warnings
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
@@ -127,7 +129,7 @@ class Proxies:
         _warn(None, record)
         self.publish_event("proxy.created", record)
         self.link.await_start(record.id)
-        return stored
+        return self._showing(None, stored)
 
     def update(
         self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: frozenset[str] | None = None
@@ -136,7 +138,22 @@ class Proxies:
 
         `scope` has the ids of the proxies that may be named as upstreams, None: all.
         """
-        return self.change(proxy_id, lambda record: self._applied(record, body, scope), if_match)
+        before: list[AuthBackend | None] = []
+
+        def alter(record: ProxyRecord) -> ProxyRecord:
+            before.append(record.auth.backend)
+            return self._applied(record, body, scope)
+
+        stored = self.change(proxy_id, alter, if_match)
+        return self._showing(before[0], stored)
+
+    def _showing(self, before: AuthBackend | None, stored: StoredProxy) -> StoredProxy:
+        """The proxy with the secret of its back end, if the change has set it."""
+        try:
+            secret = set_secret(before, stored.record.auth.backend, self._seal)
+        except SecretBoxError as error:
+            raise StoreWriteError(str(error)) from error
+        return stored if secret is None else replace(stored, backend_secret=secret)
 
     def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
         """What `alter` makes of the record; it may raise `InvalidProxy`.
@@ -222,7 +239,7 @@ class Proxies:
         self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None
     ) -> ProxyRecord:
         try:
-            record = with_upstreams(record, body, self._seal)
+            record = with_backend(with_upstreams(record, body, self._seal), body, self._seal)
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
         if body.upstreams:

@@ -22,11 +22,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoredProxy:
-    """A record and its revision. Requests share it, so it must not be altered."""
+    """A record and its revision. Requests share it, so it must not be altered.
+
+    `backend_secret` is that of `auth.backend` where a change has just set it.
+    """
 
     record: ProxyRecord
     revision: int
     _made: dict[Callable[[StoredProxy], Any], Any] = field(default_factory=dict, compare=False, repr=False)
+    backend_secret: str | None = field(default=None, compare=False, repr=False)
 
     def once(self, make: Callable[[StoredProxy], T]) -> T:
         """The result of the function `make`, computed at the first call and shared as the record is."""

@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from actors.bus.messages.specs import AccessSpec, AccountSpec, ClientTlsSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, BackendSpec, ClientTlsSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from api.services.proxy_cache import ProxyCache, StoredProxy
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
+from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
+from config.model.auth_backend import AuthBackend
 from config.model.proxies import ProxyRecord, ProxyTls
 from config.model.upstreams import PURPOSE, ProxyUpstream
 
@@ -36,6 +38,7 @@ def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
         "access": spec(AccessSpec, record.access),
         "upstreams": _upstreams_spec(record, seal),
         "accounts": tuple(map(_account_spec, record.accounts)) if with_auth else (),
+        "backend": _backend_spec(record.auth.backend, seal) if with_auth and record.auth.backend else None,
         "limits": spec(LimitsSpec, record.limits, connections=record.limits.connections_per_client),
     }
     return spec(ProxySpec, record, record.settings, record.headers, **special)
@@ -56,6 +59,11 @@ def _account_spec(account: ProxyAccount) -> AccountSpec:
         quota=account.quota.bytes,
         expires_at=account.expires_at or 0.0,
     )
+
+
+def _backend_spec(backend: AuthBackend, seal: SecretBox) -> BackendSpec:
+    secret = seal.open(backend.secret_sealed, BACKEND_PURPOSE)
+    return spec(BackendSpec, backend, secret=secret, allow_cached=backend.on_error == "allow_cached")
 
 
 def _upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:

@@ -15,8 +15,9 @@ from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy
 from api.services.runtime_view import NO_STATS, RuntimeView
 from config.model.accounts import ProxyAccount
+from config.model.auth_backend import AuthBackend
 from config.model.declaration import visible
-from config.model.proxies import ProxyRecord
+from config.model.proxies import ProxyAuth, ProxyRecord
 from config.model.upstreams import upstream_view
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
@@ -65,6 +66,25 @@ def account_view(account: ProxyAccount) -> dict[str, Any]:
     return _view(account, _ACCOUNT_FIELDS, _ACCOUNT)
 
 
+def auth_view(auth: ProxyAuth) -> dict[str, Any]:
+    """`auth` without secrets; `backend` where there is one."""
+    form: dict[str, Any] = {"enabled": auth.enabled, "username": auth.username}
+    return form if auth.backend is None else {**form, "backend": backend_view(auth.backend)}
+
+
+def backend_view(backend: AuthBackend) -> dict[str, Any]:
+    """An authentication back end, without its secret."""
+    return {name: getattr(backend, name) for name, _ in visible(AuthBackend)}
+
+
+def with_backend_secret(view: dict[str, Any], proxy: StoredProxy) -> dict[str, Any]:
+    """`view` with the secret of the back end, if the proxy shows it."""
+    if proxy.backend_secret is None:
+        return view
+    backend = {**view["auth"]["backend"], "secret": proxy.backend_secret}
+    return {**view, "auth": {**view["auth"], "backend": backend}}
+
+
 def _view(stored: BaseModel, names: Iterable[str], special: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     return {name: special.get(name, _plain)(getattr(stored, name)) for name in names}
 
@@ -81,7 +101,7 @@ _FIELDS = tuple(name for name, _ in visible(ProxyRecord))
 _ACCOUNT_FIELDS = tuple(name for name, _ in visible(ProxyAccount) if name != "id")
 _ACCOUNT = {"expires_at": _moment, "created_at": _moment}
 _PROXY: Mapping[str, Callable[[Any], Any]] = {
-    "auth": lambda auth: {"enabled": auth.enabled, "username": auth.username},
+    "auth": auth_view,
     "upstreams": lambda upstreams: [upstream_view(each) for each in upstreams],
     "accounts": lambda accounts: [account_view(each) for each in accounts],
     "created_at": _moment,

@@ -134,11 +134,11 @@ class Part(Input):
 
 @cache
 def nullable_fields(model: type[BaseModel]) -> frozenset[str]:
-    """The names of the fields that are `NULLABLE`, also of those in a field that is a `Body` itself."""
+    """The names of the fields that are `NULLABLE`, also of those in a field that is a `Body` or `Part` itself."""
     found = {name for name, info in model.model_fields.items() if NULLABLE in info.metadata}
     for name, info in model.model_fields.items():
         for kind in get_args(info.annotation):
-            if isinstance(kind, type) and issubclass(kind, Body):
+            if isinstance(kind, type) and issubclass(kind, (Body, Part)):
                 found.update(f"{name}.{inner}" for inner in nullable_fields(kind))
     return frozenset(found)
 

@@ -24,6 +24,7 @@ from pydantic import (
 from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
+from config.model.auth_backend import AuthBackend, BackendInput
 from config.model.choices import ClientAuth, ProxyProtocol, ProxyStatus, UpstreamPolicyName
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import (
@@ -31,9 +32,9 @@ from config.model.fields import (
     Body,
     FilePath,
     Host,
-    Input,
     InvalidProxy,
     Name,
+    Part,
     Password,
     Port,
     Username,
@@ -80,15 +81,17 @@ class ProxyAuth(BaseModel):
     enabled: Annotated[bool, Given(StrictBool)] = False
     username: Annotated[str | None, Given(Username)] = None
     password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
+    backend: AuthBackend | None = None
 
 
 @gives(ProxyAuth)
-class AuthInput(Input):
-    """`auth` of a request; in an update, what is not given stays."""
+class AuthInput(Part):
+    """`auth` of a request; in an update, what is not given stays. `backend` null: there is to be none."""
 
     enabled: StrictBool | None = None
     username: Username | None = None
     password: Password | None = Field(None, repr=False)
+    backend: Annotated[BackendInput | None, NULLABLE] = None
 
 
 class ProxySettings(Group):
@@ -221,7 +224,7 @@ def blank_record(
 
 
 def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
-    """`record` with the changes of `body`, but for its `upstreams`, whose passwords are to be sealed.
+    """`record` with the changes of `body`, but for those with secrets to be sealed: `upstreams` and `auth.backend`.
 
     Raises `InvalidProxy`.
     """
@@ -261,24 +264,25 @@ def apply_auth(
 ) -> ProxyAuth:
     """`auth` of `record` with the changes of `body`, beside these accounts. Raises `InvalidProxy`.
 
-    The first account turns it on, unless the body turns it off. It stays on when the last one is removed, so that the
-    proxy accepts no client rather than all. On without any account it accepts those of the fleet.
+    The first account or a back end turns it on, unless the body turns it off. It stays on when the last one is
+    removed, so that the proxy accepts no client rather than all. On without any account it accepts those of the fleet.
     """
     auth, given = record.auth, body or AuthInput()
-    first = bool(accounts) and not record.accounts
+    first = (bool(accounts) and not record.accounts) or (given.backend is not None and auth.backend is None)
     enabled = (auth.enabled or first) if given.enabled is None else given.enabled
     username = auth.username if given.username is None else given.username
     if enabled and username is None and given.password is not None:
         raise InvalidProxy("auth.username", "is required with a password")
     if protocol == "socks4":
         _refuse_password(enabled, auth, given)
-        return ProxyAuth(enabled=enabled, username=username)
+        return ProxyAuth(enabled=enabled, username=username, backend=auth.backend)
     if enabled and username is not None and given.password is None and auth.password_hash is None:
         raise InvalidProxy("auth.password", "is required when auth is enabled")
     if protocol == "socks5":
         refuse_long("auth.username", username)
         refuse_long("auth.password", given.password)
-    return ProxyAuth(enabled=enabled, username=username, password_hash=_hashed(auth.password_hash, given.password))
+    hashed = _hashed(auth.password_hash, given.password)
+    return ProxyAuth(enabled=enabled, username=username, password_hash=hashed, backend=auth.backend)
 
 
 def _hashed(known: str | None, password: str | None) -> str | None:

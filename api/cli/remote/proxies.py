@@ -86,6 +86,10 @@ FIELDS: dict[str, Any] = {
         Literal["pseudonym", "on", "off"] | None,
         typer.Option("--via", help="What the proxy adds to Via: a name of its own, host name and port, or nothing."),
     ],
+    "auth.backend.url": Annotated[
+        str | None,
+        typer.Option("--auth-backend", help="The URL of a service that decides about users who are no accounts."),
+    ],
     "tls.cert_file": Annotated[
         str | None,
         typer.Option("--cert-file", help="For https: the certificate, an absolute path on the product's machine."),
@@ -181,6 +185,7 @@ def create_proxy(
     data = session.api.post("/proxies", body)
     made = data["proxy"]
     session.out.done(data, f"{made['name']} listens at {address(made)} ({made['id']}).")
+    _print_secret(session, made)
     _warn(session, data)
 
 
@@ -210,6 +215,7 @@ def update_proxy(
     require_changes(body, "proxies")
     data = session.api.call("PATCH", path, body=body, headers=headers)
     session.out.done(data, f"{data['proxy']['name']} is changed.")
+    _print_secret(session, data["proxy"])
     _warn(session, data)
 
 
@@ -338,6 +344,13 @@ def _upstreams(proxy: dict[str, Any], states: list[dict[str, Any]]) -> list[str]
     known = {each["name"]: each["state"] for each in states}
     names = [str(each["name"]) for each in proxy["upstreams"]]
     return [f"{name} ({known[name]})" if name in known else name for name in names]
+
+
+def _print_secret(session: Session, proxy: dict[str, Any]) -> None:
+    """Print the signing secret of the back end, if it was just set; programs have it in the data."""
+    secret = (proxy["auth"].get("backend") or {}).get("secret")
+    if secret is not None and session.out.format != "json":
+        session.out.note(f"requests to the back end are signed with {secret}; the secret is shown only now")
 
 
 def _warn(session: Session, data: dict[str, Any]) -> None:

@@ -10,15 +10,24 @@ from actors.counters import COUNTERS
 from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.derived import shows
 from api.openapi.schemas.resources import Moment, Reason, ResponseModel
+from config.model.auth_backend import AuthBackend
 from config.model.choices import ClientAuth, LogLevel, ProxyProtocol, ProxyStatus
 from config.model.proxies import ProxyRecord
 
 
+@shows(AuthBackend)
+class BackendView(ResponseModel):
+    """An authentication back end. `secret` is in the response that sets it."""
+
+    secret: str | None = None
+
+
 class AuthView(ResponseModel):
-    """The credentials of clients, without the password."""
+    """The credentials of clients, without the password. `backend` is there if the proxy has one."""
 
     enabled: bool
     username: str | None
+    backend: BackendView | None = None
 
 
 class TlsView(ResponseModel):

@@ -9,7 +9,15 @@ from api.openapi.schemas.fleet_accounts import RulesView, SelfServiceView
 from api.openapi.schemas.proxies import TlsView, UpstreamAuthView, UpstreamView
 from api.openapi.schemas.resources import Moment, ResponseModel
 from config.model.accounts import ProxyAccount
+from config.model.auth_backend import AuthBackend
 from config.model.proxies import ProxyRecord
+
+
+@shows(AuthBackend)
+class ExportedBackend(ResponseModel):
+    """An authentication back end."""
+
+    secret: None = None
 
 
 class ExportedAuth(ResponseModel):
@@ -18,6 +26,7 @@ class ExportedAuth(ResponseModel):
     enabled: bool
     username: str | None = None
     password: None = None
+    backend: ExportedBackend | None = None
 
 
 @shows(ProxyAccount, but=("id", "created_at"))
