@@ -138,7 +138,8 @@ def _check_columns(columns: list[str]) -> None:
         raise BadLine(1, None, "must name the columns")
     for name in columns:
         if name not in FIELDS and not (name.startswith(METADATA) and name != METADATA):
-            raise BadLine(1, name, f"is no column; columns are {', '.join(FIELDS)}, metadata.NAME")
+            hint = "separate columns with commas; " if ";" in name else ""
+            raise BadLine(1, name, f"is no column; {hint}columns are {', '.join(FIELDS)}, metadata.NAME")
         if columns.count(name) > 1:
             raise BadLine(1, name, "is there twice")
 

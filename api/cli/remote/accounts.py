@@ -12,6 +12,7 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command, confirm
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, account_id, find_id
 from api.cli.quantities import Size
 from api.cli.remote.account_fields import CONNECTIONS, EXPIRES, PERIOD, QUOTA, parsed
@@ -41,7 +42,7 @@ FIELDS: dict[str, Any] = {
     "expires_at": EXPIRES,
     "plan": Annotated[
         str | None,
-        typer.Option("--plan", help="A plan's name; not for one proxy's own.", autocompletion=plan_names),
+        typer.Option("--plan", help="A plan's name; '--set plan=null' takes it away.", autocompletion=plan_names),
     ],
     "proxies.ids": Annotated[
         list[str] | None,
@@ -57,9 +58,23 @@ FIELDS: dict[str, Any] = {
     "tags": Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")],
 }
 """Options of `create` and `update` by the field of the API that they set."""
+_OF_THE_FLEET = {"plan": "--plan", "proxies.ids": "--proxy", "proxies.tags": "--proxy-tag", "tags": "--tag"}
+"""Options that accounts of one proxy don't have."""
 ENABLED = Annotated[bool | None, typer.Option("--enable/--disable", help="Allow or deny its use.", show_default=False)]
 
 SetOption = Annotated[list[str] | None, set_option("limits.bandwidth_out=1Mbit/s", 'allow_clients=["192.0.2.0/24"]')]
+
+
+def _own(account: Any, name: str, text: Any) -> Any:
+    """`text`, or that the account has the plan's where it has no `name` of its own."""
+    own = account.get(name)
+    inherits = not any(each is not None for each in own.values()) if isinstance(own, dict) else own is None
+    return "as plan" if account.get("plan") and inherits else text
+
+
+def _proxies(account: Any) -> Any:
+    proxies = account["proxies"]
+    return "all" if proxies.get("all") else Fields(proxies)
 
 
 def _connections(account: Any) -> Any:
@@ -70,8 +85,8 @@ def _connections(account: Any) -> Any:
 _COMMON = (
     Column("CONNECTIONS", _connections, right=True),
     Column("USED", lambda row: Size(inside(row, "usage.bytes") or 0), right=True),
-    Column("QUOTA", quota_of, right=True),
-    Column("PERIOD", "quota.period"),
+    Column("QUOTA", lambda row: _own(row, "quota", quota_of(row)), right=True),
+    Column("PERIOD", lambda row: _own(row, "quota", inside(row, "quota.period"))),
     Column("EXPIRES", "expires_at"),
 )
 COLUMNS = (Column("USERNAME", "username"), Column("ENABLED", "enabled"), *_COMMON)
@@ -79,7 +94,7 @@ FLEET_COLUMNS = (
     Column("USERNAME", "username"),
     Column("STATUS", "status"),
     Column("PLAN", "plan"),
-    Column("PROXIES", lambda row: Fields(row["proxies"]), spare=1),
+    Column("PROXIES", _proxies, spare=1),
     *_COMMON,
     Column("TAGS", "tags", spare=2),
     Column("ID", "id", whole=True),
@@ -116,6 +131,7 @@ def show_account(session: Session, account: AccountArgument, username: UsernameA
     """Show an account."""
     data = session.api.get(_place(session, account, username).path)
     session.out.data(data, lambda: session.out.details(_details(data["account"])))
+    _warn(session, data)
 
 
 @command(group, "create", fields=FIELDS)
@@ -137,6 +153,7 @@ def create_account(
     With the first account of a proxy's own, all clients of that proxy must sign in.
     """
     wanted = name if username is None else username
+    _refuse_of_the_fleet(fields, username)
     body = body_of({"username": wanted, **_parsed(session, fields)}, settings, file)
     if not without_password and "password_hash" not in body:
         body["password"] = password(f"Password of {wanted}", password_stdin, twice=True)
@@ -160,6 +177,7 @@ def update_account(
     file: FileOption = None,
 ) -> None:
     """Change an account: only what is given changes."""
+    _refuse_of_the_fleet(fields, username)
     body = body_of(_parsed(session, fields), settings, file)
     if new_password or password_stdin:
         body["password"] = password(f"New password of {username or account}", password_stdin, twice=True)
@@ -199,7 +217,7 @@ def _note_last_account(session: Session, proxy: str) -> None:
 
 def _warn(session: Session, data: dict[str, Any]) -> None:
     for each in data.get("warnings") or () if session.out.format != "json" else ():
-        session.out.note(f"warning: {each}")
+        session.out.note(f"warning: {each['field']}: {each['warning']}")
 
 
 def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -220,20 +238,28 @@ def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
         ("username", account["username"]),
         ("enabled", account["enabled"]),
         *((name.replace("_", " "), account[name]) for name in fleet if account.get(name)),
-        *([("proxies", Fields(account["proxies"]))] if "proxies" in account else []),
+        *([("proxies", _proxies(account))] if "proxies" in account else []),
         ("connections", _connections(account)),
-        ("quota", quota_of(account)),
-        ("period", inside(account, "quota.period")),
+        ("quota", _own(account, "quota", quota_of(account))),
+        ("period", _own(account, "quota", inside(account, "quota.period"))),
         ("used", Size(inside(account, "usage.bytes") or 0)),
         ("in", Size(inside(account, "usage.bytes_in") or 0)),
         ("out", Size(inside(account, "usage.bytes_out") or 0)),
         ("left", None if left is None else Size(left)),
         ("resets", inside(account, "usage.period_end")),
-        ("limits", Fields(account["limits"] or {})),
+        ("limits", _own(account, "limits", Fields(account["limits"] or {}))),
         ("networks", account["allow_clients"] or "any"),
         ("expires", account["expires_at"]),
         ("created", account["created_at"]),
     ]
+
+
+def _refuse_of_the_fleet(fields: dict[str, Any], username: str | None) -> None:
+    """Raises `CommandError` for the first option that an account of one proxy, with a `username`, doesn't have."""
+    given = [option for field, option in _OF_THE_FLEET.items() if fields.get(field) is not None]
+    if given and username is not None:
+        hint = "Leave the proxy before the user name out, and --proxy PROXY says where the account may be used"
+        raise CommandError(f"{given[0]} is for accounts of the fleet", hint, status=Status.USAGE)
 
 
 def _parsed(session: Session, fields: dict[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,11 @@ def test_a_line_that_can_t_be_read_is_named_with_its_column(text: str, line: int
     assert (raised.value.line, raised.value.field) == (line, field)
 
 
+def test_a_file_with_semicolons_between_columns_says_so() -> None:
+    with pytest.raises(BadLine, match="separate columns with commas"):
+        list(read("username;plan\na;basic\n"))
+
+
 def test_lines_are_counted_as_an_editor_does_and_empty_ones_are_left_out() -> None:
     lines = list(read('\ufeffusername,metadata.note\r\na,"two\r\nlines"\r\n\r\n,\r\nb,x\r\n'))
     assert [(line.number, line.body["username"]) for line in lines] == [(2, "a"), (6, "b")]

@@ -59,6 +59,28 @@ def test_an_account_of_the_fleet_has_a_plan_and_is_named_without_a_proxy(shell: 
     assert product.data("GET", "/plans")["plans"] == []
 
 
+def test_an_account_says_what_it_has_of_its_plan_and_which_proxies_don_t_ask_for_it(
+    shell: Shell, product: Product
+) -> None:
+    shell.good("plans", "create", "basic", "--quota", "5MB", "--period", "month", "--connections", "7")
+    proxy = product.proxy(tags=["open"])
+    made = shell.good("accounts", "create", "eve", "--plan", "basic", "--proxy-tag", "open", "--without-password")
+    warning = f"warning: proxies: '{proxy['name']}' asks for no credentials"
+    assert warning in made.err
+    shown = shell.good("accounts", "show", "eve")
+    assert warning in shown.err
+    assert [shown.details[each] for each in ("quota", "period", "limits", "proxies")] == [*["as plan"] * 3, "tags open"]
+    shell.good("accounts", "update", "eve", "--quota", "0", "--set", "proxies.all=true")
+    (row,) = shell.good("accounts", "list").rows
+    assert (row[3], row[6]) == ("all", "-")
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_an_account_of_one_proxy_has_no_options_of_the_fleet(shell: Shell) -> None:
+    refused = shell("accounts", "update", "office", "eve", "--plan", "basic")
+    assert (refused.status, "--plan is for accounts of the fleet" in refused.err) == (2, True)
+
+
 def test_a_minted_secret_opens_a_proxy_and_revoked_it_does_not(
     shell: Shell, stranger: Shell, product: Product, origin: Origin
 ) -> None:
