@@ -82,6 +82,8 @@ def _json(cell: str) -> Any:
         return json.loads(cell)
     except ValueError as error:
         raise ValueError(f"must be JSON: {error}") from error
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
 
 
 FIELDS: Mapping[str, Callable[[str], Any]] = {

@@ -95,6 +95,7 @@ def test_an_empty_cell_says_nothing_and_null_is_null() -> None:
         ("username,quota.bytes\na,1GB\n", 2, "quota.bytes"),
         ("username,quota.bytes\na,\u0661\n", 2, "quota.bytes"),
         ("username,schedule.windows\na,[\n", 2, "schedule.windows"),
+        (f"username,schedule.windows\na,{'[' * 100_000}\n", 2, "schedule.windows"),
         ('username,plan\n"a\nb",x\nc,d,e\n', 4, None),
         ('username,plan\na,"b\n', 2, None),
     ],
