@@ -13,6 +13,7 @@ from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.accounts import AccountName, Moment, Networks
 from config.model.declaration import SECRET, Given, gives, update
 from config.model.fields import NULLABLE, InvalidResource, Name, Part, Password, example, plain_text, refuse_long
+from config.model.new_credentials import refuse_secret
 from config.model.proxies import Tags
 from config.passwords import check_password, foreign_hash, hash_password
 
@@ -183,6 +184,7 @@ def _hash(known: str | None, body: FleetAccountUpdate) -> str | None:
     if body.password is None:
         return None
     refuse_long("password", body.password)
+    refuse_secret("password", body.password)
     if known is not None and check_password(body.password, known):
         return known
     return hash_password(body.password)

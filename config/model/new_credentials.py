@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import string
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ NAME_MAX = 100
 
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 40
+_SECRET = re.compile(rf"{PREFIX}[{_ALPHABET}]{{{_LENGTH}}}")
 
 
 def _name(text: str) -> str:
@@ -57,6 +59,14 @@ SomeDestinations = Annotated[
     ),
 ]
 """An empty list would have two meanings: no destination at all, or those of the account."""
+
+
+def refuse_secret(field: str, text: str) -> None:
+    """Raise `InvalidResource` for a text that forwarding would take for the secret of a credential."""
+    if _SECRET.fullmatch(text):
+        raise InvalidResource(
+            field, f"must not have the form of a credential's secret ({PREFIX} and {_LENGTH} characters)"
+        )
 
 
 class CredentialQuota(Part):

@@ -145,6 +145,7 @@ def test_events_and_audit_name_the_account_and_who_did_it(api: Api, token: dict[
         ("username", {"username": "é" * 128}),
         ("password", {"password": "é" * 128}),
         ("password", {"password": ""}),
+        ("password", {"password": "pfc_" + "a" * 40}),  # forwarding would never compare it
         ("password_hash", {"password_hash": "$2b$31$" + "a" * 53}),
         ("password_hash", {"password_hash": "$2b$10$" + "a" * 53}),  # beside a password
         ("proxies", {"proxies": {}}),
