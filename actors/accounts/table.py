@@ -110,6 +110,12 @@ class Table:
             self._databases = {name: self._open(name, writable) for name in _DATABASES}
         except lmdb.Error as error:
             raise TableError(f"{path}: {error}") from error
+        self._inode = _inode(path)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the file was removed, or another one has taken its place: it is to be opened again."""
+        return _inode(self.path) != self._inode
 
     def _open(self, name: str, writable: bool) -> Any:
         return self._env.open_db(name.encode(), create=writable)
@@ -190,12 +196,6 @@ class TableReader(Table):
     def __init__(self, path: Path) -> None:
         """Raises `TableError`; also while there is no table yet."""
         super().__init__(path, writable=False)
-        self._inode = _inode(path)
-
-    @property
-    def replaced(self) -> bool:
-        """Whether another file has taken its place, since this one was damaged: it is to be opened again."""
-        return _inode(self.path) != self._inode
 
 
 class TableWriter(Table):
@@ -209,6 +209,8 @@ class TableWriter(Table):
     @classmethod
     def open(cls, path: Path) -> Self:
         """The table, or an empty one in place of a file that is damaged. Raises `TableError`."""
+        if not path.exists():
+            discard(path)  # a lock without its table has places of readers of another one
         try:
             table = cls(path)
             meta = table.meta()
@@ -220,8 +222,7 @@ class TableWriter(Table):
             log.warning("making the table of accounts anew: %s", error)
         except TypeError as error:  # an array of another length
             log.warning("making the table of accounts anew: %s: %s", path, error)
-        for each in (path, path.with_name(path.name + "-lock")):
-            each.unlink(missing_ok=True)
+        discard(path)
         return cls(path)
 
     def apply(self, changes: Sequence[TableChange], store: str, revision: int) -> None:
@@ -342,6 +343,12 @@ class _Batch:
 
     def _put(self, database: str, key: bytes, value: Any) -> None:
         self._transaction.put(key, _pack(value), db=self._databases[database])
+
+
+def discard(path: Path) -> None:
+    """Remove the table and its lock, if they are there."""
+    for each in (path, path.with_name(path.name + "-lock")):
+        each.unlink(missing_ok=True)
 
 
 def _inode(path: Path) -> int:

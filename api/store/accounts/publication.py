@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
-from actors.accounts.table import PutAccount, PutCredential, PutPlan, Remove, TableChange, TableError, TableWriter
+from actors.accounts.table import (
+    PutAccount,
+    PutCredential,
+    PutPlan,
+    Remove,
+    TableChange,
+    TableError,
+    TableWriter,
+    discard,
+)
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS
 from api.store.interface import Change, HistoryPruned, StoreError
 from config.files.paths import DataDir
@@ -72,6 +81,10 @@ class Published:
             self._table = None
 
     def _opened(self) -> TableWriter:
+        if self._table is not None and self._table.replaced:
+            log.warning("%s was removed or replaced by another file", self._path)
+            self.close()
+            discard(self._path)
         if self._table is None:
             self._table = TableWriter.open(self._path)
         return self._table

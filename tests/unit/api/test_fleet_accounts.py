@@ -405,6 +405,15 @@ def test_the_table_is_there_for_a_reader_after_the_end(api: Api) -> None:
     api.start()
 
 
+def test_a_table_that_was_removed_is_made_anew_with_the_next_change(api: Api) -> None:
+    account, table = made(api), api.data.accounts_table
+    table.unlink()
+    other = made(api, username="bob")
+    assert table.exists()
+    found = Table(api)
+    assert (found.account(account["id"]).username, found.account(other["id"]).username) == ("ada", "bob")
+
+
 # --- certificates ---
 
 PRINT = ":".join(["AB"] * 32)
