@@ -68,7 +68,7 @@ class UsageReport:
         """The figures of everything that the report has, each byte once."""
         figures = [0] * len(_STORED)
         for database in self._open():
-            for start, end in self._ranges():
+            for start, end in self._ranges(database):
                 table, column, unit = self._table
                 sql = f"SELECT {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?{self._where(database)}"  # noqa: S608
                 row = database.execute(sql, (start // unit, end // unit)).fetchone()
@@ -81,7 +81,7 @@ class UsageReport:
             names = _Names(database)
             needed = {"plan", "tag"} & set(self._selection.groups)
             keys = _Keys(self._selection.groups, names, self._memberships() if needed else {})
-            for start, end in self._ranges():
+            for start, end in self._ranges(database):
                 found = self._grouped(database, start, end)
                 spans = _Spans(0 if self._selection.interval == "month" else self._table[2], start, end)
                 if "account" in self._selection.groups:
@@ -111,13 +111,17 @@ class UsageReport:
     def _table(self) -> tuple[str, str, int]:
         return ("hours", "hour", HOUR) if self._selection.interval == "hour" else ("days", "day", DAY)
 
-    def _ranges(self) -> Iterator[tuple[int, int]]:
-        """Start and end; each month by itself."""
+    def _ranges(self, database: sqlite3.Connection) -> Iterator[tuple[int, int]]:
+        """Start and end; each month by itself, of those between the first and the last day that is stored."""
         start, end, interval = self._selection.start, self._selection.end, self._selection.interval
         if interval != "month":
             unit = self._table[2]
             yield int(start // unit) * unit, -int(-end // unit) * unit
             return
+        first, last = database.execute("SELECT min(day), max(day) FROM days").fetchone()
+        if first is None:
+            return
+        start, end = max(start, first * DAY), min(end, (last + 1) * DAY)  # not the months of centuries
         moment = datetime.fromtimestamp(start, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         while moment.timestamp() < end:
             following = (moment + timedelta(days=32)).replace(day=1)

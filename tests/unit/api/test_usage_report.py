@@ -12,7 +12,7 @@ import pytest
 
 from actors.bus.messages.accounts import AccountReport, ReportUsage
 from actors.metrics.account_usage import UsageLedger
-from api.services.usage_report import cell, days_of
+from api.services.usage_report import Selection, UsageReport, cell, days_of
 from tests.kit.api_stage import Api
 from tests.kit.clocks import Clock
 
@@ -55,6 +55,15 @@ def bytes_in(data: dict[str, Any], *columns: str) -> list[tuple[Any, ...]]:
 def test_without_any_usage_the_report_is_empty(api: Api) -> None:
     data = report(api)
     assert (data["usage"], data["interval"]) == ([], "day")
+
+
+def test_only_months_that_have_usage_are_read(api: Api, books: Books) -> None:
+    books.uses("acc_1", "px1", 100)
+    selection = Selection(0, datetime(8999, 1, 1, tzinfo=UTC).timestamp(), "month", ("account",))
+    made = UsageReport(api.services.data.usage, selection, dict)
+    (ranges,) = [list(made._ranges(database)) for database in made._open()]
+    assert len(ranges) == 1
+    assert made.total()["bytes_in"] == 100
 
 
 def test_rows_are_by_hour_day_or_month_and_begin_and_end_with_them(api: Api, books: Books) -> None:
