@@ -29,7 +29,9 @@ class ListFleetAccounts(Query):
     tag: str | None = text("Only with this tag", "office", 64, lowest=1)
     status: str | None = choice("Only accounts of this status", ("active", "disabled", "expired", "quota_reached"))
     sort: str = choice(
-        "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), "username"
+        "The field to sort by; `-` reverses the order. Accounts never used count as 0",
+        (*SORTS, *(f"-{name}" for name in SORTS)),
+        "username",
     )
     limit: int = integer("The size of the page", 1, 1000, 100)
     cursor: ListCursor | None = cursor(
@@ -65,14 +67,15 @@ def _page(
     scans, size = (SCANS, max(query.limit, LEAST_SCANNED)) if query.status == "quota_reached" else (1, query.limit)
     for _ in range(scans):
         found, following = call.services.fleet_accounts.page(selection, after, size)
-        for account, view in zip(found, _views(call, found), strict=True):
+        views_found = _views(call, [account for account, _ in found])
+        for (account, place), view in zip(found, views_found, strict=True):
             if query.status == "quota_reached" and view["usage"] is None:
                 raise PeerUnavailable(METRICS, "the usage of accounts is not known")
             if query.status in (None, view["status"]):
                 views.append(view)
-            after = getattr(account.record, selection.sort), account.record.id
+            after = place
             if len(views) == query.limit:
-                return views, after if following is not None or account is not found[-1] else None
+                return views, after if following is not None or account is not found[-1][0] else None
         if following is None:
             return views, None
     return views, after

@@ -6,12 +6,14 @@ of them are one commit.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from api.errors import Invalid, NotFound, StaleRevision
+from actors.bus.messages.common import METRICS
+from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.account_names import AccountNames, may_use
 from api.services.plans import Plans
 from api.services.proxy_cache import StoredProxy
@@ -106,10 +108,16 @@ class FleetAccounts:
 
     def page(
         self, selection: AccountSelection, after: Position | None, limit: int
-    ) -> tuple[list[StoredAccount], Position | None]:
-        """A page, and the position that the next one follows, if there is one."""
-        found, following = self._accounts.account_page(selection, after, limit)
-        return [_load(each) for each in found], following
+    ) -> tuple[list[tuple[StoredAccount, Position]], Position | None]:
+        """A page with the position of each account, and the one that the next page follows, if there is one.
+
+        Raises `PeerUnavailable` when figures of the metrics collector are sorted by and can't be read.
+        """
+        try:
+            found, following = self._accounts.account_places(selection, after, limit)
+        except sqlite3.Error as error:
+            raise PeerUnavailable(METRICS, f"the usage of accounts cannot be read: {error}") from error
+        return [(_load(each), place) for each, place in found], following
 
     def warnings(self, account: FleetAccount) -> list[Warned]:
         """Proxies of the account that ask for no credentials, so that it makes no difference there."""

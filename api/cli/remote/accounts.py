@@ -114,13 +114,17 @@ def list_accounts(
         Literal["active", "disabled", "expired", "quota_reached"] | None,
         typer.Option("--status", help="Only of this status."),
     ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option("--sort", help="username, created_at, last_seen_at, usage; - reverses it. By default username."),
+    ] = None,
 ) -> None:
     """List the accounts of the fleet, or those of one proxy, with what they have used."""
     if proxy is not None:
         data = session.api.get(f"/proxies/{find_id(session.api, PROXY, proxy)}/accounts")
         session.out.data(data, lambda: session.out.table(COLUMNS, data["accounts"], "There is no account."))
         return
-    query = {"q": text, "plan": plan, "tag": tag, "status": status}
+    query = {"q": text, "plan": plan, "tag": tag, "status": status, "sort": sort}
     found = list(session.api.cursor_pages("/accounts", "accounts", **query))
     data = {"accounts": found, "next_cursor": None}
     session.out.data(data, lambda: session.out.table(FLEET_COLUMNS, found, "There is no account."))

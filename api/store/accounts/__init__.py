@@ -5,7 +5,7 @@ counter of its own; TinyDB would write tens of megabytes for each change. The AP
 
 - `schema`: tables, and what of a document is in columns, so that it can be found.
 - `store`: reading and writing.
-- `pages`: pages of accounts, and clashes of names.
+- `pages`: pages of accounts, and clashes of names; `usage_order`: pages by figures of the metrics collector.
 - `publication`: behind each commit the same change goes to the table that forwarding actors read.
 
 Nothing here holds all accounts in memory.

@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from api.store.accounts.schema import mark
 
-Sort = Literal["username", "created_at"]
-SORTS: tuple[Sort, ...] = ("username", "created_at")
+Sort = Literal["username", "created_at", "last_seen_at", "usage"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+BY_FIGURE: tuple[Sort, ...] = ("last_seen_at", "usage")
+"""Orders by figures of the metrics collector (`api.store.accounts.usage_order`)."""
 
 Position = tuple[Any, str]
 """Where a page ended: the value that is sorted by, and the id."""
@@ -36,8 +38,8 @@ class AccountSelection:
     descending: bool = False
 
     def page_sql(self, after: Position | None, limit: int) -> tuple[str, list[Any]]:
-        """The ids of a page, with what is sorted by."""
-        conditions = list(self._terms())
+        """The ids of a page, with what is sorted by; not in an order of `BY_FIGURE`."""
+        conditions = list(self.terms())
         if after is not None:
             conditions.append((f"({self.sort}, id) {'<' if self.descending else '>'} (?, ?)", [*after]))
         where = " AND ".join(["1", *(term for term, _ in conditions)])
@@ -50,7 +52,8 @@ class AccountSelection:
             [*bound, limit],
         )
 
-    def _terms(self) -> Iterator[tuple[str, list[Any]]]:
+    def terms(self) -> Iterator[tuple[str, list[Any]]]:
+        """The conditions on columns of accounts, with the values that they are bound to."""
         if self.plan is not None:
             yield "plan = ?", [self.plan]
         if self.status is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.sqlite import FileTooNew, open_database, open_for_reading, transaction
-from api.store.accounts.pages import AccountSelection, Position, certificate_clash_sql, clash_sql
+from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, certificate_clash_sql, clash_sql
 from api.store.accounts.publication import NotPublished, Published, Retry
 from api.store.accounts.schema import (
     ACCOUNTS,
@@ -30,6 +30,7 @@ from api.store.accounts.schema import (
     accounts_file,
     columns,
 )
+from api.store.accounts.usage_order import positions_by_figure
 from api.store.interface import (
     Change,
     Document,
@@ -73,6 +74,7 @@ class AccountStore:
     def __init__(self, data: DataDir, publish: bool = True) -> None:
         """Open the file, or make it; with `publish`, bring the table up to date. Raises `StoreError`."""
         self._file = accounts_file(data)
+        self._usage = data.usage
         self._writing = threading.RLock()
         self._reading = threading.Lock()
         self._stepped = threading.Condition()
@@ -144,9 +146,21 @@ class AccountStore:
         self, selection: AccountSelection, after: Position | None, limit: int
     ) -> tuple[list[Document], Position | None]:
         """At most `limit` accounts behind the position, and where the next page begins, if there is one."""
-        rows = self._rows(*selection.page_sql(after, limit + 1))
-        found = self._with_ids(ACCOUNTS, [identifier for _, identifier in rows[:limit]])
-        return found, (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None
+        found, following = self.account_places(selection, after, limit)
+        return [document for document, _ in found], following
+
+    def account_places(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> tuple[list[tuple[Document, Position]], Position | None]:
+        """As `account_page`, with the position of each. Raises `sqlite3.Error` in an order of `BY_FIGURE`."""
+        if selection.sort in BY_FIGURE:
+            rows = positions_by_figure(self._file, self._usage, selection, after, limit + 1)
+        else:
+            rows = self._rows(*selection.page_sql(after, limit + 1))
+        places = {identifier: (value, identifier) for value, identifier in rows[:limit]}
+        found = self._with_ids(ACCOUNTS, list(places))
+        following = (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None
+        return [(each, places[each.id]) for each in found], following
 
     def credentials_of(self, account_id: str, after: Position | None = None, limit: int = 100) -> list[Document]:
         """The credentials of an account, oldest first, behind a position (`created_at`, `id`)."""

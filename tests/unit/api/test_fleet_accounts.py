@@ -300,6 +300,9 @@ def test_pages_and_filters(api: Api, token: dict[str, str]) -> None:
     assert names() == ["ada", "bob", "carl"]
     assert names("sort=-username") == ["carl", "bob", "ada"]
     assert names("sort=created_at") == ["carl", "bob", "ada"]
+    by_id = [each["username"] for each in sorted(_all(api), key=lambda each: str(each["id"]))]
+    for sort in ("usage", "last_seen_at"):
+        assert (names(f"sort={sort}"), names(f"sort=-{sort}")) == (by_id, by_id[::-1])
     assert names(f"proxy={one}") == ["ada", "carl"]
     assert names("plan=basic") == ["carl"]
     assert names("tag=ci") == ["bob"]
@@ -310,6 +313,20 @@ def test_pages_and_filters(api: Api, token: dict[str, str]) -> None:
     assert refused(api.get("/accounts", token, query_string="cursor=AAAA"))[0] == "cursor"
     assert refused(api.get("/accounts", token, query_string="plan=none"))[0] == "plan"
     assert api.get("/accounts", token, query_string="proxy=prx_none").status_code == 404
+
+
+def _all(api: Api) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get("/accounts", api.token()).json["data"]["accounts"]
+    return found
+
+
+def test_usage_that_cannot_be_read_is_503_when_it_is_sorted_by(api: Api, token: dict[str, str]) -> None:
+    made(api)
+    file = api.services.data.usage
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"no database at all" * 100)
+    assert error_of(api.get("/accounts", token, query_string="sort=-usage"))[0] == 503
+    assert api.get("/accounts", token).status_code == 200
 
 
 def test_a_lapsed_account_is_expired(api: Api, token: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

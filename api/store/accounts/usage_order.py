@@ -1,0 +1,153 @@
+"""Pages of accounts in the order of what they have used, or when they were used last.
+
+The figures are in the file of the metrics collector, which is attached to a connection that only reads. Accounts with a
+figure are found in that file's indexes in their order; all others, whose figure is 0, come in the order of their ids.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from actors.sqlite import open_for_reading
+from api.store.accounts.pages import AccountSelection, Position
+from config.model.quotas import PERIODS, period_at
+
+FEW = 2000
+"""Accounts that are sorted by themselves: filters that only so many match would make a walk along an index long."""
+_Term = tuple[str, list[Any]]
+_JOINED = "main.accounts ON main.accounts.id = figures.id"
+_INDEX = "main.accounts INDEXED BY accounts_by_name"
+_NO_USAGE = """
+ATTACH ':memory:' AS collector;
+CREATE TABLE collector.accounts (id TEXT PRIMARY KEY, period TEXT, since REAL, used INTEGER, last_seen REAL);
+CREATE INDEX collector.accounts_by_usage ON accounts (period, since, used, id);
+CREATE INDEX collector.accounts_by_last_seen ON accounts (last_seen, id);
+"""
+
+
+def positions_by_figure(
+    file: Path, usage: Path, selection: AccountSelection, after: Position | None, limit: int
+) -> list[Position]:
+    """Figures and ids of a page. Raises `sqlite3.Error`; a collector that has no file yet has counted nothing."""
+    with closing(open_for_reading(file)) as database:
+        if usage.exists():
+            database.execute("ATTACH ? AS collector", [f"{usage.absolute().as_uri()}?mode=ro"])
+        else:
+            database.executescript(_NO_USAGE)
+        database.execute("BEGIN")
+        return list(_positions(database, selection, after, limit))
+
+
+def _positions(
+    database: sqlite3.Connection, selection: AccountSelection, after: Position | None, limit: int
+) -> Iterator[Position]:
+    search = _Search(database, selection, _order(selection.sort, time.time()))
+    if search.has_few():
+        yield from search.few(after, limit)
+    elif selection.descending:
+        found = search.used(after, limit) if after is None or after[0] > 0 else []
+        yield from found
+        if len(found) < limit:
+            after = None if after is None or after[0] > 0 else after
+            yield from search.unused(after, limit - len(found))
+    else:
+        found = search.unused(after, limit) if after is None or after[0] == 0 else []
+        yield from found
+        if len(found) < limit:
+            after = None if after is None or after[0] == 0 else after
+            yield from search.used(after, limit - len(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A column of the collector, its index, and the ranges of the index that have figures of the present."""
+
+    column: str
+    index: str
+    ranges: tuple[_Term, ...]
+
+
+def _order(sort: str, now: float) -> _Order:
+    if sort == "last_seen_at":
+        return _Order("last_seen", "accounts_by_last_seen", (("1", []),))
+    ranges = [("figures.period = ? AND figures.since = ?", [kind, period_at(kind, now)[0]]) for kind in PERIODS]
+    return _Order("used", "accounts_by_usage", tuple(ranges))
+
+
+class _Search:
+    def __init__(self, database: sqlite3.Connection, selection: AccountSelection, order: _Order) -> None:
+        self._database = database
+        self._terms = list(selection.terms())
+        self._order = order
+        self._descending = selection.descending
+        self._direction, self._behind = ("DESC", "<") if selection.descending else ("ASC", ">")
+
+    def has_few(self) -> bool:
+        """Whether few accounts match the filters."""
+        if not self._terms:
+            return False
+        return len(self._rows(f"SELECT 1 FROM {_INDEX}", self._terms, "username", FEW + 1)) <= FEW  # noqa: S608 - as below
+
+    def few(self, after: Position | None, limit: int) -> list[Position]:
+        """All of them sorted."""
+        known, values = self._figure()
+        figures = f"(SELECT ifnull(({known}), 0) AS figure, id FROM {_INDEX} WHERE {self._where(self._terms)})"  # noqa: S608 - as below
+        bound = [*values, *(value for _, each in self._terms for value in each)]
+        terms: list[_Term] = [("1", bound)]
+        if after is not None:
+            terms.append((f"(figure, id) {self._behind} (?, ?)", [*after]))
+        return self._rows(
+            f"SELECT figure, id FROM {figures}",  # noqa: S608 - as below
+            terms,
+            f"figure {self._direction}, id {self._direction}",
+            limit,
+        )
+
+    def used(self, after: Position | None, limit: int) -> list[Position]:
+        """Those with a figure, behind a position: each range is in order, so the first of all are among their first."""
+        found = [self._range(each, after, limit) for each in self._order.ranges]
+        return list(heapq.merge(*found, reverse=self._descending))[:limit]
+
+    def unused(self, after: Position | None, limit: int) -> list[Position]:
+        """Those without a figure, by their ids."""
+        known, values = self._figure()
+        terms = [*self._terms, (f"NOT EXISTS ({known})", values)]
+        if after is not None:
+            terms.append((f"main.accounts.id {self._behind} ?", [after[1]]))
+        order = f"main.accounts.id {self._direction}"
+        return self._rows("SELECT 0, main.accounts.id FROM main.accounts", terms, order, limit)
+
+    def _figure(self) -> _Term:
+        """A query of the figure of an account, without a row if it is 0."""
+        ranges = " OR ".join(f"({term})" for term, _ in self._order.ranges)
+        return (
+            f"SELECT figures.{self._order.column} FROM collector.accounts AS figures"  # noqa: S608 - names are ours, values are bound
+            f" WHERE figures.id = main.accounts.id AND figures.{self._order.column} > 0 AND ({ranges})",
+            [value for _, bound in self._order.ranges for value in bound],
+        )
+
+    def _range(self, range_: _Term, after: Position | None, limit: int) -> list[Position]:
+        column, index = self._order.column, self._order.index
+        terms = [range_, (f"figures.{column} > 0", []), *self._terms]
+        if after is not None:
+            terms.append((f"(figures.{column}, figures.id) {self._behind} (?, ?)", [*after]))
+        figures = f"collector.accounts AS figures INDEXED BY {index}"
+        order = f"figures.{column} {self._direction}, figures.id {self._direction}"
+        select = f"SELECT figures.{column}, figures.id FROM {figures} CROSS JOIN {_JOINED}"  # noqa: S608 - as above
+        return self._rows(select, terms, order, limit)
+
+    def _rows(self, select: str, terms: list[_Term], order: str, limit: int) -> list[Position]:
+        bound = [value for _, values in terms for value in values]
+        sql = f"{select} WHERE {self._where(terms)} ORDER BY {order} LIMIT ?"
+        return self._database.execute(sql, [*bound, limit]).fetchall()
+
+    @staticmethod
+    def _where(terms: list[_Term]) -> str:
+        return " AND ".join(["1", *(term for term, _ in terms)])

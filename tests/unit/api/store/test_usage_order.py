@@ -1,0 +1,110 @@
+"""Pages of accounts by what they have used and by when they were used last: no gaps, no repeats, filters hold."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.metrics.usage_schema import SCHEMA
+from actors.sqlite import open_database
+from api.store.accounts import AccountSelection, AccountStore, Position
+from config.files.paths import DataDir
+from config.model.fleet_accounts import FleetAccountCreate, new_fleet_account
+from config.model.quotas import PERIODS, period_at
+
+FEW = "api.store.accounts.usage_order.FEW"
+FIGURES = (5, 0, 30, 30, 30, 12, 7, 7, 1, 0)
+"""Of the accounts that the collector knows; several have the same."""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataDir:
+    return DataDir(tmp_path)
+
+
+@pytest.fixture
+def store(data: DataDir) -> Iterator[AccountStore]:
+    store = AccountStore(data, publish=False)
+    yield store
+    store.close()
+
+
+def add(store: AccountStore, name: str, **fields: Any) -> str:
+    record = new_fleet_account(FleetAccountCreate(username=name, **fields), "", time.time())
+    store.put("accounts", record.model_dump(mode="json"))
+    return record.id
+
+
+def count(data: DataDir, account: str, used: int, period: str = "total", since: float = 0.0, seen: float = 0.0) -> None:
+    database = open_database(data.usage, SCHEMA)
+    database.execute(
+        "INSERT INTO accounts (id, period, since, used, last_seen) VALUES (?, ?, ?, ?, ?)",
+        (account, period, since, used, seen),
+    )
+    database.close()
+
+
+def listed(store: AccountStore, limit: int, **selection: Any) -> list[str]:
+    """The ids of all pages."""
+    found: list[str] = []
+    after: Position | None = None
+    while True:
+        documents, after = store.account_page(AccountSelection(**selection), after, limit)
+        assert len(documents) == limit or after is None
+        found += [each.id for each in documents]
+        if after is None:
+            return found
+
+
+@pytest.mark.parametrize("few", [0, 2000])
+@pytest.mark.parametrize("sort", ["usage", "last_seen_at"])
+def test_pages_have_all_accounts_once_in_order_and_filters_hold(
+    data: DataDir, store: AccountStore, sort: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FEW, few)
+    now = time.time()
+    figures, tagged = {}, set()
+    for number, figure in enumerate(FIGURES):
+        account = add(store, f"used{number}", tags=["odd"] if number % 2 else [])
+        period = PERIODS[number % len(PERIODS)]
+        values = {"used": figure} if sort == "usage" else {"used": 100 - figure, "seen": float(figure)}
+        count(data, account, period=period, since=period_at(period, now)[0], **values)
+        figures[account] = figure
+        tagged |= {account} if number % 2 else set()
+    for number in range(5):
+        account = add(store, f"new{number}", tags=["odd"])
+        figures[account] = 0
+        tagged.add(account)
+    count(data, "acc_that_is_gone", 50, seen=50.0)
+    ascending = sorted(figures, key=lambda each: (figures[each], each))
+    for limit, (tag, of) in itertools.product((1, 2, 4, 100), ((None, set(figures)), ("odd", tagged))):
+        wanted = [each for each in ascending if each in of]
+        assert listed(store, limit, sort=sort, tag=tag) == wanted
+        assert listed(store, limit, sort=sort, tag=tag, descending=True) == wanted[::-1]
+
+
+@pytest.mark.parametrize("few", [0, 2000])
+def test_a_period_that_has_passed_counts_as_nothing(
+    data: DataDir, store: AccountStore, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FEW, few)
+    month = period_at("month", time.time())[0]
+    past, present = add(store, "past"), add(store, "present")
+    count(data, past, 1000, "month", period_at("month", month - 1)[0])
+    count(data, present, 1, "month", month)
+    for status in (None, "active"):
+        assert listed(store, 1, sort="usage", descending=True, status=status) == [present, past]
+        assert listed(store, 1, sort="usage", status=status) == [past, present]
+
+
+def test_without_a_file_of_the_collector_all_count_as_never_used(data: DataDir, store: AccountStore) -> None:
+    ids = sorted(add(store, name) for name in ("ada", "bob", "eve"))
+    for sort in ("usage", "last_seen_at"):
+        assert listed(store, 2, sort=sort) == ids
+        assert listed(store, 2, sort=sort, q="", descending=True) == ids[::-1]
+    assert not data.usage.exists()
