@@ -120,8 +120,11 @@ class FleetAccounts:
         return [(_load(each), place) for each, place in found], following
 
     def warnings(self, account: FleetAccount) -> list[Warned]:
-        """Proxies of the account that ask for no credentials, so that it makes no difference there."""
-        found = [each.record.name for each in self._proxies() if _is_open(each, account)]
+        """That the account may use no proxy; or its proxies that ask for no credentials."""
+        proxies = [each.record for each in self._proxies() if may_use(account.proxies, each.record)]
+        if not proxies and not account.proxies.all:
+            return [Warned("proxies", "there is no proxy with these ids or tags, so the account can use none")]
+        found = [each.name for each in proxies if not each.auth.enabled]
         if not found:
             return []
         named = ", ".join(repr(name) for name in found[:WARNED_MAX])
@@ -244,7 +247,3 @@ def _after(change: AccountChange, revision: int | None) -> StoredAccount | None:
     if change.after is None or revision is None:
         return None if change.after is None else change.before
     return StoredAccount(change.after, revision)
-
-
-def _is_open(proxy: StoredProxy, account: FleetAccount) -> bool:
-    return not proxy.record.auth.enabled and may_use(account.proxies, proxy.record)

@@ -105,6 +105,9 @@ def explain(
     For a proxy that requires credentials name a --user or a --credential; without one the result is that of a client
     without any (407).
     """
+    if credential is not None and not credential.startswith("crd_"):
+        hint = "proxyfleet credentials list ACCOUNT has the ids"
+        raise CommandError(f"--credential {credential!r}: must be an id, crd_…", hint, status=Status.USAGE)
     body = {"client_ip": client, "target": target}
     body |= {name: value for name, value in (("user", user), ("credential", credential)) if value}
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)

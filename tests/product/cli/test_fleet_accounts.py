@@ -81,6 +81,17 @@ def test_an_account_of_one_proxy_has_no_options_of_the_fleet(shell: Shell) -> No
     assert (refused.status, "--plan is for accounts of the fleet" in refused.err) == (2, True)
 
 
+def test_an_account_that_no_proxy_is_for_says_so(shell: Shell) -> None:
+    made = shell.good("accounts", "create", "eve", "--proxy-tag", "nowhere", "--without-password")
+    assert "warning: proxies: there is no proxy with these ids or tags" in made.err
+    assert "warning" not in shell.good("accounts", "update", "eve", "--set", "proxies.all=true").err
+
+
+def test_explain_takes_a_credential_by_its_id_only(shell: Shell) -> None:
+    refused = shell("proxies", "explain", "office", "http://example.com/", "--credential", "run 81")
+    assert (refused.status, "must be an id, crd_" in refused.err) == (2, True)
+
+
 def test_a_minted_secret_opens_a_proxy_and_revoked_it_does_not(
     shell: Shell, stranger: Shell, product: Product, origin: Origin
 ) -> None:

@@ -262,13 +262,15 @@ def test_names_of_a_proxy_itself_clash_too(api: Api, token: dict[str, str]) -> N
 
 def test_open_proxies_of_an_account_are_in_its_warnings(api: Api, token: dict[str, str]) -> None:
     proxy(api, 3128, name="lobby", auth={"enabled": False}, tags=["eu"])
-    proxy(api, 3129)
+    proxy(api, 3129, tags=["de"])
     warned = api.post("/accounts", ADA, token).json["data"]["warnings"]
     assert [each["field"] for each in warned] == ["proxies"]
     assert "'lobby'" in warned[0]["warning"]
     assert "p3129" not in warned[0]["warning"]
-    eve = api.post("/accounts", {"username": "eve", "proxies": {"tags": ["us"]}}, token)
+    eve = api.post("/accounts", {"username": "eve", "proxies": {"tags": ["de"]}}, token)
     assert eve.json["data"]["warnings"] == []
+    (warned,) = api.post("/accounts", {"username": "max", "proxies": {"tags": ["us"]}}, token).json["data"]["warnings"]
+    assert (warned["field"], "no proxy with these ids or tags" in warned["warning"]) == ("proxies", True)
 
 
 def test_forwarding_gets_the_tags_of_a_proxy(api: Api) -> None:
