@@ -153,7 +153,7 @@ def test_records_go_to_a_file_as_lines_as_long_as_the_settings_name_one(
 
 
 def row_of(target: str) -> list[Any]:
-    return [0.0, "warning", "prx_1", "10.0.0.1", "", "GET", target, 502, 1, 2, 3, 4, "r-1", "dns_error", "", "", ""]
+    return [0.0, "warning", "prx_1", "10.0.0.1", "", "GET", target, 502, 1, 2, 3, 4, "r-1", "dns_error", "", "", "", ""]
 
 
 @pytest.fixture
