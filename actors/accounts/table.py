@@ -53,6 +53,25 @@ class TableError(Exception):
     """The table can't be opened, read or written: the text says which file and why."""
 
 
+class TableDamaged(TableError):
+    """The file is none of LMDB, or was altered: it is to be made anew."""
+
+
+_DAMAGE = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.MapResizedError,  # of a file of ours alone a page number is beyond the map
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+)
+
+
+def _error(path: Path, error: lmdb.Error) -> TableError:
+    kind = TableDamaged if isinstance(error, _DAMAGE) else TableError
+    return kind(f"{path}: {error}")
+
+
 class TableMeta(NamedTuple):
     """`store` is the id of the store that the table is derived from, `revision` the last commit that is in it."""
 
@@ -109,7 +128,7 @@ class Table:
             )
             self._databases = {name: self._open(name, writable) for name in _DATABASES}
         except lmdb.Error as error:
-            raise TableError(f"{path}: {error}") from error
+            raise _error(path, error) from error
         self._inode = _inode(path)
 
     @property
@@ -175,14 +194,14 @@ class Table:
                     return set()
                 return {_changed(value) for value in cursor.iternext(keys=False)}
         except lmdb.Error as error:
-            raise TableError(f"{self.path}: {error}") from error
+            raise _error(self.path, error) from error
 
     def _get(self, database: str, key: bytes) -> Any:
         try:
             with self._env.begin(db=self._databases[database]) as transaction:
                 found = transaction.get(key)
         except lmdb.Error as error:
-            raise TableError(f"{self.path}: {error}") from error
+            raise _error(self.path, error) from error
         return None if found is None else _unpack(found)
 
     def close(self) -> None:
@@ -218,7 +237,7 @@ class TableWriter(Table):
                 return table
             table.close()
             log.info("making %s anew: it is of another version", path)
-        except TableError as error:
+        except TableDamaged as error:
             log.warning("making the table of accounts anew: %s", error)
         except TypeError as error:  # an array of another length
             log.warning("making the table of accounts anew: %s: %s", path, error)
@@ -247,7 +266,7 @@ class TableWriter(Table):
                 meta = TableMeta(VERSION, store, revision)
                 transaction.put(_META, _pack(meta), db=self._databases["meta"])
         except lmdb.Error as error:
-            raise TableError(f"{self.path}: {error}") from error
+            raise _error(self.path, error) from error
 
     def _drop_dead_readers(self) -> None:
         """Free the places of readers that were killed: the pages that one was reading would never be used again."""

@@ -27,6 +27,9 @@ OWN_USER = os.environ["CONFORMANCE_USER"]
 KNOWN: dict[str, str] = json.loads(os.environ["CONFORMANCE_KNOWN"])
 """Path parameters of resources that exist."""
 
+_ACCOUNT = r"(?:create|update)\[\d+\]\."
+"""Where a change of many accounts has one."""
+
 STATE: tuple[tuple[str, str, str], ...] = (
     (r"name|username", r"is in use$", "names are unique"),
     (r"(accounts\[\d+\]\.)?username", r"is (auth\.username|the name of an account)", "names are unique"),
@@ -65,6 +68,16 @@ STATE: tuple[tuple[str, str, str], ...] = (
     ),
     (r"name|username|", r"is the name of|has the name and the url", "names are unique in a document"),
     (r"username", r"differ in case", "names are unique"),
+    (
+        rf"({_ACCOUNT}|accounts\[\d+\]\.|auth\.)?(username|certificates(\[\d+\])?)",
+        r"is the name of|is that of",
+        "names are unique",
+    ),
+    (rf"({_ACCOUNT})?(plan|proxies\.ids(\[\d+\])?)", r"there is no", "plans and proxies are those that are stored"),
+    (r"(update|delete)\[\d+\](\.id)?", r"there is no such account|given twice", "accounts are those that are stored"),
+    (rf"({_ACCOUNT})?(password|password_hash)", r"must be left out", "depends on another field"),
+    (rf"({_ACCOUNT})?expires_at", r"must be in the future", "the clock"),
+    (r"tags|name|auth", r"is the name of|would have two|two accounts", "names are unique for each proxy"),
     (
         r"(users\[\d+\]\.)?username",
         r"scripts|not seen|normal form|colon|at most|a blank",

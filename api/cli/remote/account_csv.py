@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 PASSWORD_MAX = 128
 """Characters; checked here, since the API gets a hash."""
+SECRET_FORM = re.compile(r"pfc_[0-9A-Za-z]{40}")
+"""Forwarding takes it for the secret of a credential (`config.model.new_credentials`)."""
 
 
 class BadLine(ValueError):
@@ -47,6 +50,8 @@ def _text(cell: str) -> Any:
 def _password(cell: str) -> Any:
     if len(cell) > PASSWORD_MAX:
         raise ValueError(f"must have at most {PASSWORD_MAX} characters")
+    if SECRET_FORM.fullmatch(cell):
+        raise ValueError("must not have the form of a credential's secret")
     return cell
 
 

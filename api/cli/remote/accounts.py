@@ -53,7 +53,10 @@ FIELDS: dict[str, Any] = {
     ],
     "certificates": Annotated[
         list[str] | None,
-        typer.Option("--certificate", help="A client's certificate: CN=…, DNS:…, URI:… or SHA256:…; may be repeated."),
+        typer.Option(
+            "--certificate",
+            help="A client's certificate: CN=, DNS:, URI: or SHA256: before its value; may be repeated.",
+        ),
     ],
     "tags": Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")],
 }

@@ -18,6 +18,7 @@ from actors.accounts.table import (
     PutPlan,
     Remove,
     TableChange,
+    TableDamaged,
     TableError,
     TableWriter,
     discard,
@@ -51,28 +52,41 @@ class Published:
         """Whether there is a file."""
         return self._path.exists()
 
-    def catch_up(self, revision: int, changes: Callable[[int], list[Change]], everything: Iterable[Change]) -> None:
+    def catch_up(
+        self, revision: int, changes: Callable[[int], list[Change]], everything: Callable[[], Iterable[Change]]
+    ) -> None:
         """Bring the table to `revision` of the store. Raises `NotPublished`.
 
-        `changes` is the store's; `everything` has all its documents, for a table that is new, damaged or of another
+        `changes` is the store's; `everything` gives all its documents, for a table that is new, damaged or of another
         store.
         """
         if revision == 0 and not self.exists:
             return
         try:
-            table = self._opened()
-            meta = table.meta()
-            known = meta is not None and meta.store == self._store and meta.revision <= revision
-            if meta is not None and known:
-                missing = _missing(changes, meta.revision)
-                if missing is not None:
-                    if meta.revision < revision:
-                        table.apply(missing, self._store, revision)
-                    return
-            log.info("making the table of accounts anew")
-            table.rebuild(map(table_change, everything), self._store, revision)
+            try:
+                self._bring_to(revision, changes, everything)
+            except TableDamaged as error:
+                log.warning("the table of accounts is damaged: %s", error)
+                self.close()
+                discard(self._path)
+                self._bring_to(revision, changes, everything)
         except (TableError, OSError) as error:
             raise NotPublished(str(error)) from error
+
+    def _bring_to(
+        self, revision: int, changes: Callable[[int], list[Change]], everything: Callable[[], Iterable[Change]]
+    ) -> None:
+        table = self._opened()
+        meta = table.meta()
+        known = meta is not None and meta.store == self._store and meta.revision <= revision
+        if meta is not None and known:
+            missing = _missing(changes, meta.revision)
+            if missing is not None:
+                if meta.revision < revision:
+                    table.apply(missing, self._store, revision)
+                return
+        log.info("making the table of accounts anew")
+        table.rebuild(map(table_change, everything()), self._store, revision)
 
     def close(self) -> None:
         """Close the file."""

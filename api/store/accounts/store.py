@@ -374,7 +374,7 @@ class AccountStore:
         if self._published is None:
             return
         with self._writing:
-            self._published.catch_up(self._revision, self._own_changes, self._everything())
+            self._published.catch_up(self._revision, self._own_changes, self._everything)
 
     def _own_changes(self, since: int) -> list[Change]:
         """As `changes`, read by the writer, who does not wait for a long page."""

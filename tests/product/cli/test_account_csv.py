@@ -88,6 +88,7 @@ def test_an_empty_cell_says_nothing_and_null_is_null() -> None:
         ("username,nonsense\na,b\n", 1, "nonsense"),
         ("username,username\na,b\n", 1, "username"),
         ("username,metadata.\na,b\n", 1, "metadata."),
+        (f"username,password\na,pfc_{'x' * 40}\n", 2, "password"),
         ("username,plan\na,b\nc\n", 3, None),
         ("username,plan\na,b,c\n", 2, None),
         (f"username,password\na,{'x' * 128}\nb,{'x' * 129}\n", 3, "password"),

@@ -71,7 +71,7 @@ def test_a_low_port_without_permission_is_refused_and_nothing_is_stored() -> Non
         ({"settings": {"timeout": 3601}}, "settings.timeout"),
         ({"settings": {"speed": 1}}, "settings.speed"),
         ({"tags": "blue"}, "tags"),
-        ({"auth": {"enabled": True}}, "auth"),
+        ({"auth": {"enabled": "yes"}}, "auth"),
     ],
     ids=str,
 )

@@ -147,7 +147,8 @@ def test_events_and_audit_name_the_account_and_who_did_it(api: Api, token: dict[
         ("password", {"password": ""}),
         ("password", {"password": "pfc_" + "a" * 40}),  # forwarding would never compare it
         ("password_hash", {"password_hash": "$2b$31$" + "a" * 53}),
-        ("password_hash", {"password_hash": "$2b$10$" + "a" * 53}),  # beside a password
+        ("password_hash", {"password_hash": "$2b$10$" + "a" * 21 + "u" + "a" * 31}),  # beside a password
+        ("password_hash", {"password_hash": "$2b$10$" + "a" * 53, "password": None}),  # no salt that bcrypt takes
         ("proxies", {"proxies": {}}),
         ("proxies", {"proxies": {"all": False}}),
         ("proxies.ids", {"proxies": {"ids": []}}),

@@ -314,6 +314,16 @@ def test_a_start_makes_the_table_anew_where_it_must(data: DataDir, harm: str) ->
     assert (revision > 500) == (harm == "of another store")
 
 
+def test_a_table_that_is_overwritten_while_it_is_open_is_made_anew(data: DataDir) -> None:
+    store = open_accounts(data)
+    store.put("accounts", account("acc_1"))
+    with data.accounts_table.open("r+b") as file:
+        file.write(b"\xa5" * 16_384)
+    store.put("accounts", account("acc_2"))
+    store.close()
+    assert read(data) == (2, ["acc_1", "acc_2"])
+
+
 def test_a_table_that_can_not_be_written_gets_the_commit_later(
     data: DataDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
