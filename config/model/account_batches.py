@@ -47,7 +47,7 @@ class AccountBatch(Part):
 class AccountImport(AccountBatch):
     """As a batch, of more accounts; passwords only as hashes."""
 
-    model_config = example({"create": [{"username": "alice", "password_hash": "$2b$10$" + 53 * "a"}]})
+    model_config = example({"create": [{"username": "alice", "password_hash": "$2b$10$" + 53 * "u"}]})
 
     create: Annotated[list[FleetAccountCreate], Field(max_length=IMPORT_MAX)] = Field(default_factory=list)
     update: Annotated[list[FleetAccountChange], Field(max_length=IMPORT_MAX)] = Field(default_factory=list)

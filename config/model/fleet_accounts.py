@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from config.files.client_certificates import ENTRY_MAX, normal_entry
 from config.model import json_patterns
@@ -82,8 +82,17 @@ class AccountProxies(BaseModel):
         return {name: value for name, value in self.model_dump().items() if value}
 
 
+_SOME: list[Any] = [
+    {"required": ["all"], "properties": {"all": {"const": True}}},
+    {"required": ["ids"]},
+    {"required": ["tags"]},
+]
+
+
 class ProxiesInput(Part):
     """The proxies that an account may use: `all`, or each that one of the ids or tags names."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _SOME})
 
     all: StrictBool | None = None
     ids: ProxyIds | None = None

@@ -75,6 +75,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     ),
     (rf"({_ACCOUNT})?(plan|proxies\.ids(\[\d+\])?)", r"there is no", "plans and proxies are those that are stored"),
     (r"(update|delete)\[\d+\](\.id)?", r"there is no such account|given twice", "accounts are those that are stored"),
+    (rf"({_ACCOUNT})?schedule\.timezone", r"of the IANA database", "which time zones there are, the machine knows"),
     (rf"({_ACCOUNT})?(password|password_hash)", r"must be left out", "depends on another field"),
     (rf"({_ACCOUNT})?expires_at", r"must be in the future", "the clock"),
     (r"tags|name|auth", r"is the name of|would have two|two accounts", "names are unique for each proxy"),
