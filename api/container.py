@@ -140,12 +140,28 @@ class Services:
         """The same with an audit trail: for changes."""
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
-        self.plans = Plans(self.audited_accounts, self.account_store, names)
+        self._make_fleet_accounts(bridge, data)
+        self.accounts = Accounts(self.proxies, bridge)
+        self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
+        self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
+        self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
+        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
+        self.on_moved: Callable[[], None] = lambda: None
+        """Called when the response to a change of the API's own address was written."""
+        self.on_max_connections: Callable[[int], None] = lambda _max: None
+        self.tester = ProxyTester(bridge)
+        self.rates = RateLimits(settings.security.rate_limiting)
+        self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
+        self.apply(settings)
+
+    def _make_fleet_accounts(self, bridge: Bridge, data: DataDir) -> None:
+        """The services of accounts, plans and credentials, behind those of proxies."""
+        self.plans = Plans(self.audited_accounts, self.account_store, self.account_names)
         self.account_activity = AccountActivities(bridge, self.plans)
         self.fleet_accounts = FleetAccounts(
             self.audited_accounts,
             self.account_store,
-            names,
+            self.account_names,
             self.plans,
             self.proxies.all,
             self.publish,
@@ -165,18 +181,6 @@ class Services:
             self.account_store, self.audited_accounts, self.publish, self.account_activity.drop
         )
         self.account_ends = AccountEnds(self.account_store, bridge)
-        self.accounts = Accounts(self.proxies, bridge)
-        self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
-        self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
-        self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
-        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
-        self.on_moved: Callable[[], None] = lambda: None
-        """Called when the response to a change of the API's own address was written."""
-        self.on_max_connections: Callable[[int], None] = lambda _max: None
-        self.tester = ProxyTester(bridge)
-        self.rates = RateLimits(settings.security.rate_limiting)
-        self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
-        self.apply(settings)
 
     def apply(self, settings: ApiSettings) -> None:
         """Make these settings effective for the requests to come: at the start, and whenever they change.

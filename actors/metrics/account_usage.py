@@ -44,9 +44,9 @@ BACKWARD_MAX = 24
 _COLUMNS = ("number", "id", "username", "gone", "period", "since", "used", "last_seen", "client_ip", *SUMS)
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM accounts WHERE id = ?"  # noqa: S608 - names of ours
 _WRITTEN = _COLUMNS[2:]
-_WRITE = f"UPDATE accounts SET {', '.join(f'{name} = ?' for name in _WRITTEN)} WHERE number = ?"  # noqa: S608
-_LAST = f"SELECT serial, {', '.join(FIGURES)}, connections FROM reports WHERE account = ? AND instance = ?"  # noqa: S608
-_KEEP = f"INSERT OR REPLACE INTO reports VALUES ({', '.join('?' * (5 + len(FIGURES)))})"  # noqa: S608
+_WRITE = f"UPDATE accounts SET {', '.join(f'{name} = ?' for name in _WRITTEN)} WHERE number = ?"  # noqa: S608 - names of ours
+_LAST = f"SELECT serial, {', '.join(FIGURES)}, connections FROM reports WHERE account = ? AND instance = ?"  # noqa: S608 - names of ours
+_KEEP = f"INSERT OR REPLACE INTO reports VALUES ({', '.join('?' * (5 + len(FIGURES)))})"  # noqa: S608 - names of ours
 _NOTHING = (0,) * len(FIGURES)
 _FIRST_SUM = len(_COLUMNS) - len(SUMS)
 
@@ -57,7 +57,7 @@ Process = tuple[str, int]
 def _adding(table: str, column: str) -> str:
     added = ", ".join(f"{name} = {name} + excluded.{name}" for name in FIGURES)
     marks = ", ".join("?" * (3 + len(FIGURES)))
-    return f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT ({column}, account, proxy) DO UPDATE SET {added}"  # noqa: S608
+    return f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT ({column}, account, proxy) DO UPDATE SET {added}"  # noqa: S608 - names of ours
 
 
 _ADD_TO_HOUR, _ADD_TO_DAY = _adding("hours", "hour"), _adding("days", "day")
@@ -134,7 +134,7 @@ class UsageLedger:
         try:
             with transaction(self._database):
                 yield
-        except BaseException:
+        except BaseException:  # SystemExit too: the transaction is rolled back
             self._proxies = self._proxies_before
             self.crossings.clear()
             raise

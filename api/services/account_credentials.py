@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.audit import AuditedStore
 from api.errors import Invalid, NotFound
-from api.store import NotStored, StoreError, Write
+from api.services.rounds import Rounds
+from api.store import NotStored, Write
 from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountStore, Position
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import FleetAccount
@@ -118,36 +118,18 @@ class AccountCredentials:
         return FleetAccount.model_validate(document.body)
 
 
-class LapsedCredentials:
-    """Removes lapsed credentials, in a thread of its own, from `start` until `close`."""
+class LapsedCredentials(Rounds):
+    """Removes lapsed credentials, those that lapsed while the API was down among them."""
 
     def __init__(self, credentials: AccountCredentials, period: float = PURGE_PERIOD) -> None:
+        super().__init__("lapsed-credentials", "remove lapsed credentials", period, first_after=0.0)
         self._credentials = credentials
-        self._period = period
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lapsed-credentials", daemon=True)
 
-    def start(self) -> None:
-        """Begin, with what lapsed while the API was down."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End, after the commit that is under way."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                removed = self._credentials.remove_lapsed()
-            except StoreError as error:
-                log.error("lapsed credentials can't be removed: %s", error)
-            else:
-                if removed:
-                    log.debug("%d lapsed credentials are removed", removed)
-            if self._ended.wait(self._period):
-                return
+    def act(self) -> None:
+        """See `Rounds`."""
+        removed = self._credentials.remove_lapsed()
+        if removed:
+            log.debug("removed %d lapsed credentials", removed)
 
 
 def _about(credential: AccountCredential, username: str) -> dict[str, Any]:

@@ -7,20 +7,16 @@ before the API died is published again with its id, by which receivers know it.
 from __future__ import annotations
 
 import hashlib
-import logging
-import threading
 import time
 from collections.abc import Callable
 
 from actors.bus.events import event_topic
 from actors.bus.messages.events import Event
 from api.bus_bridge import Bridge
-from api.store import StoreError
+from api.services.rounds import Rounds
 from api.store.accounts import AccountEnd, AccountStore
 from config.model.event_check import checked
 from config.text.formatting import timestamp_text
-
-log = logging.getLogger(__name__)
 
 EXPIRED = "account.expired"
 PERIOD = 2.0
@@ -62,29 +58,14 @@ class AccountEnds:
         return Event(f"evt_{digest[:24]}", EXPIRED, self._clock(), checked(EXPIRED, data))
 
 
-class ExpiredAccounts:
-    """Announces the ends of accounts, in a thread of its own, from `start` until `close`."""
+class ExpiredAccounts(Rounds):
+    """Announces the ends of accounts, those that came while the API was down among them."""
 
     def __init__(self, ends: AccountEnds, period: float = PERIOD) -> None:
+        super().__init__("expired-accounts", "announce accounts that have expired", period, first_after=period)
         self._ends = ends
-        self._period = period
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="expired-accounts", daemon=True)
 
-    def start(self) -> None:
-        """Begin, with the ends that came while the API was down."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End, after the round that is under way."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._period):
-            try:
-                if self._ends.announce() and not self._ended.wait(SENT_AFTER):
-                    self._ends.settle()
-            except StoreError as error:
-                log.error("accounts whose time is over can't be announced: %s", error)
+    def act(self) -> None:
+        """See `Rounds`."""
+        if self._ends.announce() and self.pause(SENT_AFTER):
+            self._ends.settle()

@@ -70,7 +70,7 @@ class UsageReport:
         for database in self._open():
             for start, end in self._ranges(database):
                 table, column, unit = self._table
-                sql = f"SELECT {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?{self._where(database)}"  # noqa: S608
+                sql = f"SELECT {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?{self._where(database)}"  # noqa: S608 - names of ours
                 row = database.execute(sql, (start // unit, end // unit)).fetchone()
                 figures = [before + (more or 0) for before, more in zip(figures, row, strict=True)]
         return dict(zip(FIGURES, _with_seconds(figures), strict=True))
@@ -100,7 +100,7 @@ class UsageReport:
         ]
         group = ", ".join(each for each in columns if each != "0")
         sql = (
-            f"SELECT {', '.join(columns)}, {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?"  # noqa: S608
+            f"SELECT {', '.join(columns)}, {_SUMS} FROM {table} WHERE {column} >= ? AND {column} < ?"  # noqa: S608 - names of ours
             f"{self._where(database)} GROUP BY {group} ORDER BY {group}"
         )
         return database.execute(sql, (start // unit, end // unit))

@@ -4,7 +4,7 @@ It is beside the configuration store, in the same folder, and keeps the same pro
 counter of its own; TinyDB would write tens of megabytes for each change. The API owns it.
 
 - `schema`: tables, and what of a document is in columns, so that it can be found.
-- `store`: reading and writing.
+- `store`: reading and writing; `batch`: the writes of one commit; `file`: the file as a whole.
 - `pages`: pages of accounts, and clashes of names; `usage_order`: pages by figures of the metrics collector.
 - `publication`: behind each commit the same change goes to the table that forwarding actors read.
 
@@ -13,10 +13,11 @@ Nothing here holds all accounts in memory.
 
 from __future__ import annotations
 
+from api.store.accounts.file import check_accounts_file, start_over_above
 from api.store.accounts.pages import SORTS, AccountSelection, Position
 from api.store.accounts.publication import Published
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS, accounts_file
-from api.store.accounts.store import AccountEnd, AccountStore, check_accounts_file, open_accounts, start_over_above
+from api.store.accounts.store import AccountEnd, AccountStore, open_accounts
 
 __all__ = [
     "ACCOUNTS",

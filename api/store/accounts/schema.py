@@ -114,3 +114,10 @@ def _marks(body: Mapping[str, Any]) -> str:
             *(mark("label", each) for each in body["tags"]),
         )
     )
+
+
+def known(collection: str) -> str:
+    """The name of a table, for a statement. Raises `KeyError` for any other text."""
+    if collection not in TABLES:
+        raise KeyError(collection)
+    return collection

@@ -8,53 +8,45 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from actors.sqlite import FileTooNew, open_database, open_for_reading, transaction
+from actors.sqlite import open_database, transaction
+from api.store.accounts.batch import Batch
+from api.store.accounts.file import changes_since, check_file, meta, translated
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, certificate_clash_sql, clash_sql
 from api.store.accounts.publication import NotPublished, Published, Retry
 from api.store.accounts.schema import (
     ACCOUNTS,
-    CREDENTIALS,
     PLANS,
     SCHEMA,
     TABLES,
     accounts_file,
-    columns,
+    known,
 )
 from api.store.accounts.usage_order import positions_by_figure
 from api.store.interface import (
     Change,
     Document,
-    HistoryPruned,
     NotInEffect,
-    NotStored,
     Predicate,
-    RevisionConflict,
     Store,
     StoreDamaged,
     StoreError,
-    StoreTooNew,
     StoreWriteError,
     Write,
 )
-from config.files.paths import DataDir, PathError
+from config.files.paths import DataDir
 
 log = logging.getLogger(__name__)
 
-GONE_KEPT = 20_000
-"""Deletions that are remembered at least."""
 SPARE = 2**20
 """Bytes that a commit leaves free on the disk, beside four times its own size: the file and the table need them."""
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class AccountEnd(NamedTuple):
@@ -78,11 +70,11 @@ class AccountStore:
         self._writing = threading.RLock()
         self._reading = threading.Lock()
         self._stepped = threading.Condition()
-        with _translated(self._file):
+        with translated(self._file):
             self._database = open_database(self._file, SCHEMA, any_thread=True)
             self._database.execute("PRAGMA synchronous=FULL")
-            _check(self._database, self._file)
-            self.id, self._revision, self._horizon = _meta(self._database)
+            check_file(self._database, self._file)
+            self.id, self._revision, self._horizon = meta(self._database)
             self._reader = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
             self._reader.execute("PRAGMA query_only=1")
         self._pending: Sequence[Write] = ()
@@ -103,14 +95,14 @@ class AccountStore:
 
     def revision_of(self, collection: str, identifier: str) -> int:
         """See `Store.revision_of`."""
-        rows = self._rows(f"SELECT revision FROM {_known(collection)} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
+        rows = self._rows(f"SELECT revision FROM {known(collection)} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
         return int(rows[0][0]) if rows else 0
 
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """See `Store.find`. Reads the whole collection, so it is for plans, and for tests."""
         return [
             each
-            for each in self._documents(f"SELECT id, revision, body FROM {_known(collection)} ORDER BY revision", [])  # noqa: S608 - as above
+            for each in self._documents(f"SELECT id, revision, body FROM {known(collection)} ORDER BY revision", [])  # noqa: S608 - as above
             if all(each.body.get(name) == value for name, value in fields.items())
             and (where is None or where(each.body))
         ]
@@ -140,7 +132,7 @@ class AccountStore:
 
     def count(self, collection: str) -> int:
         """The number of documents."""
-        return int(self._rows(f"SELECT count(*) FROM {_known(collection)}", [])[0][0])  # noqa: S608 - as above
+        return int(self._rows(f"SELECT count(*) FROM {known(collection)}", [])[0][0])  # noqa: S608 - as above
 
     def account_page(
         self, selection: AccountSelection, after: Position | None, limit: int
@@ -191,7 +183,7 @@ class AccountStore:
 
     def ends_announced(self, ends: Iterable[AccountEnd]) -> None:
         """These were announced. It is no step of the store. Raises `StoreWriteError`."""
-        with self._writing, _translated(self._file), transaction(self._database):
+        with self._writing, translated(self._file), transaction(self._database):
             self._database.executemany(
                 "DELETE FROM ends WHERE account_id = ? AND expires_at = ?",
                 [(each.account_id, each.expires_at) for each in ends],
@@ -226,7 +218,7 @@ class AccountStore:
         last = ""
         while True:
             found = self._documents(
-                f"SELECT id, revision, body FROM {_known(collection)} WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608 - as above
+                f"SELECT id, revision, body FROM {known(collection)} WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608 - as above
                 [last, batch],
             )
             yield from found
@@ -236,8 +228,8 @@ class AccountStore:
 
     def changes(self, since: int) -> list[Change]:
         """See `Store.changes`."""
-        with self._reading, _translated(self._file):
-            return _changes_since(self._reader, since)
+        with self._reading, translated(self._file):
+            return changes_since(self._reader, since)
 
     def wait(self, since: int, timeout: float) -> int:
         """See `Store.wait`."""
@@ -303,9 +295,9 @@ class AccountStore:
         with self._writing:
             self._make_pending()
             self._refuse_full(sum(len(body) for body in bodies if body is not None))
-            with _translated(self._file), transaction(self._database):
+            with translated(self._file), transaction(self._database):
                 self._database.execute("DELETE FROM prepared")
-                batch = _Batch(self._database, self._revision)
+                batch = Batch(self._database, self._revision)
                 revisions = [batch.write(*each) for each in zip(writes, bodies, strict=True)]
                 horizon = batch.finish(self._horizon)
             self._revision, self._horizon = batch.revision, horizon
@@ -331,7 +323,7 @@ class AccountStore:
         text = json.dumps([(each.collection, each.id, each.body, each.expect) for each in writes])
         self._refuse_full(2 * len(text))
         before = other.revision_of(first.collection, first.id)
-        with _translated(self._file), transaction(self._database):
+        with translated(self._file), transaction(self._database):
             self._dry_run(writes)
             self._database.execute(
                 "REPLACE INTO prepared VALUES (1, ?, ?, ?, ?)", [first.collection, first.id, before, text]
@@ -340,13 +332,13 @@ class AccountStore:
     def _dry_run(self, writes: Sequence[Write]) -> None:
         """Raise what the writes would raise; within a transaction, which they leave as it was."""
         self._database.execute("SAVEPOINT dry_run")
-        batch = _Batch(self._database, self._revision)
+        batch = Batch(self._database, self._revision)
         for each in writes:
             batch.write(each, None if each.body is None else json.dumps(each.body))
         self._database.execute("ROLLBACK TO dry_run")
 
     def _forget_prepared(self) -> None:
-        with _translated(self._file), transaction(self._database):
+        with translated(self._file), transaction(self._database):
             self._database.execute("DELETE FROM prepared")
 
     def _make_pending(self) -> None:
@@ -378,8 +370,8 @@ class AccountStore:
 
     def _own_changes(self, since: int) -> list[Change]:
         """As `changes`, read by the writer, who does not wait for a long page."""
-        with _translated(self._file):
-            return _changes_since(self._database, since)
+        with translated(self._file):
+            return changes_since(self._database, since)
 
     def _everything(self) -> Iterator[Change]:
         for collection in TABLES:
@@ -397,7 +389,7 @@ class AccountStore:
 
     def _one(self, collection: str, column: str, value: str) -> Document | None:
         found = self._documents(
-            f"SELECT id, revision, body FROM {_known(collection)} WHERE {column} = ?",  # noqa: S608 - as above
+            f"SELECT id, revision, body FROM {known(collection)} WHERE {column} = ?",  # noqa: S608 - as above
             [value],
         )
         return found[0] if found else None
@@ -418,72 +410,8 @@ class AccountStore:
         ]
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        with self._reading, _translated(self._file):
+        with self._reading, translated(self._file):
             return self._reader.execute(sql, values).fetchall()
-
-
-class _Batch:
-    """The writes of one commit."""
-
-    def __init__(self, database: sqlite3.Connection, revision: int) -> None:
-        self._database = database
-        self._deleted = False
-        self.revision = revision
-
-    def write(self, write: Write, body: str | None) -> int:
-        """The number of this step. Raises `RevisionConflict`, `NotStored`."""
-        collection = _known(write.collection)
-        row = self._database.execute(f"SELECT revision FROM {collection} WHERE id = ?", [write.id]).fetchone()  # noqa: S608 - the name is ours
-        actual = int(row[0]) if row else 0
-        if write.expect is not None and actual != write.expect:
-            raise RevisionConflict(collection, write.id, write.expect, actual)
-        if write.body is None:
-            if not actual:
-                raise NotStored(collection, write.id)
-            if collection == ACCOUNTS:
-                self._end_credentials(write.id)
-                self._put_certificates(write.id, ())
-            return self._delete(collection, write.id)
-        return self._put(collection, write.id, write.body, body)
-
-    def finish(self, horizon: int) -> int:
-        """Write the counter, and forget the oldest deletions if there are too many: the step up to which they are."""
-        if self._deleted and self._database.execute("SELECT count(*) FROM gone").fetchone()[0] >= 2 * GONE_KEPT:
-            (horizon,) = self._database.execute(
-                "SELECT revision FROM gone ORDER BY revision DESC LIMIT 1 OFFSET ?", [GONE_KEPT]
-            ).fetchone()
-            self._database.execute("DELETE FROM gone WHERE revision <= ?", [horizon])
-        self._database.execute("UPDATE meta SET revision = ?, horizon = ?", [self.revision, horizon])
-        return int(horizon)
-
-    def _put(self, collection: str, identifier: str, body: Mapping[str, Any], text: str | None) -> int:
-        self.revision += 1
-        values = {"id": identifier, "revision": self.revision, **columns(collection, body), "body": text}
-        self._database.execute(
-            f"INSERT INTO {collection} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
-            f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in values)}",
-            list(values.values()),
-        )
-        if collection == ACCOUNTS:
-            self._put_certificates(identifier, body.get("certificates", ()))
-        return self.revision
-
-    def _put_certificates(self, account_id: str, entries: Sequence[str]) -> None:
-        self._database.execute("DELETE FROM certificates WHERE account_id = ?", [account_id])
-        for entry in entries:
-            self._database.execute("INSERT OR IGNORE INTO certificates VALUES (?, ?)", [entry, account_id])
-
-    def _delete(self, collection: str, identifier: str) -> int:
-        self.revision += 1
-        self._deleted = True
-        self._database.execute(f"DELETE FROM {collection} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
-        self._database.execute("INSERT INTO gone VALUES (?, ?, ?)", [self.revision, collection, identifier])
-        return self.revision
-
-    def _end_credentials(self, account_id: str) -> None:
-        rows = self._database.execute("SELECT id FROM credentials WHERE account_id = ?", [account_id]).fetchall()
-        for (identifier,) in rows:
-            self._delete(CREDENTIALS, identifier)
 
 
 def open_accounts(data: DataDir) -> AccountStore:
@@ -496,88 +424,3 @@ def open_accounts(data: DataDir) -> AccountStore:
             f"{accounts_file(data)}: is gone, but {data.accounts_table} shows that there were accounts; restore it"
         )
     return AccountStore(data)
-
-
-def check_accounts_file(folder: Path) -> None:
-    """Raise `StoreError` when the file in a store's folder is damaged or of a later release. None at all is fine."""
-    file = folder / accounts_file(DataDir(folder)).name
-    if not file.exists():
-        return
-    with _translated(file), closing(open_for_reading(file)) as database:
-        (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found > 1:
-            raise StoreTooNew(f"{file}: has format {found}; this release knows up to 1")
-        _check(database, file)
-
-
-def start_over_above(data: DataDir, revision: int) -> None:
-    """Make the accounts of a closed store those of another one, whose next step has a number above `revision`.
-
-    A table of the accounts before is made anew then. Raises `StoreError`.
-    """
-    file = accounts_file(data)
-    if not file.exists():
-        return
-    with _translated(file), closing(open_database(file, SCHEMA)) as database, transaction(database):
-        _, known, _ = _meta(database)
-        above = max(known, revision)
-        database.execute("DELETE FROM gone")
-        database.execute("UPDATE meta SET store = ?, revision = ?, horizon = ?", [secrets.token_hex(8), above, above])
-
-
-def _known(collection: str) -> str:
-    if collection not in TABLES:
-        raise KeyError(collection)
-    return collection
-
-
-def _meta(database: sqlite3.Connection) -> tuple[str, int, int]:
-    """Id, revision and horizon of the store."""
-    row = database.execute("SELECT store, revision, horizon FROM meta").fetchone()
-    if row is None:
-        database.execute("INSERT INTO meta VALUES (1, ?, 0, 0)", [secrets.token_hex(8)])
-        return _meta(database)
-    return str(row[0]), int(row[1]), int(row[2])
-
-
-def _changes_since(database: sqlite3.Connection, since: int) -> list[Change]:
-    """Of one moment, in order. Raises `HistoryPruned`."""
-    database.execute("BEGIN")
-    try:
-        _, _, horizon = _meta(database)
-        if since < horizon:
-            raise HistoryPruned(horizon)
-        return sorted(_changes(database, since), key=lambda each: each.revision)
-    finally:
-        database.execute("ROLLBACK")
-
-
-def _changes(database: sqlite3.Connection, since: int) -> Iterator[Change]:
-    for collection in TABLES:
-        rows = database.execute(f"SELECT id, revision, body FROM {collection} WHERE revision > ?", [since])  # noqa: S608 - the name is ours
-        for identifier, revision, body in rows:
-            yield Change(collection, identifier, revision, json.loads(body))
-    for revision, collection, identifier in database.execute("SELECT * FROM gone WHERE revision > ?", [since]):
-        yield Change(collection, identifier, revision, None)
-
-
-def _check(database: sqlite3.Connection, file: Path) -> None:
-    (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise StoreDamaged(f"{file}: is damaged: {found}; restore it")
-
-
-@contextmanager
-def _translated(file: Path) -> Iterator[None]:
-    """SQLite's errors as those of stores."""
-    try:
-        yield
-    except FileTooNew as error:
-        raise StoreTooNew(str(error)) from error
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _DAMAGED:
-            raise StoreDamaged(f"{file}: {error}; restore it") from error
-        raise StoreWriteError(f"{file}: {error}") from error
-    except (PathError, OSError) as error:
-        raise StoreError(f"{file}: {error}") from error

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
-from websockets.sync.server import ServerConnection, serve
+from websockets.asyncio.server import Server, ServerConnection, serve
 
 from tests.kit.certificates import make_pair
 from tests.kit.product import Product
 from tests.product.e2e.foreign.entrances import MEGABYTES, Entrance, MakeEntrance
 from tests.product.e2e.foreign.programs import Site, nginx
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +51,9 @@ def entrance(product: Product, pair: tuple[str, str]) -> Iterator[MakeEntrance]:
         product.api("DELETE", f"/proxies/{identifier}")
 
 
-def _echo(connection: ServerConnection) -> None:
-    for message in connection:
-        connection.send(message)
+async def _echo(connection: ServerConnection) -> None:
+    async for message in connection:
+        await connection.send(message)
 
 
 @pytest.fixture(scope="session")
@@ -58,12 +61,28 @@ def echoes(pair: tuple[str, str]) -> Iterator[dict[str, str]]:
     """The URLs of a server of `websockets` that sends back what it is sent, by scheme."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
-    servers = {"ws": serve(_echo, "127.0.0.1", 0), "wss": serve(_echo, "127.0.0.1", 0, ssl=context)}
-    threads = [threading.Thread(target=server.serve_forever) for server in servers.values()]
-    for thread in threads:
-        thread.start()
-    yield {scheme: f"{scheme}://127.0.0.1:{server.socket.getsockname()[1]}/" for scheme, server in servers.items()}
-    for server in servers.values():
-        server.shutdown()
-    for thread in threads:
-        thread.join(10)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start(tls: ssl.SSLContext | None) -> Server:
+        return await serve(_echo, "127.0.0.1", 0, ssl=tls, max_size=None)
+
+    async def end() -> None:
+        for server in servers.values():
+            server.close()
+            await server.wait_closed()
+
+    def run(work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
+
+    servers = {"ws": run(start(None)), "wss": run(start(context))}
+    yield {scheme: f"{scheme}://127.0.0.1:{_port(server)}/" for scheme, server in servers.items()}
+    run(end())
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+def _port(server: Server) -> int:
+    return int(next(iter(server.sockets)).getsockname()[1])

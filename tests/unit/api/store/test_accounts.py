@@ -33,7 +33,7 @@ from api.store.accounts import (
     open_accounts,
     start_over_above,
 )
-from api.store.accounts import store as module
+from api.store.accounts import batch as module
 from config.files.paths import DataDir, open_data_dir
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import AccountProxies, FleetAccount
