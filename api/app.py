@@ -21,6 +21,7 @@ from api.openapi.routes import describe
 from api.operations import TABLE
 from api.operations.responder import Responder, write_json
 from api.resources.redirects import REDIRECTS, Redirect
+from api.ui.page import add_dashboard
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ def create_app(services: Services) -> falcon.App[Any, Any]:
     for path, target in REDIRECTS.items():
         app.add_route(path, Redirect(target))
     app.add_sink(_unknown_path, "/")
+    add_dashboard(app)
     for kind in (Exception, falcon.HTTPError):  # Falcon has handlers of its own for both
         app.add_error_handler(kind, _on_error)
     app.add_error_handler(BodyAwaited, _on_body_awaited)

@@ -20,6 +20,7 @@ from api.errors import Denied, TooBusy, Unauthenticated
 from api.http.body_limits import BodyGate
 from api.http.client import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.environ import BODY_GATE
+from api.ui.page import is_dashboard
 
 requests_log = logging.getLogger("api.requests")
 
@@ -64,7 +65,8 @@ class RequestMiddleware:
                 _log(req, resp, level)
 
     def _admit(self, req: falcon.Request, resp: falcon.Response) -> None:
-        address, limited = client_key(req.context.address), self._services.rates.enabled
+        address = client_key(req.context.address)
+        limited = self._services.rates.enabled and not is_dashboard(req.path)  # files from memory cost nothing
         refusal = self._refusal(req)
         if refusal is not None:
             if limited:
@@ -142,7 +144,8 @@ def _costs_a_hash(req: falcon.Request) -> bool:
 def _is_poll(req: falcon.Request, resp: falcon.Response) -> bool:
     """Whether an interactive tool has read something: tools do that every few seconds."""
     caller = req.context.caller
-    return caller is not None and caller.interactive and req.method in SAFE and str(resp.status) < "4"
+    interactive = is_dashboard(req.path) or (caller is not None and caller.interactive)
+    return interactive and req.method in SAFE and str(resp.status) < "4"
 
 
 def _log(req: falcon.Request, resp: falcon.Response, level: int) -> None:

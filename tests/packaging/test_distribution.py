@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from tests.kit.folders import ROOT
 from tests.kit.product import Product
 
 PACKAGES = {"actors", "api", "config", "supervisor.py"}
+PAGE_SOURCE = ROOT / "api" / "ui" / "source"
+"""What the dashboard is made from: in the sdist, not in the wheel."""
 
 
 def build(kind: str, source: Path, target: Path) -> Path:
@@ -32,7 +35,9 @@ def build(kind: str, source: Path, target: Path) -> Path:
 
 def clean_copy(target: Path) -> Path:
     """The project's files alone, as a checkout has them: no environment, caches or data."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "data", "__pycache__", ".*_cache", ".hypothesis", "dist", "build")
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "data", "__pycache__", ".*_cache", ".hypothesis", "dist", "build", "node_modules"
+    )
     kept = {"samples"}
 
     def ignore(folder: str, names: list[str]) -> set[str]:
@@ -130,9 +135,22 @@ def test_the_wheel_is_the_four_packages_whole_and_nothing_else(built: Built) -> 
         str(path.relative_to(ROOT))
         for package in PACKAGES - {"supervisor.py"}
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and not path.is_relative_to(PAGE_SOURCE)
     }
     assert files <= found
+    assert {"api/ui/static/index.html", "api/ui/static/LICENSES.txt"} <= found
+    assert not any(name.startswith("api/ui/source/") for name in found)
+
+
+def test_no_wheel_is_built_without_the_dashboard(built: Built, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(built.sdist, source, symlinks=True)
+    shutil.rmtree(source / "api" / "ui" / "static")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "the wheel needs the dashboard; scripts/build-ui makes it" in done.stderr
+    assert not list(tmp_path.glob("dist/*.whl"))
 
 
 def test_units_dashboards_sample_and_manual_page_are_installed(built: Built) -> None:
@@ -146,11 +164,12 @@ def test_what_the_containerfile_copies_is_enough_for_the_same_wheel(built: Built
     lines = (ROOT / "Containerfile").read_text().splitlines()
     source = tmp_path / "context"
     source.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__", "node_modules")
     for line in (line for line in lines if line.startswith("COPY ") and "--from" not in line):
         *copied, target = line.split()[1:]
         for name in copied:
             if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, source / target, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(ROOT / name, source / target, ignore=ignored)
             else:
                 shutil.copy(ROOT / name, source / target)
     assert names(build("wheel", source, tmp_path / "dist")) == names(built.wheel)
@@ -193,6 +212,10 @@ class Installed(Product):
 def test_the_installed_product_serves_its_pages_and_a_proxy(built: Built) -> None:
     with Installed(built) as product:
         for path in ("/health", "/openapi.json", "/api/v1/docs"):
+            assert product.session.get(product.base_url + path, timeout=20).status_code == 200, path
+        page = product.session.get(f"{product.base_url}/ui/", timeout=20)
+        assert page.content == (ROOT / "api" / "ui" / "static" / "index.html").read_bytes()
+        for path in re.findall(r'(?:src|href)="([^"]+)"', page.text):
             assert product.session.get(product.base_url + path, timeout=20).status_code == 200, path
         proxy = product.proxy()
         assert proxy["runtime"]["state"] == "running"

@@ -1,0 +1,75 @@
+"""The files of the dashboard, read once. Only a file that was there can be requested: no path reaches the disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from api.ui.encoding import IDENTITY
+
+INDEX = "index.html"
+_SUFFIXES = {".br": "br", ".gz": "gzip"}
+"""In order of preference."""
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+_HASHED = "assets/"
+"""The folder of files whose names have a hash of their content."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file in all its encodings; `identity` is always one."""
+
+    media_type: str
+    hashed: bool
+    content: Mapping[str, bytes]
+    etags: Mapping[str, str]
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """Those that are compressed, best first."""
+        return tuple(name for name in _SUFFIXES.values() if name in self.content)
+
+    @property
+    def cache_control(self) -> str:
+        """A name with a hash never gets another content; the page itself is checked at each use."""
+        return "public, max-age=31536000, immutable" if self.hashed else "no-cache"
+
+
+@cache
+def all_files() -> Mapping[str, File]:
+    """By path below `/ui/`. Raises `FileNotFoundError` in a checkout whose page was removed."""
+    raw = dict(_walk(files("api.ui") / "static", ""))
+    if INDEX not in raw:
+        raise FileNotFoundError("api/ui/static/index.html: missing; scripts/build-ui makes it")
+    return {path: _file(path, raw) for path in raw if _type(path)}
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        path = prefix + entry.name
+        if entry.is_dir():
+            yield from _walk(entry, f"{path}/")
+        else:
+            yield path, entry.read_bytes()
+
+
+def _file(path: str, raw: Mapping[str, bytes]) -> File:
+    forms = {name: raw[path + suffix] for suffix, name in _SUFFIXES.items() if path + suffix in raw}
+    content = {**forms, IDENTITY: raw[path]}
+    digest = hashlib.sha256(raw[path]).hexdigest()[:20]
+    etags = {name: f'"{digest}"' if name == IDENTITY else f'"{digest}-{name}"' for name in content}
+    return File(_type(path), path.startswith(_HASHED), content, etags)
+
+
+def _type(path: str) -> str:
+    return next((kind for suffix, kind in _TYPES.items() if path.endswith(suffix)), "")

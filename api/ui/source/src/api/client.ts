@@ -1,0 +1,56 @@
+/** Requests to the API: with the access token, one refresh after a 401, and errors as one class. */
+import createClient from "openapi-fetch";
+import { session } from "../lib/session.svelte";
+import { ApiError, failure } from "./errors";
+import type { components, paths } from "./schema";
+
+export type Schemas = components["schemas"];
+export { ApiError } from "./errors";
+
+/** The typed client: `api.GET("/api/v1/proxies", { params: { query }, signal })`. Its results go through `data`. */
+export const api = createClient<paths>({ fetch: authorized });
+
+interface Enveloped {
+  success: true;
+  data: unknown;
+}
+interface Result {
+  data?: unknown;
+  error?: unknown;
+  response: Response;
+}
+type Data<R> = R extends { data?: infer B } ? (NonNullable<B> extends Enveloped ? NonNullable<B>["data"] : NonNullable<B>) : never;
+
+/** The data of the envelope. Throws `ApiError`; an aborted request throws `DOMException` with the name AbortError. */
+export async function data<R extends Result>(request: Promise<R>): Promise<Data<R>> {
+  return (await tagged(request)).data;
+}
+
+/** The data and the ETag, for a change with `If-Match`. */
+export async function tagged<R extends Result>(request: Promise<R>): Promise<{ data: Data<R>; etag: string | null }> {
+  const result = await request;
+  const body = result.data as Enveloped | undefined;
+  if (!result.response.ok || body === undefined) throw failure(result.response, result.error);
+  const content = typeof body === "object" && body !== null && "success" in body ? body.data : body;
+  return { data: content as Data<R>, etag: result.response.headers.get("ETag") };
+}
+
+/** What `fetch` is for the client: never a cookie, except where the session itself is refreshed. */
+async function authorized(request: Request): Promise<Response> {
+  const again = request.clone();
+  const first = await sent(request, await session.freshToken());
+  if (first.status !== 401) return first;
+  const token = await session.refresh();
+  return token === null ? first : sent(again, token);
+}
+
+async function sent(request: Request, token: string | null): Promise<Response> {
+  const headers = new Headers(request.headers);
+  if (token !== null) headers.set("Authorization", `Bearer ${token}`);
+  try {
+    return await fetch(new Request(request, { headers, credentials: "omit", cache: "no-store" }));
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError({ status: 0, code: "UNREACHABLE", message: "", requestId: null, details: null });
+  }
+}

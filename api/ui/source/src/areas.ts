@@ -1,0 +1,54 @@
+/** The areas of the page, one row each: their place in the navigation, who may see them, and their screens. */
+import type { Component } from "svelte";
+import type { IconName } from "./components/icons";
+import type { Key } from "./texts";
+
+export interface Route {
+  /** Below `/ui`: `/proxies/:id/:tab?`. The first that matches is shown, so `/new` stands before `/:id`. */
+  path: string;
+  /** The screen. It gets `params`, the parameters of its path, if it has a property of this name. */
+  load: () => Promise<{ default: Component<any> }>;
+  /** What its visitor needs, if it is more than the area's. */
+  permission?: string;
+}
+
+export interface Area {
+  key: string;
+  title: Key;
+  /** The group in the navigation; areas without one are reached from elsewhere. */
+  group?: "traffic" | "access" | "system";
+  icon: IconName;
+  /** The permission to see it; null: every user. */
+  permission: string | null;
+  /** The second key after `g`. */
+  shortcut?: string;
+  /** Where the navigation goes; the first route. */
+  path: string;
+  routes: Route[];
+}
+
+export const AREAS: Area[] = [
+  {
+    key: "overview",
+    title: "shell.area.overview",
+    group: "traffic",
+    icon: "overview",
+    permission: "metrics.read",
+    shortcut: "o",
+    path: "/",
+    routes: [{ path: "/", load: () => import("./screens/overview/Overview.svelte") }],
+  },
+  {
+    key: "proxies",
+    title: "shell.area.proxies",
+    group: "traffic",
+    icon: "proxies",
+    permission: "proxy.read",
+    shortcut: "p",
+    path: "/proxies",
+    routes: [
+      { path: "/proxies", load: () => import("./screens/proxies/Proxies.svelte") },
+      { path: "/proxies/:id/:tab?", load: () => import("./screens/proxies/Proxy.svelte") },
+    ],
+  },
+];

@@ -1,0 +1,86 @@
+/** How a chart is drawn by uPlot, with the colours of the theme. */
+import uPlot from "uplot";
+import { language } from "../texts";
+
+export interface Series {
+  title: string;
+  /** One for each time; null where there is no value. */
+  values: readonly (number | null)[];
+  color?: string;
+}
+
+interface Drawn {
+  width: number;
+  height: number;
+  series: readonly Series[];
+  format: (value: number) => string;
+  sync: string | undefined;
+  zoomed: (from: number, to: number) => void;
+  moved: (index: number | null) => void;
+}
+
+/** The options of uPlot. */
+export function drawn({ width, height, series, format, sync, zoomed, moved }: Drawn): uPlot.Options {
+  const text = color("--muted");
+  const grid = { stroke: color("--border"), width: 1 };
+  const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
+  const base = { stroke: text, font, grid, ticks: { show: false } };
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [10, 12, 0, 0],
+    cursor: {
+      y: false,
+      points: { size: 7 },
+      drag: { x: true, y: false, setScale: false },
+      ...(sync ? { sync: { key: sync } } : {}),
+    },
+    select: { show: true, left: 0, top: 0, width: 0, height: 0 },
+    scales: { x: { time: true, auto: false }, y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : 1] } },
+    axes: [
+      { ...base, grid: { show: false }, space: 70, values: (_plot, splits) => labels(splits) },
+      { ...base, size: 72, space: 36, values: (_plot, splits) => splits.map((value) => format(value)) },
+    ],
+    series: [
+      {},
+      ...series.map((each, index) => {
+        const stroke = color(each.color ?? `--series-${index + 1}`);
+        return { stroke, width: 1.6, fill: series.length === 1 ? faint(stroke) : undefined, spanGaps: false, points: { show: false } };
+      }),
+    ],
+    hooks: {
+      setCursor: [(plot) => moved(plot.cursor.idx ?? null)],
+      setSelect: [
+        (plot) => {
+          const { left, width: chosen } = plot.select;
+          if (chosen > 4) zoomed(plot.posToVal(left, "x"), plot.posToVal(left + chosen, "x"));
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
+    },
+  };
+}
+
+/** Times of the axis: days where they are days apart, seconds where they are less than a minute apart. */
+function labels(splits: number[]): string[] {
+  const apart = (splits[1] ?? 0) - (splits[0] ?? 0);
+  const options: Intl.DateTimeFormatOptions =
+    apart >= 86_400 ? { day: "numeric", month: "short" } : apart < 60 ? { timeStyle: "medium" } : { timeStyle: "short" };
+  const format = new Intl.DateTimeFormat(language(), options);
+  return splits.map((time) => format.format(time * 1000));
+}
+
+/** A colour of the theme as the canvas takes it. */
+function color(name: string): string {
+  const probe = document.createElement("span");
+  probe.style.color = name.startsWith("--") ? `var(${name})` : name;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function faint(rgb: string): string {
+  return rgb.replace(/^rgb\((.+)\)$/, "rgba($1, 0.1)");
+}

@@ -1,0 +1,11 @@
+/** An error in one sentence, as the service says it; what never reached the service is said here. */
+import type { ApiError } from "../api/errors";
+import { t } from "../texts";
+
+export function explained(error: ApiError): string {
+  if (error.status === 0) return t("errors.unreachable");
+  if (error.requiredPermission) return t("errors.permission", { permission: error.requiredPermission });
+  if (error.status === 429 && error.retryAfter !== null) return t("errors.busy", { seconds: error.retryAfter });
+  const fields = Object.entries(error.fields).map(([field, text]) => `${field}: ${text}`);
+  return fields.length ? fields.join("; ") : error.message;
+}

@@ -1,0 +1,48 @@
+/** Keys: single ones such as `/` and `?`, and pairs such as `g p`. None of them works while something is typed. */
+
+import { untrack } from "svelte";
+
+interface Binding {
+  /** `"/"`, `"Escape"` or a pair, `"g p"`. */
+  keys: string;
+  /** What it does, for the overlay; without it, it is not listed. */
+  title?: string;
+  run: () => void;
+}
+
+/** Milliseconds between the two keys of a pair, at most. */
+const PAIR = 1200;
+
+class Keys {
+  bindings = $state.raw<Binding[]>([]);
+  #first: { key: string; at: number } | null = null;
+
+  start(): void {
+    addEventListener("keydown", (event) => this.#pressed(event));
+  }
+
+  /** Add bindings while a component is there; to be called in an `$effect`, whose cleanup it returns. */
+  bind(added: Binding[]): () => void {
+    untrack(() => (this.bindings = [...this.bindings, ...added]));
+    return () => untrack(() => (this.bindings = this.bindings.filter((each) => !added.includes(each))));
+  }
+
+  #pressed(event: KeyboardEvent): void {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
+    if (document.querySelector("dialog[open]")) return;
+    const pair = this.#first && event.timeStamp - this.#first.at < PAIR ? `${this.#first.key} ${event.key}` : null;
+    const found = this.bindings.findLast((each) => each.keys === pair) ?? this.bindings.findLast((each) => each.keys === event.key);
+    this.#first = found ? null : { key: event.key, at: event.timeStamp };
+    if (!found) return;
+    event.preventDefault();
+    found.run();
+  }
+}
+
+export const keys = new Keys();
+
+function isTyping(event: KeyboardEvent): boolean {
+  const at = event.target;
+  if (!(at instanceof HTMLElement) || event.key === "Escape") return false;
+  return at.isContentEditable || at.matches("input:not([type=checkbox], [type=radio]), textarea, select");
+}

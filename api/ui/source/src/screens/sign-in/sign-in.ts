@@ -1,0 +1,33 @@
+/** The ways to sign in. */
+import { ApiError } from "../../api/errors";
+import { router } from "../../lib/router.svelte";
+
+export interface Methods {
+  identity_provider: "google" | "github" | "microsoft" | "custom" | null;
+  /** The file in the data directory with the first password of `admin`, until that is changed. */
+  initial_password_file: string | null;
+}
+
+const NAMES = { google: "Google", github: "GitHub", microsoft: "Microsoft", custom: "SSO" };
+
+/** What this service offers; where that can't be asked, a password alone. */
+export async function methods(): Promise<Methods> {
+  const response = await fetch("/api/v1/auth/methods", { credentials: "omit", cache: "no-store" }).catch(() => null);
+  const body: { data?: Methods } | null = response?.ok ? await response.json().catch(() => null) : null;
+  return body?.data ?? { identity_provider: null, initial_password_file: null };
+}
+
+export const providerName = (provider: NonNullable<Methods["identity_provider"]>): string => NAMES[provider];
+
+/** Leave for the provider; it comes back to this address with the cookie of a session. */
+export function signInAt(provider: string): void {
+  const back = new URLSearchParams({ provider, session: "cookie", return_to: router.path === "/sign-in" ? "/ui/" : `/ui${router.here}` });
+  location.assign(`/api/v1/auth/oauth2/authorize?${back}`);
+}
+
+/** An error of the sign-in; one that is none is a bug and thrown on. */
+export function failed(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof TypeError) return new ApiError({ status: 0, code: "UNREACHABLE", message: "", requestId: null, details: null });
+  throw error;
+}

@@ -1,0 +1,29 @@
+/** Which language is shown: the browser's, if there are texts in it, else English. Others are loaded when needed. */
+import { en, type En } from "./en";
+import type { Texts } from "./index";
+
+export const LANGUAGES = { en: "English", de: "Deutsch" } as const;
+export type Language = keyof typeof LANGUAGES;
+
+class Catalogue {
+  language = $state<Language>("en");
+  texts = $state.raw<Texts>(en satisfies En);
+
+  /** Load the language of the browser; before the page is shown. */
+  async start(): Promise<void> {
+    await this.choose(this.#preferred());
+  }
+
+  async choose(language: Language): Promise<void> {
+    this.texts = language === "de" ? (await import("./de")).de : en;
+    this.language = language;
+  }
+
+  /** The first of the browser's languages that is here. */
+  #preferred(): Language {
+    const short = navigator.languages.map((each) => each.slice(0, 2).toLowerCase());
+    return short.find((each): each is Language => each in LANGUAGES) ?? "en";
+  }
+}
+
+export const catalogue = new Catalogue();

@@ -1,0 +1,7 @@
+import type { Texts } from "../index";
+import { overview } from "./overview";
+import { proxies } from "./proxies";
+import { common, errors, shell } from "./shell";
+
+/** German. The type holds it to the keys of English. */
+export const de: Texts = { common, errors, shell, overview, proxies };

@@ -1,0 +1,7 @@
+import { common, errors, shell } from "./shell";
+import { overview } from "./overview";
+import { proxies } from "./proxies";
+
+/** English: every key there is. An area adds a line here and in `de/index.ts`. */
+export const en = { common, errors, shell, overview, proxies };
+export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -1,0 +1,53 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { defineConfig, type Plugin } from "vite";
+
+const here = dirname(fileURLToPath(import.meta.url));
+
+/** LICENSES.txt: the text of each package that is in the build. */
+function licenses(): Plugin {
+  return {
+    name: "licenses",
+    apply: "build",
+    generateBundle() {
+      const folders = new Set<string>();
+      for (const id of this.getModuleIds()) {
+        const found = /^(.*\/node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(id.replace(/^\0/, ""));
+        if (found?.[1] && existsSync(join(found[1], "package.json"))) folders.add(found[1]);
+      }
+      const texts = [...folders].sort().map((folder) => {
+        const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+        const file = readdirSync(folder).find((name) => /^licen[cs]e/i.test(name));
+        const text = file ? readFileSync(join(folder, file), "utf8").trim() : `License: ${about.license}`;
+        return `${about.name} ${about.version} (${about.license})\n\n${text}\n`;
+      });
+      this.emitFile({ type: "asset", fileName: "LICENSES.txt", source: texts.join(`\n${"-".repeat(80)}\n\n`) });
+    },
+  };
+}
+
+export default defineConfig({
+  root: here,
+  base: "/ui/",
+  plugins: [
+    svelte({
+      configFile: false,
+      compilerOptions: {
+        runes: true,
+        // The same classes wherever the checkout lies.
+        cssHash: ({ hash, filename }) => `s-${hash(relative(here, filename))}`,
+      },
+    }),
+    licenses(),
+  ],
+  build: {
+    target: ["chrome123", "firefox121", "safari17.5"],
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    sourcemap: false,
+    reportCompressedSize: false,
+  },
+  server: { proxy: { "/api": "http://127.0.0.1:8080" } },
+});
