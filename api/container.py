@@ -34,6 +34,7 @@ from api.services.account_activity import AccountActivities
 from api.services.account_batches import AccountBatches
 from api.services.account_credentials import AccountCredentials
 from api.services.account_ends import AccountEnds
+from api.services.account_imports import AccountImports
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.fleet_accounts import FleetAccounts
@@ -177,6 +178,9 @@ class Services:
             self._record_holder,
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
+        self.account_imports = AccountImports(
+            self.fleet_accounts, self.account_store, self.audited_accounts, self.account_names
+        )
         self.credentials = AccountCredentials(
             self.account_store, self.audited_accounts, self.publish, self.account_activity.drop
         )

@@ -19,7 +19,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -244,7 +244,7 @@ class TableWriter(Table):
         discard(path)
         return cls(path)
 
-    def apply(self, changes: Sequence[TableChange], store: str, revision: int) -> None:
+    def apply(self, changes: Iterable[TableChange], store: str, revision: int) -> None:
         """Write the changes of the commits up to `revision`, all or none. Raises `TableError`."""
         self._write(changes, store, revision, anew=False)
 
@@ -342,9 +342,10 @@ class _Batch:
             self._transaction.delete(key, db=self._databases["credential_keys"])
 
     def note(self, revision: int, *, anew: bool) -> None:
-        """List the changes; a table made anew lists none, and followers take everything anew."""
+        """List the changes; of a table made anew, or too many to list, none, and followers take everything anew."""
         database = self._databases["changes"]
-        if anew:
+        if anew or len(self._changed) > CHANGES_KEPT:
+            self._transaction.drop(database, delete=False)
             self._transaction.put(revision.to_bytes(8, "big") + bytes(4), _pack(("account", "")), db=database)
             return
         for index, changed in enumerate(self._changed):

@@ -5,19 +5,25 @@ It knows who changes something from `api.audit.context`; changes of `UNAUDITED` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.trail import Entry, Trail
+from api.errors import DomainError
 from api.store import Change, Document, NotInEffect, Store, StoreError, Write
 from api.store.interface import Predicate
 from config.files.paths import DataDir
 
 UNAUDITED = frozenset({"refresh_families"})
 """Collections of sign-ins: signing in and out has entries of its own, written by their handlers."""
+
+PART = 500
+"""Entries about failures that are written at once."""
 
 _KINDS = {"proxies": "proxy", "settings": "settings"}
 """Names in the singular that `removesuffix` would get wrong."""
@@ -94,6 +100,42 @@ class AuditedStore:
             self._audit_failure(entries, error)
             raise
 
+    @contextmanager
+    def audited_in_parts(self, parts: Callable[[], Iterable[Sequence[Write]]]) -> Iterator[None]:
+        """As `audited`, for new and changed documents that are too many for memory: `parts` reads them anew each time.
+
+        Between the parts others append entries.
+        """
+        numbers = array("Q")  # of the entry of each write, 0 for none
+        try:
+            for part in parts():
+                rows = [self._row(each) for each in part]
+                entries = iter(self._trail.append_all([row for row in rows if row is not None]))
+                numbers.extend(0 if row is None else next(entries).seq for row in rows)
+            yield
+        except NotInEffect:
+            raise  # the changes were made
+        except (StoreError, DomainError) as error:
+            self._audit_failures(itertools.chain.from_iterable(parts()), numbers, error)
+            raise
+
+    def _audit_failures(self, writes: Iterable[Write], numbers: Iterable[int], error: Exception) -> None:
+        """As `_audit_failure`, without the entries."""
+        rows = (
+            {
+                "action": f"{kind_of(each.collection)}.{'updated' if each.expect else 'created'}",
+                "resource": _resource(each.collection, each.id, each.body or {}),
+                **_failed(number, error),
+            }
+            for each, number in zip(writes, numbers, strict=False)
+            if number
+        )
+        try:
+            while part := list(itertools.islice(rows, PART)):
+                self._trail.append_all(part)
+        except StoreError:
+            return
+
     def _row(self, write: Write) -> dict[str, Any] | None:
         """The entry of a change that is about to be made; None when it needs none."""
         if write.collection in UNAUDITED:
@@ -116,13 +158,17 @@ class AuditedStore:
         """Record that the changes were not made. If that can't be written either, the caller's error says enough."""
         if not entries:
             return
-        reason = type(error).__name__
-        failed = {"outcome": "failed", "before": None, "after": None}
-        rows = [{**_of(each), **failed, "details": {"of": each.seq, "error": reason}} for each in entries]
+        rows = [{**_of(each), **_failed(each.seq, error)} for each in entries]
         try:
             self._trail.append_all(rows)
         except StoreError:
             return
+
+
+def _failed(number: int, error: Exception) -> dict[str, Any]:
+    """That the change of the entry with this number was not made."""
+    details = {"of": number, "error": type(error).__name__}
+    return {"outcome": "failed", "before": None, "after": None, "details": details}
 
 
 def _of(entry: Entry) -> dict[str, Any]:

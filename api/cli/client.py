@@ -162,12 +162,16 @@ class Client:
         anonymous: bool = False,
         timeout: float | None = None,
         headers: Mapping[str, str | bytes] | None = None,
+        content: bytes | None = None,
     ) -> Any:
-        """`data` of one call. `path` is below `/api/v1`, its parts quoted (`quoted`). Raises `CommandError`."""
+        """`data` of one call. `path` is below `/api/v1`, its parts quoted (`quoted`). Raises `CommandError`.
+
+        `content` is a body that is not JSON; `headers` say what it is.
+        """
         credentials = {} if anonymous else self._authorization()
 
         def send(authorization: Mapping[str, str]) -> requests.Response:
-            return self._send(method, path, query, timeout, json=body, headers={**(headers or {}), **authorization})
+            return self._send(method, path, query, timeout, json=body, data=content, headers={**(headers or {}), **authorization})
 
         response = send(credentials)
         if response.status_code == 401 and "Authorization" in credentials and _expired(response):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from api.http.lines import NDJSON
 from api.http.query import Parameter
 from api.openapi import error_responses
 from api.openapi.examples import example_of
@@ -117,7 +118,10 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         described["x-permission"] = operation.permission
     if operation.body is not None:
         content = {"schema": schemas.reference(operation.body), "example": fields.example_of(operation.body)}
-        described["requestBody"] = {"required": not operation.optional_body, "content": {JSON: content}}
+        contents: dict[str, Any] = {JSON: content}
+        if operation.lines:
+            contents[NDJSON] = {"schema": {"type": "string", "description": "A JSON object in each line"}}
+        described["requestBody"] = {"required": not operation.optional_body, "content": contents}
     return described
 
 

@@ -30,6 +30,7 @@ TABLE = resource(f"{V1}/accounts", write="proxy.write")(
         body=AccountImport,
         read_only=READ_ONLY_FIELDS,
         largest_body=_IMPORT,
+        lines=True,
         query=handlers.ImportAccounts,
         audit=False,
     ),

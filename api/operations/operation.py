@@ -46,6 +46,8 @@ class Operation:
     read_only: frozenset[str] = frozenset()
     """Fields of the response that a body must not contain."""
     optional_body: bool = False
+    lines: bool = False
+    """The body may also be NDJSON (`api.http.lines`), of `Lines` in place of the model."""
     largest_body: int = MAX_BODY
     """Bytes."""
     query: type[Query] | None = None

@@ -21,6 +21,7 @@ from api.http.client import SAFE
 from api.http.environ import AFTER_RESPONSE
 from api.http.errors import invalid, translated
 from api.http.idempotency import HEADER
+from api.http.lines import Lines, has_lines, read_lines
 from api.operations.authorization import authorize
 from api.operations.operation import Operation
 
@@ -73,6 +74,8 @@ class Responder:
 
     def _body(self, req: falcon.Request) -> Any:
         operation = self._operation
+        if operation.lines and has_lines(req):
+            return read_lines(req)
         if operation.body is not None:
             return read_model(req, operation.body, operation.read_only, operation.optional_body, operation.max_body)
         read_body(req, operation.max_body)  # unused, but the next request of the connection follows it
@@ -83,8 +86,7 @@ class Responder:
         key = req.get_header(HEADER)
         if key is None or not self._operation.idempotency_key:
             return self._handle(call)
-        body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
-        request = [self._operation.id, call.params, req.params, body]
+        request = [self._operation.id, call.params, req.params, _comparable(call.body)]
         reply = self._services.idempotency.once(call.identity, key, request, lambda: self._handle(call))
         if isinstance(reply, Reply):
             return reply
@@ -107,6 +109,13 @@ class Responder:
         response = translated(error, req.context.request_id)
         details = response.details if response else {}
         self._services.refused_actions.record(who, self._services.resource_named(params), details)
+
+
+def _comparable(body: Any) -> Any:
+    """JSON-like data by which two bodies are compared."""
+    if isinstance(body, Lines):
+        return body.digest
+    return body.model_dump(mode="json", exclude_unset=True) if body else None
 
 
 def _respond(resp: falcon.Response, reply: Reply) -> None:

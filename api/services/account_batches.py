@@ -10,12 +10,10 @@ from functools import partial
 
 from api.cpu_affinity import allowed
 from api.errors import Invalid, InvalidMany, NotFound
+from api.services.account_names import ERRORS_MAX
 from api.services.fleet_accounts import AccountChange, FleetAccounts, StoredAccount
 from config.model.account_batches import AccountBatch
 from config.model.fields import InvalidResource
-
-ERRORS_MAX = 100
-"""Errors that one response names."""
 
 
 @dataclass(frozen=True, slots=True)

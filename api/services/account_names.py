@@ -7,17 +7,21 @@ each other as long as no proxy is theirs both. Entries for certificates are thos
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 
-from api.errors import Invalid
+from api.errors import Invalid, InvalidMany
 from api.services.proxy_cache import StoredProxy
+from api.store import Document
 from api.store.accounts import AccountStore
 from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import AccountProxies, FleetAccount
 from config.model.proxies import ProxyRecord
 
 AUTH = "auth.username"
+ERRORS_MAX = 100
+"""Errors that one response names."""
 
 
 class AccountNames:
@@ -34,39 +38,63 @@ class AccountNames:
         paths: Mapping[str, str],
         proxies: Sequence[StoredProxy] | None = None,
     ) -> None:
-        """Check accounts that are to be stored, by id, or None to be deleted. Raises `Invalid`.
+        """Check accounts that are to be stored, by id, or None to be deleted. Raises `Invalid`, `InvalidMany`.
 
         `paths` precede the names of fields in errors, by id. `proxies` are all of them, if they are to be others than
         those that are stored.
         """
-        named: dict[str, list[FleetAccount]] = {}
-        for account in changed.values():
-            if account is not None:
-                named.setdefault(account.username, []).append(account)
+        after = [each for each in changed.values() if each is not None]
+        errors = list(itertools.islice(self.clashes(after, changed, paths, proxies), ERRORS_MAX))
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise InvalidMany([(each.field, each.error) for each in errors])
+
+    def clashes(
+        self,
+        accounts: Iterable[FleetAccount],
+        changed: Container[str],
+        paths: Mapping[str, str],
+        proxies: Sequence[StoredProxy] | None = None,
+    ) -> Iterator[Invalid]:
+        """What is wrong with names and entries for certificates of these accounts, all of them that share one.
+
+        Stored accounts whose ids are in `changed` don't count. The others as in `refuse_accounts`.
+        """
         if proxies is None:
             proxies = self._proxies()
-        self._refuse_certificates(changed, paths, proxies)
-        for username, together in named.items():
-            stored = (FleetAccount.model_validate(each.body) for each in self._accounts.accounts_named(username))
-            others = [each for each in stored if each.id not in changed]
-            for index, account in enumerate(together):
-                field = f"{paths.get(account.id, '')}username"
-                _refuse_twin(account, [*others, *together[:index]], proxies, field)
-                _refuse_inline(account, proxies, field)
+        named: dict[str, list[FleetAccount]] = {}
+        certified: dict[str, list[FleetAccount]] = {}
+        for account in accounts:
+            path = paths.get(account.id, "")
+            yield from self._certificate_clashes(account, certified, changed, path, proxies)
+            if account.username not in named:
+                named[account.username] = _others(self._accounts.accounts_named(account.username), changed)
+            field = f"{path}username"
+            error = _twin(account, named[account.username], proxies, field) or _inline_clash(account, proxies, field)
+            named[account.username].append(account)
+            if error is not None:
+                yield error
 
-    def _refuse_certificates(
-        self, changed: Mapping[str, FleetAccount | None], paths: Mapping[str, str], proxies: Sequence[StoredProxy]
-    ) -> None:
-        known: dict[str, list[FleetAccount]] = {}
-        for account in changed.values():
-            for index, entry in enumerate(() if account is None else account.certificates):
-                assert account is not None
-                if entry not in known:
-                    stored = self._accounts.accounts_certified(entry)
-                    known[entry] = [FleetAccount.model_validate(each.body) for each in stored if each.id not in changed]
-                field = f"{paths.get(account.id, '')}certificates[{index}]"
-                _refuse_twin(account, known[entry], proxies, field, "an entry")
-                known[entry].append(account)
+    def of_proxies(self) -> set[str]:
+        """The names that proxies know themselves."""
+        return {name for proxy in self._proxies() for name in proxy.once(_inline_names)}
+
+    def _certificate_clashes(
+        self,
+        account: FleetAccount,
+        known: dict[str, list[FleetAccount]],
+        changed: Container[str],
+        path: str,
+        proxies: Sequence[StoredProxy],
+    ) -> Iterator[Invalid]:
+        for index, entry in enumerate(account.certificates):
+            if entry not in known:
+                known[entry] = _others(self._accounts.accounts_certified(entry), changed)
+            error = _twin(account, known[entry], proxies, f"{path}certificates[{index}]", "an entry")
+            known[entry].append(account)
+            if error is not None:
+                yield error
 
     def refuse_proxy(
         self, before: ProxyRecord | None, after: ProxyRecord, without: Collection[str] = frozenset()
@@ -112,28 +140,34 @@ def _inline_names(proxy: StoredProxy) -> dict[str, str]:
     return inline_names(proxy.record)
 
 
-def _refuse_inline(account: FleetAccount, proxies: Iterable[StoredProxy], field: str) -> None:
+def _others(stored: Iterable[Document], changed: Container[str]) -> list[FleetAccount]:
+    return [FleetAccount.model_validate(each.body) for each in stored if each.id not in changed]
+
+
+def _inline_clash(account: FleetAccount, proxies: Iterable[StoredProxy], field: str) -> Invalid | None:
     for proxy in proxies:
         known = proxy.once(_inline_names).get(account.username)
         if known is not None and may_use(account.proxies, proxy.record):
             what = AUTH if known == AUTH else "the name of an account"
-            raise Invalid(field, f"is {what} of the proxy {proxy.record.name!r} ({proxy.record.id})")
+            return Invalid(field, f"is {what} of the proxy {proxy.record.name!r} ({proxy.record.id})")
+    return None
 
 
-def _refuse_twin(
+def _twin(
     account: FleetAccount,
     others: Sequence[FleetAccount],
     proxies: Sequence[StoredProxy],
     field: str,
     what: str = "the name",
-) -> None:
+) -> Invalid | None:
     for other in others:
         if _meet(account.proxies, other.proxies):
-            raise Invalid(field, f"is {what} of the account {other.id}, which may use the same proxies")
+            return Invalid(field, f"is {what} of the account {other.id}, which may use the same proxies")
         for proxy in proxies:
             if may_use(account.proxies, proxy.record) and may_use(other.proxies, proxy.record):
                 text = f"is {what} of the account {other.id}, which may use the proxy {proxy.record.name!r}, too"
-                raise Invalid(field, text)
+                return Invalid(field, text)
+    return None
 
 
 def _meet(one: AccountProxies, other: AccountProxies) -> bool:

@@ -200,10 +200,15 @@ class FleetAccounts:
         self._drop_usage([each.id for each in changes if each.after is None])
 
     def _publish_event(self, change: AccountChange) -> None:
+        kind: Literal["created", "updated", "deleted"]
         kind = "created" if change.before is None else "deleted" if change.after is None else "updated"
         record = change.after or (change.before.record if change.before is not None else None)
         assert record is not None
-        self._publish(f"account.{kind}", {"account_id": record.id, "username": record.username})
+        self.publish(kind, record.id, record.username)
+
+    def publish(self, kind: Literal["created", "updated", "deleted"], account_id: str, username: str) -> None:
+        """Publish the event of a change that was made."""
+        self._publish(f"account.{kind}", {"account_id": account_id, "username": username})
 
     def _repeated(self, if_match: int | None, prepare: Callable[[], AccountChange]) -> StoredAccount | None:
         for attempt in range(ATTEMPTS):

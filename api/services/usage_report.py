@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.sqlite import open_for_reading
+from config.text.csv_cells import with_apostrophe
 
 GROUPS = ("account", "proxy", "plan", "tag")
 INTERVALS = ("hour", "day", "month")
@@ -28,8 +29,6 @@ PIECE = 1000
 """Rows that are sent together."""
 _STORED = ("bytes_in", "bytes_out", "requests", "milliseconds", "refusals")
 _SUMS = ", ".join(f"sum({name})" for name in _STORED)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What begins a cell that a spreadsheet takes for a formula."""
 
 
 class Membership(NamedTuple):
@@ -324,6 +323,4 @@ def _csv_line(cells: Iterable[str]) -> str:
 
 def cell(text: str | None) -> str:
     """A text as a cell that no spreadsheet takes for a formula."""
-    if not text:
-        return ""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return with_apostrophe(text) if text else ""

@@ -16,10 +16,7 @@ from typing import Any, NamedTuple
 
 from api.cli.request_body import put
 from api.cli.terminal.output import inside
-
-FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""Characters by which a spreadsheet recognizes a formula at the beginning of a cell, those of full width too."""
-
+from config.text.csv_cells import with_apostrophe, without_apostrophe
 
 PASSWORD_MAX = 128
 """Characters; checked here, since the API gets a hash."""
@@ -125,6 +122,21 @@ _UNKNOWN_TO_EXPORT = frozenset({"password", "password_hash"})
 
 def read(text: str) -> Iterator[Line]:
     """The accounts of a file. Raises `BadLine`."""
+    for each in entries(text):
+        if isinstance(each, BadLine):
+            raise each
+        yield each
+
+
+def entries(text: str) -> Iterator[Line | BadLine]:
+    """The accounts of a file, or what is wrong with a line; what is wrong with the file itself is the last entry."""
+    try:
+        yield from _entries(text)
+    except BadLine as error:
+        yield error
+
+
+def _entries(text: str) -> Iterator[Line | BadLine]:
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         columns = next(reader, [])
@@ -135,9 +147,16 @@ def read(text: str) -> Iterator[Line]:
             if cells is None:
                 return
             if any(cells):
-                yield Line(number, _body(number, columns, cells))
+                yield _entry(number, columns, cells)
     except csv.Error as error:
         raise BadLine(reader.line_num, None, f"is not CSV: {error}") from error
+
+
+def _entry(number: int, columns: list[str], cells: list[str]) -> Line | BadLine:
+    try:
+        return Line(number, _body(number, columns, cells))
+    except BadLine as error:
+        return error
 
 
 def _check_columns(columns: list[str]) -> None:
@@ -158,7 +177,7 @@ def _body(number: int, columns: list[str], cells: list[str]) -> dict[str, Any]:
     for name, cell in zip(columns, cells, strict=True):
         if cell == "":
             continue
-        text = _without_apostrophe(cell)
+        text = without_apostrophe(cell)
         try:
             if name.startswith(METADATA):
                 body.setdefault("metadata", {})[name.removeprefix(METADATA)] = text
@@ -166,6 +185,8 @@ def _body(number: int, columns: list[str], cells: list[str]) -> dict[str, Any]:
                 put(body, name, FIELDS[name](text))
         except ValueError as error:
             raise BadLine(number, name, str(error)) from error
+    if {"password", "password_hash"} <= body.keys():
+        raise BadLine(number, "password_hash", "must be left out where a password is given")
     return body
 
 
@@ -204,12 +225,3 @@ def _listed(values: list[Any]) -> str:
     plain = values and all(isinstance(each, str) and each == each.strip() != "" and ";" not in each for each in values)
     text = ";".join(values) if plain else ""
     return text if plain and not text.startswith("[") and text != "null" else json.dumps(values, ensure_ascii=False)
-
-
-def with_apostrophe(cell: str) -> str:
-    """`cell` as no spreadsheet takes it for a formula."""
-    return f"'{cell}" if cell[:1] in {*FORMULA, "'"} else cell
-
-
-def _without_apostrophe(cell: str) -> str:
-    return cell[1:] if cell[:1] == "'" and (cell[1:2] in FORMULA or cell[1:2] == "'") else cell

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import itertools
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from api.cli.commands import Session, command
 from api.cli.errors import CommandError, Status
-from api.cli.remote.account_csv import BadLine, Line, read, write
+from api.cli.remote.account_csv import BadLine, Line, entries, read, write
 from api.cli.request_body import display_name, read_text
 from api.cli.terminal.output import counted
 from config.files.durable import replace_file_of_user
 
-TIMEOUT = 600.0
+TIMEOUT = 3600.0
 """Seconds that an import may take."""
 PAGE = 1000
-PART = 10_000
-"""Lines of one request; of a longer file all parts are checked before the first is stored."""
 MANY_PASSWORDS = 100
-"""From here on a note says why nothing happens for a while."""
+"""From here on a note says why nothing happens for a while, and the file is checked before."""
+ERRORS_MAX = 100
+"""Wrong lines that are named."""
+HASHED = 200
+"""Passwords that are hashed at once."""
 
-_ENTRY = re.compile(r"(create|update)\[([0-9]+)\]\.?(.*)", re.ASCII)
+_LINE = re.compile(r"lines\[([0-9]+)\]\.?(.*)", re.ASCII)
+_SOME_HASH = f"$2b$10${53 * 'u'}"
+"""In place of passwords while a file is only checked."""
 
 
 def add_commands(group: typer.Typer) -> None:
@@ -48,66 +56,84 @@ def import_accounts(
 
     The first line names the columns: fields of the API, nested ones with dots. Passwords are hashed here.
     """
-    with _naming_lines(file):
-        lines = list(read(read_text(file)))
-    if new:
-        for each in lines:
-            each.body.pop("id", None)
-    _hash_passwords(session, [each.body for each in lines])
-    parts = list(_parts(lines))
-    checked = [_send(session, file, part, dry_run=True) for part in parts] if dry_run or len(parts) > 1 else []
-    results = checked if dry_run else _store(session, file, parts)
-    count = {name: sum(each["count"][name] for each in results) for name in ("created", "updated")}
+    text = read_text(file)
+    passwords = _checked(file, text)
+    if dry_run or passwords >= MANY_PASSWORDS:
+        counted_ = _send(session, file, _body(text, new, _placeholders), dry_run=True)
+    if not dry_run:
+        if passwords >= MANY_PASSWORDS:
+            session.out.note(f"Hashing {passwords} passwords")
+        counted_ = _send(session, file, _body(text, new, _hashes))
+    count = {name: counted_["count"][name] for name in ("created", "updated")}
     done = "would be" if dry_run else "are"
-    text = f"{counted(count['created'], 'account')} {done} added, {count['updated']} {done} changed"
-    session.out.done({"count": count, "dry_run": dry_run}, f"{display_name(file)}: {text}.")
+    said = f"{counted(count['created'], 'account')} {done} added, {count['updated']} {done} changed"
+    session.out.done({"count": count, "dry_run": dry_run}, f"{display_name(file)}: {said}.")
 
 
-def _parts(lines: list[Line]) -> Iterator[list[Line]]:
-    """As many lines as one request takes; accounts of one name are in one part, where the API compares them."""
-    if len(lines) <= PART:
-        yield lines
-        return
-    ordered = sorted(lines, key=lambda each: str(each.body.get("username")))
-    begin = 0
-    while begin < len(ordered):
-        end = min(begin + PART, len(ordered))
-        while begin + 1 < end < len(ordered) and _name(ordered[end - 1]) == _name(ordered[end]) is not None:
-            end -= 1
-        yield ordered[begin:end]
-        begin = end
+def _checked(file: Path, text: str) -> int:
+    """The number of passwords in a file that can be read. Raises `CommandError` that names the wrong lines."""
+    passwords, wrong = 0, list[BadLine]()
+    for each in entries(text):
+        if isinstance(each, Line):
+            passwords += "password" in each.body
+        elif len(wrong) < ERRORS_MAX:
+            wrong.append(each)
+    if wrong:
+        problems = tuple((_place(file, each.line, each.field), str(each)) for each in wrong)
+        raise CommandError("The file can't be imported; nothing was changed", None, Status.USAGE, problems)
+    return passwords
 
 
-def _name(line: Line) -> Any:
-    return line.body.get("username")
+class _Body(NamedTuple):
+    """The lines of a request, compressed, and their numbers in the file."""
+
+    content: bytes
+    numbers: Sequence[int]
 
 
-def _store(session: Session, file: Path, parts: Sequence[list[Line]]) -> list[Any]:
-    """Store all parts, which were checked; if one fails all the same, what the others added is removed again."""
-    stored: list[Any] = []
-    for part in parts:
-        try:
-            stored.append(_send(session, file, part))
-        except CommandError as error:
-            added = [each["id"] for one in stored for each in one["created"]]
-            for begin in range(0, len(added), PART):
-                gone = {"delete": added[begin : begin + PART]}
-                session.api.call("POST", "/accounts/import", body=gone, timeout=TIMEOUT)
-            if added:
-                error.hint = "The accounts that were added before it are removed again; changes of others stay"
-            raise
-    return stored
+def _body(text: str, new: bool, hashed: Callable[[list[str]], Iterable[str]]) -> _Body:
+    """The accounts of a file, without ids if they are `new`; `hashed` makes hashes of passwords."""
+    numbers, packed, lines = array("Q"), io.BytesIO(), read(text)
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as stream:
+        while part := list(itertools.islice(lines, HASHED)):
+            given = [each.body for each in part if "password" in each.body]
+            hashes = hashed([body.pop("password") for body in given])
+            for body, one in zip(given, hashes, strict=True):
+                body["password_hash"] = one
+            for line in part:
+                if new:
+                    line.body.pop("id", None)
+                stream.write(json.dumps(line.body).encode() + b"\n")
+            numbers.extend(each.number for each in part)
+    return _Body(packed.getvalue(), numbers)
 
 
-def _send(session: Session, file: Path, lines: list[Line], dry_run: bool = False) -> Any:
-    sent = {
-        "create": [each for each in lines if "id" not in each.body],
-        "update": [each for each in lines if "id" in each.body],
-    }
-    body = {name: [each.body for each in entries] for name, entries in sent.items()}
-    with _naming_lines(file, sent):
-        query = {"dry_run": dry_run}
-        return session.api.call("POST", "/accounts/import", query=query, body=body, timeout=TIMEOUT)
+def _placeholders(passwords: list[str]) -> list[str]:
+    return [_SOME_HASH] * len(passwords)
+
+
+def _hashes(passwords: list[str]) -> list[str]:
+    """On all cores: bcrypt is most of the work of an import."""
+    from config.passwords import hash_password
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(hash_password, passwords))
+
+
+def _send(session: Session, file: Path, body: _Body, dry_run: bool = False) -> Any:
+    headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+    try:
+        return session.api.call(
+            "POST",
+            "/accounts/import",
+            query={"dry_run": dry_run},
+            content=body.content,
+            headers=headers,
+            timeout=TIMEOUT,
+        )
+    except CommandError as error:
+        error.problems = tuple((_named(file, body.numbers, field), text) for field, text in error.problems)
+        raise
 
 
 def export_accounts(
@@ -129,38 +155,11 @@ def export_accounts(
     session.out.done({"file": str(file), "accounts": len(accounts)}, f"{file}: {counted(len(accounts), 'account')}.")
 
 
-def _hash_passwords(session: Session, bodies: Sequence[dict[str, Any]]) -> None:
-    """Replace passwords by their hashes, on all cores: bcrypt is most of the work of an import."""
-    from config.passwords import hash_password
-
-    given = [each for each in bodies if "password" in each]
-    if len(given) >= MANY_PASSWORDS:
-        session.out.note(f"Hashing {len(given)} passwords")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        hashes = pool.map(hash_password, [each["password"] for each in given])
-        for body, hashed in zip(given, hashes, strict=True):
-            del body["password"]
-            body["password_hash"] = hashed
+def _named(file: Path, numbers: Sequence[int], field: str | None) -> str | None:
+    """`FILE:LINE: FIELD` of a field such as `lines[3].username`."""
+    found = _LINE.fullmatch(field or "")
+    return field if found is None else _place(file, numbers[int(found[1]) - 1], found[2])
 
 
-@contextmanager
-def _naming_lines(file: Path, sent: dict[str, list[Line]] | None = None) -> Iterator[None]:
-    """Name file and line of problems. `sent` are the lines behind the entries of the body."""
-    try:
-        yield
-    except BadLine as error:
-        place = f"{display_name(file)}:{error.line}"
-        problem = (f"{place}: {error.field}" if error.field else place, str(error))
-        raise CommandError("The file can't be imported; nothing was changed", None, Status.USAGE, (problem,)) from error
-    except CommandError as error:
-        error.problems = tuple((_place(file, sent or {}, field), text) for field, text in error.problems)
-        raise
-
-
-def _place(file: Path, sent: dict[str, list[Line]], field: str | None) -> str | None:
-    """`FILE:LINE: FIELD` of a field such as `create[3].username`."""
-    found = _ENTRY.fullmatch(field or "")
-    if found is None:
-        return field
-    line = sent[found[1]][int(found[2])].number
-    return f"{display_name(file)}:{line}{f': {found[3]}' if found[3] else ''}"
+def _place(file: Path, line: int, field: str | None) -> str:
+    return f"{display_name(file)}:{line}{f': {field}' if field else ''}"

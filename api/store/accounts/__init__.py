@@ -4,7 +4,8 @@ It is beside the configuration store, in the same folder, and keeps the same pro
 counter of its own; TinyDB would write tens of megabytes for each change. The API owns it.
 
 - `schema`: tables, and what of a document is in columns, so that it can be found.
-- `store`: reading and writing; `batch`: the writes of one commit; `file`: the file as a whole.
+- `reading` and `store`, which writes; `batch`: the writes of one commit; `file`: the file as a whole.
+- `staging`: accounts that are stored in one step, too many for memory.
 - `pages`: pages of accounts, and clashes of names; `usage_order`: pages by figures of the metrics collector.
 - `publication`: behind each commit the same change goes to the table that forwarding actors read.
 
@@ -16,8 +17,10 @@ from __future__ import annotations
 from api.store.accounts.file import check_accounts_file, start_over_above
 from api.store.accounts.pages import SORTS, AccountSelection, Position
 from api.store.accounts.publication import Published
+from api.store.accounts.reading import AccountEnd
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS, accounts_file
-from api.store.accounts.store import AccountEnd, AccountStore, open_accounts
+from api.store.accounts.staging import Staged, Staging
+from api.store.accounts.store import AccountStore, open_accounts
 
 __all__ = [
     "ACCOUNTS",
@@ -29,6 +32,8 @@ __all__ = [
     "AccountStore",
     "Position",
     "Published",
+    "Staged",
+    "Staging",
     "accounts_file",
     "check_accounts_file",
     "open_accounts",

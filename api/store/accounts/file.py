@@ -53,25 +53,30 @@ def meta(database: sqlite3.Connection) -> tuple[str, int, int]:
     return str(row[0]), int(row[1]), int(row[2])
 
 
-def changes_since(database: sqlite3.Connection, since: int) -> list[Change]:
-    """Of one moment, in order. Raises `HistoryPruned`."""
+@contextmanager
+def changes_since(database: sqlite3.Connection, since: int) -> Iterator[Iterator[Change]]:
+    """Of one moment, in order, read one by one within the block. Raises `HistoryPruned`."""
     database.execute("BEGIN")
     try:
         _, _, horizon = meta(database)
         if since < horizon:
             raise HistoryPruned(horizon)
-        return sorted(_changes(database, since), key=lambda each: each.revision)
+        yield _changes(database, since)
     finally:
         database.execute("ROLLBACK")
 
 
+_CHANGES = " UNION ALL ".join(
+    (
+        *(f"SELECT revision, '{name}', id, body FROM {name} WHERE revision > :since" for name in TABLES),  # noqa: S608 - names of ours
+        "SELECT revision, collection, id, NULL FROM gone WHERE revision > :since",
+    )
+)
+
+
 def _changes(database: sqlite3.Connection, since: int) -> Iterator[Change]:
-    for collection in TABLES:
-        rows = database.execute(f"SELECT id, revision, body FROM {collection} WHERE revision > ?", [since])  # noqa: S608 - the name is ours
-        for identifier, revision, body in rows:
-            yield Change(collection, identifier, revision, json.loads(body))
-    for revision, collection, identifier in database.execute("SELECT * FROM gone WHERE revision > ?", [since]):
-        yield Change(collection, identifier, revision, None)
+    for revision, collection, identifier, body in database.execute(f"{_CHANGES} ORDER BY 1", {"since": since}):
+        yield Change(collection, identifier, revision, None if body is None else json.loads(body))
 
 
 def check_file(database: sqlite3.Connection, file: Path) -> None:

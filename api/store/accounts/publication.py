@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
@@ -34,6 +35,10 @@ RETRY = 1.0
 """Seconds after which a table that could not be written is tried again."""
 
 
+Missing = Callable[[int], AbstractContextManager[Iterable[Change]]]
+"""What changed after a step of the store, to be read within a block. Raises `HistoryPruned`."""
+
+
 class NotPublished(Exception):
     """The table could not be written; the text says why."""
 
@@ -52,12 +57,10 @@ class Published:
         """Whether there is a file."""
         return self._path.exists()
 
-    def catch_up(
-        self, revision: int, changes: Callable[[int], list[Change]], everything: Callable[[], Iterable[Change]]
-    ) -> None:
+    def catch_up(self, revision: int, changes: Missing, everything: Callable[[], Iterable[Change]]) -> None:
         """Bring the table to `revision` of the store. Raises `NotPublished`.
 
-        `changes` is the store's; `everything` gives all its documents, for a table that is new, damaged or of another
+        `changes` has what the table lacks; `everything` gives all its documents, for a table that is new, damaged or of another
         store.
         """
         if revision == 0 and not self.exists:
@@ -73,18 +76,17 @@ class Published:
         except (TableError, OSError) as error:
             raise NotPublished(str(error)) from error
 
-    def _bring_to(
-        self, revision: int, changes: Callable[[int], list[Change]], everything: Callable[[], Iterable[Change]]
-    ) -> None:
+    def _bring_to(self, revision: int, changes: Missing, everything: Callable[[], Iterable[Change]]) -> None:
         table = self._opened()
         meta = table.meta()
-        known = meta is not None and meta.store == self._store and meta.revision <= revision
-        if meta is not None and known:
-            missing = _missing(changes, meta.revision)
-            if missing is not None:
-                if meta.revision < revision:
-                    table.apply(missing, self._store, revision)
+        if meta is not None and meta.store == self._store and meta.revision <= revision:
+            try:
+                with changes(meta.revision) as missing:
+                    if meta.revision < revision:
+                        table.apply(map(table_change, missing), self._store, revision)
                 return
+            except HistoryPruned:
+                log.info("the table of accounts is too old to be brought up to date")
         log.info("making the table of accounts anew")
         table.rebuild(map(table_change, everything()), self._store, revision)
 
@@ -132,13 +134,6 @@ class Retry:
                 continue  # it was logged when it happened first
             log.info("the table of accounts is up to date again")
             return
-
-
-def _missing(changes: Callable[[int], list[Change]], since: int) -> list[TableChange] | None:
-    try:
-        return [table_change(each) for each in changes(since)]
-    except HistoryPruned:
-        return None
 
 
 def table_change(change: Change) -> TableChange:

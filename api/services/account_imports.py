@@ -1,0 +1,150 @@
+"""A hundred thousand accounts of the fleet in one change, all of them or none.
+
+Each line is validated and prepared by itself, into a file, without any lock. Then the accounts that share a name are
+looked for there, and all of them are stored in one step. So the memory doesn't grow with their number, and others
+change accounts meanwhile; they wait only while names are compared and the accounts are copied.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from api.audit import AuditedStore
+from api.errors import Invalid, InvalidMany, NotFound
+from api.http.lines import Line, Lines
+from api.http.validation import validated
+from api.services.account_names import ERRORS_MAX, AccountNames
+from api.services.fleet_accounts import AccountChange, FleetAccounts
+from api.store.accounts import PLANS, AccountStore, Staged, Staging
+from config.model.account_batches import FleetAccountChange
+from config.model.fields import InvalidResource
+from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccount, FleetAccountCreate
+
+EVENTS, EVENTS_PERIOD = 500, 0.1
+"""Events that are published at once, and the seconds until the next ones: the bus drops those that are too many."""
+_LINE = re.compile(r"lines\[([0-9]+)\]", re.ASCII)
+
+
+class ImportCount(NamedTuple):
+    """Accounts that are new, and those that are other than before."""
+
+    created: int
+    updated: int
+
+
+class AccountImports:
+    """Raises as `FleetAccounts`, and `InvalidMany`; fields are those of lines, such as `lines[3].username`."""
+
+    def __init__(
+        self, accounts: FleetAccounts, store: AccountStore, audited: AuditedStore, names: AccountNames
+    ) -> None:
+        """`audited` is `store` with an audit trail."""
+        self._accounts = accounts
+        self._store = store
+        self._audited = audited
+        self._names = names
+
+    def apply(self, lines: Lines, dry_run: bool = False) -> ImportCount:
+        """Add the accounts, and change those of lines with an `id`; or check them only."""
+        with closing(self._store.staging()) as staged:
+            problems: dict[str, str] = {}
+            count = self._fill(staged, lines, problems)
+            staged.finish()
+            problems.update(itertools.islice(self._clashes(staged), max(0, ERRORS_MAX - len(problems))))
+            _refuse(problems)
+            if not dry_run and staged.count:
+                self._commit(staged)
+            return count
+
+    def _fill(self, staged: Staging, lines: Lines, problems: dict[str, str]) -> ImportCount:
+        """Stage the accounts of all lines, or as many as there are until too many are wrong."""
+        created = updated = 0
+        known: set[str] = set()
+        for line in lines:
+            change = self._prepared(line, known, problems)
+            if len(problems) >= ERRORS_MAX:
+                break
+            if change is None or change.is_none:
+                continue
+            staged.add(line.number, change.write())
+            created, updated = created + (change.before is None), updated + (change.before is not None)
+        return ImportCount(created, updated)
+
+    def _prepared(self, line: Line, known: set[str], problems: dict[str, str]) -> AccountChange | None:
+        """The change of a line; None if there is a problem with it. `known` are the ids in the lines before."""
+        path = f"lines[{line.number}]"
+        try:
+            return self._change(line.content, known, f"{path}.")
+        except InvalidResource as error:
+            problems[f"{path}.{error.field}"] = error.error
+        except NotFound:
+            problems[f"{path}.id"] = "there is no such account"
+        except InvalidMany as error:
+            for field, text in error.problems:
+                problems[_within(path, field)] = text
+        return None
+
+    def _change(self, content: dict[str, Any] | Invalid, known: set[str], path: str) -> AccountChange:
+        if isinstance(content, Invalid):
+            raise content
+        if content.get("password") is not None:
+            raise Invalid("password", "must be given as password_hash here")
+        if "id" not in content:
+            return self._accounts.prepare_create(validated(FleetAccountCreate, content, READ_ONLY_FIELDS), path)
+        body = validated(FleetAccountChange, content, READ_ONLY_FIELDS)
+        if body.id in known:
+            raise Invalid("id", "is there twice")
+        known.add(body.id)
+        return self._accounts.prepare_update(body.id, body, None, path)
+
+    def _clashes(self, staged: Staging) -> Iterator[tuple[str, str]]:
+        """Fields and errors of all accounts that share a name or an entry for certificates."""
+        for name in staged.meeting_names(self._names.of_proxies()):
+            yield from self._clashes_of(staged.named(name), staged)
+        for entry in staged.meeting_entries():
+            yield from self._clashes_of(staged.certified(entry), staged)
+
+    def _clashes_of(self, found: list[Staged], staged: Staging) -> Iterator[tuple[str, str]]:
+        paths = {each.body["id"]: f"lines[{each.line}]." for each in found}
+        accounts = (FleetAccount.model_validate(each.body) for each in found)
+        for error in self._names.clashes(accounts, staged, paths):
+            yield str(error.field), error.error
+
+    def _commit(self, staged: Staging) -> None:
+        """Store them, unless a change of this moment stands against it, and publish the events."""
+        self._store.refuse_full_for(staged)
+        with self._audited.audited_in_parts(staged.writes), self._names.lock:
+            _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
+            for plan, line in staged.plans():
+                if not self._store.revision_of(PLANS, plan):
+                    raise Invalid(f"lines[{line}].plan", "was deleted at this moment")
+            self._store.commit_staged(staged)
+        for part in staged.writes():
+            for write in part:
+                assert write.body is not None
+                self._accounts.publish("updated" if write.expect else "created", write.id, write.body["username"])
+            if len(part) == EVENTS:
+                time.sleep(EVENTS_PERIOD)
+
+
+def _within(path: str, field: str | None) -> str:
+    """A field of a line, or the line itself."""
+    if field is None:
+        return path
+    return field if field.startswith(path) else f"{path}.{field}"
+
+
+def _refuse(problems: dict[str, str]) -> None:
+    """Raise `InvalidMany` with all problems, those of the first lines first."""
+
+    def line(problem: tuple[str, str]) -> int:
+        found = _LINE.match(problem[0])
+        return int(found[1]) if found is not None else 0
+
+    if problems:
+        raise InvalidMany(sorted(problems.items(), key=line))

@@ -1,0 +1,198 @@
+"""Reading the file of accounts, plans and credentials: what the last commit left, while another one may be written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from api.store.accounts.file import translated
+from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, certificate_clash_sql, clash_sql
+from api.store.accounts.schema import ACCOUNTS, PLANS, known
+from api.store.accounts.usage_order import positions_by_figure
+from api.store.interface import Document, Predicate
+
+
+class AccountEnd(NamedTuple):
+    """An account expires, or has; `expires_at` is Unix seconds."""
+
+    account_id: str
+    username: str
+    expires_at: float
+
+
+class AccountReader:
+    """Reads with a connection of its own. Thread-safe. Raises `StoreError`."""
+
+    def __init__(self, file: Path, usage: Path) -> None:
+        """`usage` is the file of the metrics collector."""
+        self._file = file
+        self._usage = usage
+        self._reading = threading.Lock()
+        with translated(file):
+            self._reader = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+            self._reader.execute("PRAGMA query_only=1")
+
+    def get(self, collection: str, identifier: str) -> Document | None:
+        """See `Store.get`."""
+        return self._one(collection, "id", identifier)
+
+    def revision_of(self, collection: str, identifier: str) -> int:
+        """See `Store.revision_of`."""
+        rows = self._rows(f"SELECT revision FROM {known(collection)} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
+        return int(rows[0][0]) if rows else 0
+
+    def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
+        """See `Store.find`. Reads the whole collection, so it is for plans, and for tests."""
+        return [
+            each
+            for each in self._documents(f"SELECT id, revision, body FROM {known(collection)} ORDER BY revision", [])  # noqa: S608 - as above
+            if all(each.body.get(name) == value for name, value in fields.items())
+            and (where is None or where(each.body))
+        ]
+
+    def accounts_named(self, username: str) -> list[Document]:
+        """The accounts with this user name."""
+        return self._documents("SELECT id, revision, body FROM accounts WHERE username = ?", [username])
+
+    def accounts_certified(self, entry: str) -> list[Document]:
+        """The accounts with this entry for certificates."""
+        return self._documents(
+            "SELECT id, revision, body FROM accounts WHERE id IN (SELECT account_id FROM certificates WHERE entry = ?)",
+            [entry],
+        )
+
+    def plan_named(self, name: str) -> Document | None:
+        """The plan with this name, or None."""
+        return self._one(PLANS, "name", name)
+
+    def plan_users(self, plan_id: str) -> int:
+        """The number of accounts with this plan."""
+        return int(self._rows("SELECT count(*) FROM accounts WHERE plan = ?", [plan_id])[0][0])
+
+    def users_by_plan(self) -> dict[str, int]:
+        """The number of accounts by the id of their plan."""
+        return dict(self._rows("SELECT plan, count(*) FROM accounts WHERE plan > '' GROUP BY plan", []))
+
+    def count(self, collection: str) -> int:
+        """The number of documents."""
+        return int(self._rows(f"SELECT count(*) FROM {known(collection)}", [])[0][0])  # noqa: S608 - as above
+
+    def account_page(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> tuple[list[Document], Position | None]:
+        """At most `limit` accounts behind the position, and where the next page begins, if there is one."""
+        found, following = self.account_places(selection, after, limit)
+        return [document for document, _ in found], following
+
+    def account_places(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> tuple[list[tuple[Document, Position]], Position | None]:
+        """As `account_page`, with the position of each. Raises `sqlite3.Error` in an order of `BY_FIGURE`."""
+        if selection.sort in BY_FIGURE:
+            rows = positions_by_figure(self._file, self._usage, selection, after, limit + 1)
+        else:
+            rows = self._rows(*selection.page_sql(after, limit + 1))
+        places = {identifier: (value, identifier) for value, identifier in rows[:limit]}
+        found = self._with_ids(ACCOUNTS, list(places))
+        following = (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None
+        return [(each, places[each.id]) for each in found], following
+
+    def credentials_of(self, account_id: str, after: Position | None = None, limit: int = 100) -> list[Document]:
+        """The credentials of an account, oldest first, behind a position (`created_at`, `id`)."""
+        return self._documents(
+            "SELECT id, revision, body FROM credentials WHERE account_id = ? AND (created_at, id) > (?, ?)"
+            " ORDER BY created_at, id LIMIT ?",
+            [account_id, *(after or (0.0, "")), limit],
+        )
+
+    def credential_count(self, account_id: str) -> int:
+        """The number of credentials of an account."""
+        return int(self._rows("SELECT count(*) FROM credentials WHERE account_id = ?", [account_id])[0][0])
+
+    def lapsed_credentials(self, before: float, limit: int) -> list[Document]:
+        """Credentials that lapsed before this moment (Unix seconds)."""
+        return self._documents(
+            "SELECT id, revision, body FROM credentials WHERE expires_at < ? LIMIT ?", [before, limit]
+        )
+
+    def due_ends(self, now: float, limit: int) -> list[AccountEnd]:
+        """Ends of accounts, up to this moment (Unix seconds), that were not announced yet, oldest first."""
+        rows = self._rows(
+            "SELECT account_id, username, ends.expires_at FROM ends JOIN accounts ON id = account_id"
+            " WHERE ends.expires_at <= ? ORDER BY ends.expires_at LIMIT ?",
+            [now, limit],
+        )
+        return [AccountEnd(*row) for row in rows]
+
+    def clash(
+        self, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
+    ) -> tuple[str, str, str] | None:
+        """A user name that two accounts of this proxy have, and their ids; None when there is none."""
+        rows = self._rows(*clash_sql(proxy_id, proxy_tags, without))
+        return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
+
+    def last_change(self) -> int:
+        """The last step that changed an account or a plan, 0 for none: credentials don't count."""
+        rows = self._rows(
+            "SELECT max(revision) FROM (SELECT max(revision) AS revision FROM accounts"
+            " UNION ALL SELECT max(revision) FROM plans"
+            " UNION ALL SELECT max(revision) FROM gone WHERE collection <> 'credentials')",
+            [],
+        )
+        return rows[0][0] or 0
+
+    def certificate_clash(
+        self, proxy_id: str, proxy_tags: Sequence[str], without: Collection[str] = ()
+    ) -> tuple[str, str, str] | None:
+        """An entry for certificates that two accounts of this proxy have, and their ids; None when there is none."""
+        rows = self._rows(*certificate_clash_sql(proxy_id, proxy_tags, without))
+        return (str(rows[0][0]), str(rows[0][1]), str(rows[0][2])) if rows else None
+
+    def documents(self, collection: str, batch: int = 500) -> Iterator[Document]:
+        """All documents by their ids, read in batches while others may write."""
+        last = ""
+        while True:
+            found = self._documents(
+                f"SELECT id, revision, body FROM {known(collection)} WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608 - as above
+                [last, batch],
+            )
+            yield from found
+            if len(found) < batch:
+                return
+            last = found[-1].id
+
+    def check(self) -> None:
+        """See `Store.check`."""
+        self._rows("SELECT revision FROM meta", [])
+
+    # --- inside ---
+
+    def _one(self, collection: str, column: str, value: str) -> Document | None:
+        found = self._documents(
+            f"SELECT id, revision, body FROM {known(collection)} WHERE {column} = ?",  # noqa: S608 - as above
+            [value],
+        )
+        return found[0] if found else None
+
+    def _with_ids(self, collection: str, identifiers: Sequence[str]) -> list[Document]:
+        """In this order, without those that are gone."""
+        marks = ", ".join("?" * len(identifiers))
+        found = self._documents(
+            f"SELECT id, revision, body FROM {collection} WHERE id IN ({marks})",  # noqa: S608 - as above
+            list(identifiers),
+        )
+        by_id = {each.id: each for each in found}
+        return [by_id[each] for each in identifiers if each in by_id]
+
+    def _documents(self, sql: str, values: Sequence[Any]) -> list[Document]:
+        return [
+            Document(identifier, revision, json.loads(body)) for identifier, revision, body in self._rows(sql, values)
+        ]
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        with self._reading, translated(self._file):
+            return self._reader.execute(sql, values).fetchall()

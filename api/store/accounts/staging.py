@@ -1,0 +1,191 @@
+"""Accounts that are to be stored in one step, in a file until then: a hundred thousand of them don't fit into memory.
+
+The file is beside that of accounts, so that a full disk is found out before anything is stored. It is only good for the
+process that made it; one that a killed process left is removed at the next start.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from api.store.accounts.file import translated
+from api.store.accounts.schema import ACCOUNTS, columns
+from api.store.interface import RevisionConflict, Write
+
+READ = 500
+"""Accounts that are read at once."""
+CACHE = 64 * 1024
+"""KiB of memory for one step; with less, SQLite writes pages of the indexes again and again."""
+_PREFIX, _SUFFIX = "importing-", ".sqlite"
+_COLUMNS = ("username", "created_at", "plan", "enabled", "expires_at", "search", "marks", "body")
+_SCHEMA = f"""
+PRAGMA journal_mode=OFF;
+PRAGMA synchronous=OFF;
+CREATE TABLE accounts (
+    step INTEGER PRIMARY KEY, line INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, expect INTEGER NOT NULL,
+    {", ".join(_COLUMNS)}
+);
+CREATE TABLE certificates (entry TEXT NOT NULL, account_id TEXT NOT NULL, PRIMARY KEY (entry, account_id))
+    WITHOUT ROWID;
+BEGIN;
+"""
+_MEETING_NAMES = """
+SELECT username FROM accounts GROUP BY username HAVING count(*) > 1
+UNION
+SELECT username FROM accounts AS staged WHERE EXISTS (
+    SELECT 1 FROM store.accounts AS stored
+    WHERE stored.username = staged.username AND stored.id NOT IN (SELECT id FROM accounts)
+)
+"""
+_MEETING_ENTRIES = """
+SELECT entry FROM certificates GROUP BY entry HAVING count(*) > 1
+UNION
+SELECT entry FROM certificates AS staged WHERE EXISTS (
+    SELECT 1 FROM store.certificates AS stored
+    WHERE stored.entry = staged.entry AND stored.account_id NOT IN (SELECT id FROM accounts)
+)
+"""
+_CONFLICT = """
+SELECT new.id, expect, ifnull(old.revision, 0) FROM staged.accounts AS new LEFT JOIN main.accounts AS old ON old.id = new.id
+WHERE ifnull(old.revision, 0) <> expect LIMIT 1
+"""
+
+
+class Staged(NamedTuple):
+    """An account that is to be stored, and the line that it comes from."""
+
+    line: int
+    body: dict[str, Any]
+
+
+class Staging:
+    """The accounts of one change. For one thread. Raises `StoreError`."""
+
+    def __init__(self, store: Path) -> None:
+        """`store` is the file of accounts."""
+        self._store = store
+        self._file = store.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+        self.count = self.size = 0
+        """Documents, and their bytes."""
+        with translated(self._file):
+            self._file.touch(0o600)
+            self._database = sqlite3.connect(self._file, isolation_level=None)
+            self._database.executescript(_SCHEMA)
+
+    def add(self, line: int, write: Write) -> None:
+        """A new or changed account, of this line."""
+        assert write.body is not None
+        text = json.dumps(write.body, separators=(",", ":"))
+        self.count += 1
+        self.size += len(text)
+        found = {**columns(ACCOUNTS, write.body), "body": text}
+        values = [line, write.id, write.expect or 0, *(found[name] for name in _COLUMNS)]
+        with translated(self._file):
+            marks = ", ".join("?" * len(values))
+            self._database.execute(f"INSERT INTO accounts VALUES (NULL, {marks})", values)  # noqa: S608 - marks alone
+            for entry in write.body.get("certificates", ()):
+                self._database.execute("INSERT OR IGNORE INTO certificates VALUES (?, ?)", [entry, write.id])
+
+    def finish(self) -> None:
+        """All are added: now they can be read."""
+        with translated(self._file):
+            self._database.execute("CREATE INDEX accounts_by_name ON accounts (username)")
+            self._database.execute("COMMIT")
+            self._database.execute("ATTACH ? AS store", [str(self._store)])
+
+    def writes(self) -> Iterator[list[Write]]:
+        """All of them in their order, many at once."""
+        last = 0
+        while rows := self._rows(
+            "SELECT step, id, expect, body FROM accounts WHERE step > ? ORDER BY step LIMIT ?", [last, READ]
+        ):
+            yield [Write(ACCOUNTS, identifier, json.loads(body), expect) for _, identifier, expect, body in rows]
+            last = rows[-1][0]
+
+    def plans(self) -> list[tuple[str, int]]:
+        """The ids of their plans, with a line of each."""
+        return self._rows("SELECT plan, min(line) FROM accounts WHERE plan > '' GROUP BY plan", [])
+
+    def __contains__(self, account_id: object) -> bool:
+        return bool(self._rows("SELECT 1 FROM accounts WHERE id = ?", [account_id]))
+
+    def meeting_names(self, others: Collection[str]) -> list[str]:
+        """User names that several accounts would have, or one of these and one of `others`."""
+        found = {str(name) for (name,) in self._rows(_MEETING_NAMES, [])}
+        if others:
+            with translated(self._file):
+                every = self._database.execute("SELECT DISTINCT username FROM accounts")
+                found.update(name for (name,) in every if name in others)
+        return sorted(found)
+
+    def meeting_entries(self) -> list[str]:
+        """Entries for certificates that several accounts would have."""
+        return [str(entry) for (entry,) in self._rows(_MEETING_ENTRIES, [])]
+
+    def named(self, username: str) -> list[Staged]:
+        """Those with this user name."""
+        return self._staged("SELECT line, body FROM accounts WHERE username = ? ORDER BY step", username)
+
+    def certified(self, entry: str) -> list[Staged]:
+        """Those with this entry for certificates."""
+        own = "(SELECT account_id FROM certificates WHERE entry = ?)"
+        return self._staged(f"SELECT line, body FROM accounts WHERE id IN {own} ORDER BY step", entry)  # noqa: S608 - ours
+
+    @contextmanager
+    def attached(self, database: sqlite3.Connection) -> Iterator[None]:
+        """The writer's connection can read these accounts within the block, and has memory for many changes."""
+        (before,) = database.execute("PRAGMA cache_size").fetchone()
+        database.execute("ATTACH ? AS staged", [str(self._file)])
+        database.execute(f"PRAGMA cache_size = -{CACHE}")
+        try:
+            yield
+        finally:
+            database.execute("DETACH staged")
+            database.execute(f"PRAGMA cache_size = {before}")
+
+    @staticmethod
+    def merge(database: sqlite3.Connection, revision: int) -> int:
+        """Store all of them, within `attached` and a transaction, in steps behind `revision`; the last step.
+
+        Raises `RevisionConflict`.
+        """
+        conflict = database.execute(_CONFLICT).fetchone()
+        if conflict is not None:
+            raise RevisionConflict(ACCOUNTS, *conflict)
+        names = ("id", "revision", *_COLUMNS)
+        database.execute(
+            f"INSERT INTO main.accounts ({', '.join(names)})"  # noqa: S608 - names are ours
+            f" SELECT id, ? + step, {', '.join(_COLUMNS)} FROM staged.accounts WHERE 1 ORDER BY step"
+            f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)}",
+            [revision],
+        )
+        database.execute(
+            "DELETE FROM main.certificates WHERE account_id IN (SELECT id FROM staged.accounts WHERE expect > 0)"
+        )
+        database.execute("INSERT INTO main.certificates SELECT entry, account_id FROM staged.certificates WHERE 1")
+        (last,) = database.execute("SELECT ifnull(max(step), 0) FROM staged.accounts").fetchone()
+        return revision + int(last)
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._database.close()
+        self._file.unlink(missing_ok=True)
+
+    def _staged(self, sql: str, value: str) -> list[Staged]:
+        return [Staged(line, json.loads(body)) for line, body in self._rows(sql, [value])]
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        with translated(self._file):
+            return self._database.execute(sql, values).fetchall()
+
+
+def remove_left(folder: Path) -> None:
+    """Remove what killed processes have left."""
+    for each in folder.glob(f"{_PREFIX}*{_SUFFIX}*"):
+        each.unlink(missing_ok=True)
