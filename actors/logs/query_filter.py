@@ -21,6 +21,8 @@ from config.model.choices import LOG_LEVELS
 MICRO = 1_000_000
 EXACT = ("client_ip", "user", "method", "reason")
 """Fields of which a query names one value, and which are not counted by block."""
+READ = ("credential",)
+"""As these, and no n-grams are kept of them: their column is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class CompiledQuery:
         levels = _levels(query.level, query.min_level)
         if levels is not None:
             facets["level"] = levels
-        for name in EXACT:
+        for name in (*EXACT, *READ):
             value = getattr(query, name)
             if value is not None:
                 facets[name] = frozenset({value})

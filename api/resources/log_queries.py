@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import NamedTuple
 
 from actors.bus.messages.records import LogPage, QueryLogs
 from api.errors import Invalid
@@ -21,7 +22,15 @@ TAIL_MAX = 30
 """Seconds that a tail waits at most."""
 _CURSOR = "^[A-Za-z0-9_-]{1,200}$"
 
-ProxyIds = tuple[str, ...] | None
+_TRANSLATED = {"proxy_id", "status_class", "user", "account"}
+"""Parameters that are none of the search."""
+
+
+class Whose(NamedTuple):
+    """The proxies and the user of the records; None for all."""
+
+    proxy_ids: tuple[str, ...] | None
+    user: str | None
 
 
 def _read_words(value: str) -> str | None:
@@ -52,6 +61,13 @@ class LogFilters(Query):
     status_code: int | None = integer("Only with this status", 100, 599)
     status_class: str | None = choice("Only with a status of this class", STATUS_CLASSES)
     user: str | None = text("Only of this client user", "alice", 255, 1)
+    account: str | None = text(
+        "Only of this account of the fleet; its id. By its present user name, at proxies that it may use",
+        "acc_0123456789abcdef",
+        128,
+        1,
+    )
+    credential: str | None = text("Only with this credential; its id", "crd_0123456789abcdef", 128, 1)
     method: str | None = text("Only with this method; `CONNECT` of tunnels", "GET", 64, 1)
     target: str | None = text(
         "Only with this text in the target; case-insensitive for A to Z", "example.com", SEARCH_MAX, 1
@@ -62,11 +78,11 @@ class LogFilters(Query):
     )
     proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
 
-    def filtered(self, proxy_ids: ProxyIds, start: float = 0.0, end: float = 0.0, limit: int = 0) -> QueryLogs:
+    def filtered(self, whose: Whose, start: float = 0.0, end: float = 0.0, limit: int = 0) -> QueryLogs:
         """The search with these filters."""
-        filters = {name: getattr(self, name) for name in LogFilters.parameters.keys() - {"proxy_id", "status_class"}}
+        filters = {name: getattr(self, name) for name in LogFilters.parameters.keys() - _TRANSLATED}
         hundreds = None if self.status_class is None else int(self.status_class[0])
-        return QueryLogs(start, end, limit, offset=0, proxy_ids=proxy_ids, status_class=hundreds, **filters)
+        return QueryLogs(start, end, limit, 0, status_class=hundreds, **whose._asdict(), **filters)
 
 
 class SearchLogs(LogTimes, LogFilters):
@@ -81,17 +97,17 @@ class SearchLogs(LogTimes, LogFilters):
         PageCursor.of,
     )
 
-    def page(self, proxy_ids: ProxyIds) -> QueryLogs:
+    def page(self, whose: Whose) -> QueryLogs:
         """The search for the page. Raises `Invalid` for a cursor of another search."""
         page = self.cursor
         if page is None:
-            return replace(self.filtered(proxy_ids, *self.times(), self.limit), offset=self.offset)
+            return replace(self.filtered(whose, *self.times(), self.limit), offset=self.offset)
         for name, given, value in (("start_time", self.start_time, page.start), ("end_time", self.end_time, page.end)):
             if given not in (None, value):
                 raise Invalid(name, "must be that of the first page, or be left out")
         if self.offset:
             raise Invalid("offset", "must be left out where a cursor is given")
-        search = self.filtered(proxy_ids, page.start, page.end, self.limit)
+        search = self.filtered(whose, page.start, page.end, self.limit)
         if _checksum(search) != page.filters:
             raise Invalid("cursor", "is of a search with other filters")
         return replace(search, before=page.position, upto=page.upto)
@@ -123,4 +139,5 @@ def next_cursor(search: QueryLogs, page: LogPage) -> str | None:
 
 def _checksum(search: QueryLogs) -> int:
     first = [search.level, search.min_level, search.client_ip, search.status_code, search.search, search.proxy_ids]
-    return checksum([*first, search.status_class, search.user, search.method, search.reason, search.target])
+    then = [search.status_class, search.user, search.method, search.reason, search.target]
+    return checksum([*first, *then, *([] if search.credential is None else [search.credential])])

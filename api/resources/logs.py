@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from api.call import Call, Document, Reply
-from api.resources.log_queries import ExportLogs, FollowLogs, SearchLogs, next_cursor
+from api.errors import Invalid, NotFound
+from api.resources.log_queries import ExportLogs, FollowLogs, LogFilters, SearchLogs, Whose, next_cursor
+from api.services.account_names import may_use
 from api.services.log_cursors import tail_text
 from api.services.log_search import View
 
@@ -19,7 +21,7 @@ def query_logs(call: Call) -> Reply:
     time limit returns what it found so far.
     """
     query: SearchLogs = call.query
-    search = query.page(call.proxy_ids)
+    search = query.page(_whose(call))
     page = call.services.log_search.page(search)
     following = next_cursor(search, page)
     data = {
@@ -40,7 +42,7 @@ def tail_logs(call: Call) -> Reply:
     as `cursor` of the next request, so that no record is missed.
     """
     query: FollowLogs = call.query
-    search = query.filtered(call.proxy_ids, limit=query.limit)
+    search = query.filtered(_whose(call), limit=query.limit)
     tail = call.services.log_search.tail(search, query.cursor, query.timeout, call.caller.user.id)
     return Reply({"logs": list(map(_view(call), tail.rows)), "next_cursor": tail_text(tail.last)})
 
@@ -52,10 +54,28 @@ def export_logs(call: Call) -> Reply:
     breaks off without its last chunk.
     """
     query: ExportLogs = call.query
-    search = query.filtered(call.proxy_ids, *query.times())
+    search = query.filtered(_whose(call), *query.times())
     lines = call.services.log_search.export(search, _view(call), call.caller.user.id)
     headers = {"Content-Disposition": 'attachment; filename="access.ndjson"'}
     return Reply({}, headers=headers, document=Document(lines, NDJSON))
+
+
+def _whose(call: Call) -> Whose:
+    """Whose records the query asks for. Raises `Invalid`."""
+    query: LogFilters = call.query
+    if query.account is None:
+        return Whose(call.proxy_ids, query.user)
+    if query.user is not None:
+        raise Invalid("user", "must be left out where an account is given")
+    try:
+        account = call.services.fleet_accounts.get(query.account).record
+    except NotFound as error:
+        raise Invalid("account", "there is no such account") from error
+    if account.proxies.all:
+        return Whose(call.proxy_ids, account.username)
+    used = (each.record for each in call.services.proxies.all() if may_use(account.proxies, each.record))
+    found = (each.id for each in used if call.proxy_ids is None or each.id in call.proxy_ids)
+    return Whose(tuple(found), account.username)
 
 
 def _view(call: Call) -> View:

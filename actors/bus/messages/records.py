@@ -37,6 +37,7 @@ class QueryLogs:
     method: str | None = None
     reason: str | None = None
     target: str | None = None
+    credential: str | None = None
 
 
 @message

@@ -14,7 +14,7 @@ import typer
 
 from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY, find_id
+from api.cli.lookup import PROXY, account_id, find_id
 from api.cli.quantities import Size
 from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.output import Column
@@ -55,6 +55,8 @@ FILTERS: dict[str, Any] = {
     "min_level": Annotated[LogLevel | None, typer.Option("--min-level", help="At least this level.")],
     "client_ip": Annotated[str | None, typer.Option("--client", help="Only of this client address.")],
     "user": Annotated[str | None, typer.Option("--user", help="Only of this user of a proxy.")],
+    "account": Annotated[str | None, typer.Option("--account", help="Only of this account; its user name or id.")],
+    "credential": Annotated[str | None, typer.Option("--credential", help="Only with this credential; its id.")],
     "target": Annotated[str | None, typer.Option("--target", help="Only with this text in the target.")],
     "method": Annotated[str | None, typer.Option("--method", help="Only with this method; CONNECT of tunnels.")],
     "status_code": Annotated[str | None, typer.Option("--status", help="Only with this status: 404, or 5xx.")],
@@ -98,9 +100,11 @@ def logs(
 def _query(session: Session, fields: dict[str, Any]) -> dict[str, Any]:
     """The API's parameters for the filters. Raises `CommandError`."""
     proxy, method, since, until = (fields[name] for name in ("proxy_id", "method", "start_time", "end_time"))
+    account = fields["account"]
     return {
         **fields,
         "proxy_id": find_id(session.api, PROXY, proxy) if proxy else None,
+        "account": account_id(session.api, account) if account else None,
         "method": method.upper() if method else None,
         **_status(fields["status_code"]),
         "start_time": ago(since) if since else None,

@@ -18,6 +18,8 @@ from api.server.http_server import THREADS
 from config.text.access_fields import ACCESS_FIELDS
 from tests.kit.api_stage import Api, error_of
 from tests.kit.records import row
+from tests.unit.api.creating import create
+from tests.unit.api.holding import account
 
 
 def records(count: int, **fields: object) -> tuple[dict[str, Any], ...]:
@@ -99,6 +101,31 @@ def test_a_cursor_of_something_else_is_400(
     response = api.get(f"/logs?{query.format(page=first['next_cursor'], tail=first['tail_cursor'])}", headers)
     assert (response.status_code, response.json["error"]["details"]["field"]) == (400, field)
     assert len(indexer.asked) == 1
+
+
+@pytest.mark.parametrize("path", ["/logs", "/logs/tail?timeout=0&", "/logs/export"])
+def test_records_of_an_account_are_those_of_its_name_at_proxies_that_it_may_use(
+    api: Api, indexer: Indexer, headers: dict[str, str], path: str
+) -> None:
+    first, _ = create(api, headers), create(api, headers, name="second", port=4000)
+    alice, everywhere = account(api, proxies={"ids": [first["id"]]}), account(api, "bob")
+    path = path if "?" in path else f"{path}?"
+
+    def asked(query: str) -> QueryLogs:
+        indexer.replies = [LogTail((), 1) if "tail" in path else LogPage((), 0)]
+        response = api.client.simulate_get(f"/api/v1{path}{query}", headers=headers)
+        assert response.status_code == 200, response.text
+        found = indexer.asked[-1]
+        return found.query if isinstance(found, TailLogs) else found  # type: ignore[no-any-return]
+
+    of_alice, of_bob = asked(f"account={alice}&credential=crd_1"), asked(f"account={everywhere}")
+    assert (of_alice.user, of_alice.proxy_ids, of_alice.credential) == ("alice", (first["id"],), "crd_1")
+    assert (of_bob.user, of_bob.proxy_ids, of_bob.credential) == ("bob", None, None)
+    for query, field in (("account=acc_none", "account"), (f"account={alice}&user=bob", "user")):
+        refused = api.client.simulate_get(f"/api/v1{path}{query}", headers=headers)
+        assert (refused.status_code, refused.json["error"]["details"]["field"]) == (400, field)
+    elsewhere = asked(f"account={alice}&proxy_id=prx_other")
+    assert elsewhere.proxy_ids == ()
 
 
 def test_a_tail_goes_on_from_a_page_and_from_itself(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
