@@ -10,6 +10,7 @@ from api.security import api_keys, users
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, first_not_held, holds
 from api.store import NotStored, RevisionConflict, Write
+from api.store.accounts import ACCOUNTS
 from config.text.formatting import timestamp_text
 
 
@@ -109,7 +110,7 @@ def revoke_key(call: Call) -> Reply:
 
 
 def _check_account_scope(call: Call) -> None:
-    """Raises `Invalid` for a scope of accounts that would be good for nothing."""
+    """Raises `Invalid` for a scope of accounts that would be good for nothing, with the unknown account if there is one."""
     scope, permissions = call.body.scope, call.body.permissions
     if scope is None or scope.accounts is None:
         return
@@ -117,6 +118,11 @@ def _check_account_scope(call: Call) -> None:
         raise Invalid("scope.proxies", "must not be given beside scope.accounts")
     if not holds(call.caller.permissions() if permissions is None else permissions, "proxy.write"):
         raise Invalid("permissions", "must have proxy.write, which scope.accounts needs")
+    if not scope.accounts:
+        raise Invalid("scope.accounts", "must name at least one account; leave it out for a key without this scope")
+    for index, account_id in enumerate(scope.accounts):
+        if not call.services.account_store.revision_of(ACCOUNTS, account_id):
+            raise Invalid(f"scope.accounts[{index}]", f"there is no account {account_id!r}")
 
 
 def _check_key_limit(call: Call, user_id: str) -> None:

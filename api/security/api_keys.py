@@ -68,7 +68,7 @@ class Scope(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     proxies: Annotated[list[_Id], Field(max_length=1000)] | None = None
-    accounts: Annotated[list[_Id], Field(max_length=1000)] | None = None
+    accounts: Annotated[list[_Id], Field(max_length=1000, json_schema_extra={"minItems": 1})] | None = None
     """Ids. The key can make, list and revoke credentials of these accounts, and nothing else."""
     ip_whitelist: Annotated[list[_Network], Field(max_length=100)] | None = None
 

@@ -29,7 +29,7 @@ from config.passwords import FOREIGN, check_foreign
 from config.text.formatting import timestamp_text
 
 SAME_NAME_MAX = 8
-"""Accounts of one name whose passwords are checked for one sign-in; with more of them it must name a proxy."""
+"""Accounts of one name whose passwords are checked for one sign-in. With more of them one that names no proxy fails."""
 _LIMITS = tuple(RuleLimits.model_fields)
 WRONG = "The user name or the password is wrong"
 
@@ -96,9 +96,9 @@ class SelfService:
         self._require_enabled()
         locked = self.throttle.locked_for(username, address)
         found = self._candidates(username, proxy)
-        if len(found) > SAME_NAME_MAX and not locked:
-            raise Invalid("proxy", "is required: many accounts have this name")
-        right = self._with_password(found[:SAME_NAME_MAX], password, address)
+        if len(found) > SAME_NAME_MAX:
+            found = []  # as if there were none: another response would disclose that there are some
+        right = self._with_password(found, password, address)
         locked = locked or self.throttle.locked_for(username, address)  # guesses at the same time count too
         if locked:
             self._record("account.login_failed", None, username, "locked out")

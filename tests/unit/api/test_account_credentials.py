@@ -303,6 +303,8 @@ def test_a_key_of_an_account_mints_lists_and_revokes_for_it_and_for_no_other(api
         ({"permissions": ["proxy.read"], "scope": {"accounts": ["acc_1"]}}, "permissions"),
         ({"scope": {"accounts": ["acc_1"], "proxies": ["prx_1"]}}, "scope.proxies"),
         ({"scope": {"accounts": [1]}}, "scope.accounts[0]"),
+        ({"scope": {"accounts": []}}, "scope.accounts"),
+        ({"scope": {"accounts": ["acc_1"]}}, "scope.accounts[0]"),
     ],
 )
 def test_a_scope_of_accounts_that_is_good_for_nothing_is_refused(api: Api, body: dict[str, Any], field: str) -> None:

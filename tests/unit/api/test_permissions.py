@@ -18,6 +18,7 @@ from falcon.testing import Result
 from api.app import OPERATIONS
 from api.container import ApiSettings
 from api.operations import Operation
+from config.model.fleet_accounts import FleetAccount
 from config.settings.settings import Accounts
 from tests.kit.api_stage import INTRANET, PASSWORD, QUIET, Api, error_of
 
@@ -250,6 +251,19 @@ def expired_key(api: Api) -> dict[str, str]:
     return headers
 
 
+def account_key(account_id: str, **fields: Any) -> Callable[[Api], dict[str, str]]:
+    """Of an account that is deleted since."""
+
+    def make(api: Api) -> dict[str, str]:
+        record = FleetAccount(id=account_id, username="someone", created_at=0.0, updated_at=0.0)
+        api.services.account_store.put("accounts", record.model_dump(mode="json"))
+        headers = api.key(scope={"accounts": [account_id]}, **fields)
+        api.services.account_store.delete("accounts", account_id)
+        return headers
+
+    return make
+
+
 def key_of_a_demoted_owner(api: Api) -> dict[str, str]:
     owner = api.add_user("owner", role="administrator")
     headers = api.key("owner", permissions=["*"])
@@ -293,12 +307,12 @@ KINDS: dict[str, Kind] = {
     "key": Kind(api_key(), key(EVERYTHING)),
     "key to read": Kind(api_key(permissions=["proxy.read"]), key(frozenset(("proxy.read",)))),
     "key of one proxy": Kind(api_key(scope={"proxies": ["prx_1"]}), key(EVERYTHING, scoped=True, proxies=True)),
-    "key of one account": Kind(api_key(scope={"accounts": ["nothing"]}), key_of_accounts(EVERYTHING)),
+    "key of one account": Kind(account_key("nothing"), key_of_accounts(EVERYTHING)),
     "key of one account that may only write": Kind(
-        api_key(permissions=["proxy.write"], scope={"accounts": ["nothing"]}),
+        account_key("nothing", permissions=["proxy.write"]),
         key_of_accounts(frozenset(("proxy.write",))),
     ),
-    "key of another account": Kind(api_key(scope={"accounts": ["acc_1"]}), key_of_accounts(EVERYTHING, theirs=False)),
+    "key of another account": Kind(account_key("acc_1"), key_of_accounts(EVERYTHING, theirs=False)),
     "key in its network": Kind(api_key(scope={"ip_whitelist": ["127.0.0.0/8"]}), key(EVERYTHING, scoped=True)),
     "key elsewhere": Kind(api_key(scope={"ip_whitelist": ["192.0.2.0/24"]}), always(403, "FORBIDDEN")),
     "expired token": Kind(expired_token, always(401, "TOKEN_EXPIRED")),

@@ -157,7 +157,7 @@ def test_csv_has_a_line_for_each_row_and_no_formula(api: Api, books: Books, how:
     ]
 
 
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx"])
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1d1", "'=1"])
 def test_what_a_spreadsheet_would_evaluate_is_a_text(text: str) -> None:
     assert cell(text) == f"'{text}"
 
