@@ -29,6 +29,7 @@ from api.cli.remote import (
     sign_in,
     system,
     top,
+    usage,
     users,
     webhooks,
 )
@@ -75,6 +76,7 @@ def add_commands(app: typer.Typer) -> None:
     records.add_logs(app)
     system.add_commands(app)
     command(app, "top", rich_help_panel=WATCH)(top.top)
+    command(app, "usage", usage.OPTIONS, rich_help_panel=WATCH)(usage.usage)
     import_export.add_commands(app)
     trail = typer.Typer(help="The audit trail.", no_args_is_help=True)
     command(trail, "list", PERIOD)(audit.list_audit)

@@ -92,11 +92,12 @@ def mapping_of(file: Path, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except ValueError as error:  # both decode errors are
-        raise CommandError(f"{display_name(file)}: {error}", "The file must be TOML, or a JSON object") from error
+        hint = "The file must be TOML, or a JSON object"
+        raise CommandError(f"{display_name(file)}: {error}", hint, Status.USAGE) from error
     except RecursionError as error:
-        raise CommandError(f"{display_name(file)}: nested too deeply") from error
+        raise CommandError(f"{display_name(file)}: nested too deeply", status=Status.USAGE) from error
     if not isinstance(found, dict):
-        raise CommandError(f"{display_name(file)}: must be a table")
+        raise CommandError(f"{display_name(file)}: must be a table", status=Status.USAGE)
     return found
 
 
@@ -118,13 +119,13 @@ _STEP = re.compile(r"[^.\[\]]+")
 
 
 def read_text(file: Path) -> str:
-    """The text of a file, or of standard input for `-`. Raises `CommandError`."""
+    """The text of a file, or of standard input for `-`. Raises `CommandError`; a bad file is a wrong argument."""
     try:
         return sys.stdin.buffer.read().decode() if str(file) == "-" else file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise CommandError(f"{display_name(file)}: is not UTF-8 text") from error
+        raise CommandError(f"{display_name(file)}: is not UTF-8 text", status=Status.USAGE) from error
     except OSError as error:
-        raise CommandError(f"{file}: {error.strerror or error}") from error
+        raise CommandError(f"{file}: {error.strerror or error}", status=Status.USAGE) from error
 
 
 def display_name(file: Path) -> str:

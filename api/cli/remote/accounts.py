@@ -162,7 +162,10 @@ def create_account(
     wanted = name if username is None else username
     _refuse_of_the_fleet(fields, username)
     body = body_of({"username": wanted, **_parsed(session, fields)}, settings, file)
-    if not without_password and "password_hash" not in body:
+    given = [each for each in ("password", "password_hash") if body.get(each) is not None]
+    if without_password and (given or password_stdin):
+        raise CommandError("--without-password and a password don't go together", "Give one of them", Status.USAGE)
+    if not without_password and (password_stdin or not given):
         body["password"] = password(f"Password of {wanted}", password_stdin, twice=True)
     path = "/accounts" if username is None else f"/proxies/{find_id(session.api, PROXY, name)}/accounts"
     data = session.api.post(path, body)

@@ -8,6 +8,7 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, add_alias, command, confirm
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import Kind, account_id, find
 from api.cli.quantities import SIZE_EXAMPLES, Size
 from api.cli.remote.account_fields import bytes_of
@@ -92,7 +93,7 @@ def mint_credential(
     """Make a credential. Its secret is shown only once, alone on a line of standard output."""
     given = {
         "name": name,
-        "ttl": seconds(ttl, "--ttl") if ttl else None,
+        "ttl": _ttl(ttl) if ttl else None,
         "expires_at": from_now(expires) if expires else None,
         "allow_destinations": destination or None,
         "allow_clients": network or None,
@@ -101,6 +102,16 @@ def mint_credential(
     }
     data = session.api.post(_path(session, account), body_of(given, None))
     session.out.data(data, lambda: _show_once(session, data))
+
+
+def _ttl(text: str) -> int:
+    """Seconds. Raises `CommandError`."""
+    from config.model.new_credentials import TTL_MAX
+
+    found = seconds(text, "--ttl")
+    if not 1 <= found <= TTL_MAX:
+        raise CommandError(f"--ttl {text!r}: must be from 1s to {TTL_MAX // 86400}d", status=Status.USAGE)
+    return found
 
 
 def _show_once(session: Session, data: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -118,7 +117,7 @@ def test_a_minted_secret_opens_a_proxy_and_revoked_it_does_not(
     wait_until(lambda: status(secret) == 407, "it is refused")
     assert shell("credentials", "mint", "ci", "--ttl", "soon").status == 2
     refused = shell("credentials", "mint", "ci", "--ttl", "2y")
-    assert (refused.status, "ttl (--ttl)" in refused.err) == (1, True)
+    assert (refused.status, "--ttl '2y': must be from 1s to 400d" in refused.err) == (2, True)
     shell.good("keys", "revoke", "runner", "--yes")
     product.data("DELETE", f"/proxies/{proxy['id']}")
 
@@ -148,44 +147,69 @@ def test_a_file_is_imported_whole_and_what_was_exported_changes_nothing(
     assert shell.good("accounts", "export").out.splitlines()[1:] == exported.splitlines()[1:]
 
 
-def test_one_wrong_line_is_named_and_nothing_is_stored_however_many_parts_there_are(
-    shell: Shell, product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_wrong_lines_are_named_and_nothing_is_stored(shell: Shell, product: Product, tmp_path: Path) -> None:
     file = tmp_path / "accounts.csv"
 
-    def refused(*lines: str) -> str:
-        file.write_text("\n".join(("username,plan", *lines)) + "\n")
+    def refused(*lines: str, status: int) -> str:
+        file.write_text("\n".join(("username,plan,metadata.note", *lines)) + "\n")
         ran = shell("accounts", "import", str(file))
-        assert ran.status != 0
+        assert ran.status == status, ran.err
         assert usernames(product) == set()
         return ran.err
 
-    assert f"{file}:3: plan: there is no plan 'none'" in refused("a,", "b,none", "c,")
-    assert f"{file}:4: has 1 cells" in refused("a,", "b,", "c")
-    monkeypatch.setattr(account_files, "PART", 2)
-    assert f"{file}:6: plan: there is no plan 'none'" in refused("a,", "b,", "c,", "d,", "e,none")
-    assert f"{file}:5: username: " in refused("b,", "a,", "c,", "b,")
-    file.write_text("username\nd\nc\nb\na\ne\n")
-    shell.good("accounts", "import", str(file))
-    assert usernames(product) == {"a", "b", "c", "d", "e"}
+    unknown = "plan: there is no plan 'none'"
+    err = refused("a,,", '"b",,"two\nlines"', "c,none,", "d,,", "e,none,", status=1)
+    assert (f"{file}:5: {unknown}" in err, f"{file}:7: {unknown}" in err) == (True, True)
+    err = refused("a,,", "b", "c,,x,y", status=2)
+    assert (f"{file}:3: has 1 cells" in err, f"{file}:4: has 4 cells" in err) == (True, True)
+    assert f"{file}:5: username: " in refused("b,,", "a,,", "c,,", "b,,", status=1)
+    assert "No such file" in shell("accounts", "import", str(tmp_path / "none")).err
+    assert shell("accounts", "import", str(tmp_path / "none")).status == 2
+    file.write_text("username,password,password_hash\na,b,c\n")
+    assert "must be left out where a password is given" in shell("accounts", "import", str(file)).err
 
 
-def test_the_accounts_of_the_first_part_are_removed_when_the_second_fails_all_the_same(
+def test_many_passwords_are_hashed_only_when_the_rest_of_the_file_is_right(
     shell: Shell, product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(account_files, "MANY_PASSWORDS", 2)
     file = tmp_path / "accounts.csv"
-    file.write_text("username\na\nb\nc\n")
-    monkeypatch.setattr(account_files, "PART", 2)
-    send = account_files._send
+    file.write_text("username,password,plan\na,one,none\nb,two,\n")
+    refused = shell("accounts", "import", str(file))
+    assert (refused.status, "Hashing" in refused.err, f"{file}:2: plan" in refused.err) == (1, False, True)
+    file.write_text("username,password,plan\na,one,\nb,two,\n")
+    assert "Hashing 2 passwords" in shell.good("accounts", "import", str(file)).err
+    assert usernames(product) == {"a", "b"}
 
-    def overtaken(session: Any, where: Path, lines: Any, dry_run: bool = False) -> Any:
-        if not dry_run and lines[0].body["username"] == "c":
-            product.data("POST", "/accounts", {"username": "c"})
-        return send(session, where, lines, dry_run)
 
-    monkeypatch.setattr(account_files, "_send", overtaken)
-    ran = shell("accounts", "import", str(file))
-    assert ran.status == 1
-    assert f"{file}:4: username" in ran.err
-    assert "are removed again" in ran.err
-    assert usernames(product) == {"c"}
+def test_without_a_password_and_with_one_is_refused(shell: Shell, product: Product) -> None:
+    for more in (("--set", "password=x"), ("--password-stdin",)):
+        refused = shell("accounts", "create", "eve", "--without-password", *more, stdin="sesame seed\n")
+        assert (refused.status, "don't go together" in refused.err) == (2, True)
+    assert usernames(product) == set()
+
+
+def test_usage_is_shown_by_interval_and_group_and_written_as_csv(
+    shell: Shell, product: Product, origin: Origin
+) -> None:
+    proxy = product.proxy(auth={"enabled": True})
+    shell.good("accounts", "create", "eve", "--password-stdin", "--tag", "a", stdin="sesame seed\n")
+    through = {"http": f"http://eve:sesame%20seed@127.0.0.1:{proxy['port']}"}
+    assert product.session.get(origin.url("/hello"), proxies=through, timeout=10).status_code == 200
+
+    def used(*more: str) -> list[dict[str, str]]:
+        return [each for each in shell.good("usage", "-o", "json", *more).data["usage"] if each["username"] == "eve"]
+
+    wait_until(lambda: used() != [], "the usage is reported")
+    (row,) = used("--interval", "hour", "--group-by", "proxy, account", "--from", "2h")
+    assert (row["proxy"], row["requests"]) == (proxy["id"], 1)
+    titles, *lines = (line.split("\t") for line in shell.good("usage", "--group-by", "account").out.splitlines())
+    assert titles[:3] == ["FROM", "ACCOUNT", "USER"]
+    assert "eve" in [line[2] for line in lines]
+    written = shell.good("usage", "--csv", "--group-by", "tag").out.splitlines()
+    assert written[0] == "from,to,tag,bytes_in,bytes_out,requests,connection_seconds,refusals"
+    assert shell.good("usage", "--to", "2020-01-02", "--from", "2020-01-01").rows == []
+    for wrong in (("--group-by", "account,nonsense"), ("--from", "soon"), ("--csv", "-o", "json")):
+        assert shell("usage", *wrong).status == 2, wrong
+    assert "--interval" in shell("usage", "--from", "60d", "--interval", "hour").err
+    product.data("DELETE", f"/proxies/{proxy['id']}")

@@ -160,7 +160,7 @@ def test_secrets_travel_under_a_passphrase(shell: Shell, fleet: Product, tmp_pat
     by_hand = tmp_path / "by-hand.toml"
     by_hand.write_text('[[proxies]]\nname = "chained"\n')
     mistaken = shell("import", str(by_hand), "--yes")
-    assert (mistaken.status, "proxyfleet apply FILE" in mistaken.err) == (1, True)
+    assert (mistaken.status, "proxyfleet apply FILE" in mistaken.err) == (2, True)
     unasked = shell("import", str(file), "--yes")
     assert (unasked.status, "--passphrase-file" in unasked.err) == (2, True)
     secret.write_text("another passphrase\n")
@@ -179,8 +179,8 @@ def test_everything_that_is_wrong_is_reported_at_once_with_its_path(shell: Shell
     for path in ("proxies[0].port", "proxies[0].protocol", "settings.logging.level"):
         assert path in refused.err
     broken = shell("apply", "-f", file_of(tmp_path, "[[proxies]\n"))
-    assert (broken.status, "line 1" in broken.err) == (1, True)
-    assert shell("apply", "-f", str(tmp_path / "none.toml")).status == 1
+    assert (broken.status, "line 1" in broken.err) == (2, True)
+    assert shell("apply", "-f", str(tmp_path / "none.toml")).status == 2
 
 
 def test_a_file_comes_by_standard_input(shell: Shell, fleet: Product) -> None:
