@@ -37,8 +37,10 @@ from api.services.account_ends import AccountEnds
 from api.services.account_imports import AccountImports
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
+from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
+from api.services.inline_accounts import InlineAccounts
 from api.services.log_search import LogSearch
 from api.services.plans import Plans
 from api.services.proxies import Proxies, ProxyRules
@@ -168,9 +170,13 @@ class Services:
             self.publish,
             self.account_activity.drop,
         )
+        self.inline_accounts = InlineAccounts(self.proxies.all, self.account_store.figures)
+        self.every_account = EveryAccount(self.fleet_accounts, self.inline_accounts)
         self.self_service = SelfService(
             AccountSessions(data),
             self.account_store,
+            self.every_account,
+            self.inline_accounts,
             self.fleet_accounts,
             self.plans,
             self.proxies,

@@ -26,7 +26,7 @@ USER = Kind("user", "username", lambda api: api.get("/users")["users"], "proxyfl
 KEY = Kind("API key", "name", lambda api: api.get("/api-keys")["api_keys"], "proxyfleet keys list")
 WEBHOOK = Kind("webhook", "name", lambda api: api.get("/webhooks")["webhooks"], "proxyfleet webhooks list")
 PLAN = Kind("plan", "name", lambda api: api.get("/plans")["plans"], "proxyfleet plans list")
-ACCOUNT = Kind("account", "username", lambda api: api.cursor_pages("/accounts", "accounts"), "proxyfleet accounts list")
+ACCOUNT = Kind("account", "username", lambda api: api.cursor_pages("/accounts", "accounts", inline=False), "proxyfleet accounts list")
 
 ACCOUNT_ID = "acc_"
 
@@ -38,7 +38,8 @@ def account_id(api: Client, name_or_id: str) -> str:
     """
     if name_or_id.startswith(ACCOUNT_ID):
         return name_or_id
-    named = [one for one in api.cursor_pages("/accounts", "accounts", q=name_or_id) if one["username"] == name_or_id]
+    found = api.cursor_pages("/accounts", "accounts", q=name_or_id, inline=False)
+    named = [one for one in found if one["username"] == name_or_id]
     return find_id(api, replace(ACCOUNT, list_all=lambda _api: named), name_or_id)
 
 

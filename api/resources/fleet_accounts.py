@@ -12,12 +12,14 @@ from api.errors import PeerUnavailable
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
 from api.http.query import Query, choice, cursor, integer, text
 from api.services.account_views import account_view
+from api.services.every_account import Kinds
 from api.services.fleet_accounts import StoredAccount
 from api.store.accounts import SORTS, AccountSelection, Position
 
 SCANS = 10
 """Batches of accounts that one request goes through for those over their quota."""
 LEAST_SCANNED = 100
+_KINDS: dict[str | None, Kinds] = {None: "all", "false": "fleet", "true": "inline"}
 
 
 class ListFleetAccounts(Query):
@@ -28,6 +30,7 @@ class ListFleetAccounts(Query):
     plan: str | None = text("Only of the plan with this name", "basic", 100, lowest=1)
     tag: str | None = text("Only with this tag", "office", 64, lowest=1)
     status: str | None = choice("Only accounts of this status", ("active", "disabled", "expired", "quota_reached"))
+    inline: str | None = choice("Only accounts of one proxy alone, or none of them", ("false", "true"))
     sort: str = choice(
         "The field to sort by; `-` reverses the order. Accounts never used count as 0",
         (*SORTS, *(f"-{name}" for name in SORTS)),
@@ -42,12 +45,13 @@ class ListFleetAccounts(Query):
 def list_accounts(call: Call) -> Reply:
     """List accounts of the fleet.
 
-    Returns one page of the accounts that match all filters. Follow `next_cursor` for the next page; a page of
+    Returns one page of the accounts that match all filters, `inline` ones of single proxies among them. Follow `next_cursor` for the next page; a page of
     the status `active` or `quota_reached` may have fewer accounts than `limit`, or none.
     """
     query: ListFleetAccounts = call.query
     selection = _selection(call, query)
-    filters = checksum([*astuple(selection), query.status])
+    inline = [] if query.inline is None else [query.inline]
+    filters = checksum([*astuple(selection), query.status, *inline])
     after = None if query.cursor is None else query.cursor.position_in(filters)
     views, following = _page(call, selection, after, query)
     return Reply(
@@ -66,7 +70,7 @@ def _page(
     views: list[dict[str, Any]] = []
     scans, size = (SCANS, max(query.limit, LEAST_SCANNED)) if query.status == "quota_reached" else (1, query.limit)
     for _ in range(scans):
-        found, following = call.services.fleet_accounts.page(selection, after, size)
+        found, following = call.services.every_account.page(selection, after, size, _KINDS[query.inline])
         views_found = _views(call, [account for account, _ in found])
         for (account, place), view in zip(found, views_found, strict=True):
             if query.status == "quota_reached" and view["usage"] is None:
@@ -96,7 +100,7 @@ def get_account(call: Call) -> Reply:
 
     Returns what the account says itself; null is what it inherits from its plan. The password is never returned.
     """
-    return _one(call, call.services.fleet_accounts.get(call.params["account_id"]))
+    return _one(call, call.services.every_account.get(call.params["account_id"]))
 
 
 def update_account(call: Call) -> Reply:
@@ -106,6 +110,7 @@ def update_account(call: Call) -> Reply:
     connections, too.
     """
     service = call.services.fleet_accounts
+    call.services.every_account.refuse_inline(call.params["account_id"])
     return _one(call, service.update(call.params["account_id"], call.body, call.if_match))
 
 
@@ -115,6 +120,7 @@ def delete_account(call: Call) -> Reply:
     Removes the account with its credentials and ends its open connections. Its usage stays in closed hours.
     """
     account_id = call.params["account_id"]
+    call.services.every_account.refuse_inline(account_id)
     call.services.fleet_accounts.delete(account_id, call.if_match)
     return Reply({"id": account_id, "deleted": True})
 
@@ -125,7 +131,7 @@ def reset_usage(call: Call) -> Reply:
     Sets what the account has used to zero, in every period. An account over its quota can be used again at once; closed
     hours of the usage stay.
     """
-    account = call.services.fleet_accounts.get(call.params["account_id"])
+    account = call.services.every_account.get(call.params["account_id"])
     call.services.account_activity.reset(account.record.id)
     return _one(call, account)
 

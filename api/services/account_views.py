@@ -27,6 +27,7 @@ def account_view(
         "id": record.id,
         "username": record.username,
         "proxies": record.proxies.view(),
+        "inline": account.inline,
         "plan": None if plan is None else plan.name,
         "enabled": record.enabled,
         "expires_at": _moment(record.expires_at),

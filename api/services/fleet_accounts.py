@@ -39,10 +39,11 @@ Status = Literal["active", "disabled", "expired", "quota_reached"]
 
 @dataclass(frozen=True, slots=True)
 class StoredAccount:
-    """An account and its revision."""
+    """An account and its revision; of an `inline` one, which belongs to its proxy alone, that of the proxy."""
 
     record: FleetAccount
     revision: int
+    inline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

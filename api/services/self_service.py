@@ -16,7 +16,9 @@ from api.security.authentication import UNKNOWN_USER_HASH
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.services.account_names import may_use
+from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts, status_of
+from api.services.inline_accounts import InlineAccounts
 from api.services.plans import Plans
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
@@ -67,6 +69,8 @@ class SelfService:
         self,
         sessions: AccountSessions,
         store: AccountStore,
+        every: EveryAccount,
+        inline: InlineAccounts,
         accounts: FleetAccounts,
         plans: Plans,
         proxies: Proxies,
@@ -78,6 +82,8 @@ class SelfService:
         self.throttle = LoginThrottle()
         self._sessions = sessions
         self._store = store
+        self._every = every
+        self._inline = inline
         self._accounts = accounts
         self._plans = plans
         self._proxies = proxies
@@ -134,7 +140,7 @@ class SelfService:
 
     def account(self, holder: AccountHolder) -> HeldAccount:
         """The account of a holder. Raises `NotFound` when it is deleted at this moment."""
-        record = self._accounts.get(holder.account_id).record
+        record = self._every.get(holder.account_id).record
         return HeldAccount(record, self._plans.known(record.plan))
 
     def proxies(self, account: FleetAccount) -> list[StoredProxy]:
@@ -175,7 +181,8 @@ class SelfService:
 
     def _candidates(self, username: str, proxy: str | None) -> list[FleetAccount]:
         """The accounts of this name, at the proxy of this name or id if there is one."""
-        named = [FleetAccount.model_validate(each.body) for each in self._store.accounts_named(username)]
+        fleet = (FleetAccount.model_validate(each.body) for each in self._store.accounts_named(username))
+        named = [*fleet, *self._inline.named(username)]
         if proxy is None:
             return named
         found = [each.record for each in self._proxies.all() if proxy in (each.record.id, each.record.name)]
@@ -209,7 +216,7 @@ class SelfService:
     def _live(self, session: AccountSession) -> FleetAccount | None:
         """The account of a sign-in, if it may still be used with the password of then."""
         try:
-            account = self._accounts.get(session.account_id).record
+            account = self._every.get(session.account_id).record
         except NotFound:
             return None
         same = account.password_hash is not None and fingerprint(account.password_hash) == session.password

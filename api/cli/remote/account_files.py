@@ -142,8 +142,8 @@ def export_accounts(
         Path | None, typer.Argument(metavar="FILE", help="The file to write; by default standard output.")
     ] = None,
 ) -> None:
-    """Write all accounts of the fleet as CSV, without passwords; importing it again changes nothing."""
-    accounts = list(session.api.cursor_pages("/accounts", "accounts", limit=PAGE))
+    """Write the accounts of the fleet as CSV, without passwords; importing it again changes nothing."""
+    accounts = list(session.api.cursor_pages("/accounts", "accounts", inline=False, limit=PAGE))
     text = "".join(write(accounts, sorted({name for each in accounts for name in each["metadata"]})))
     if file is None:
         session.out.document(text)

@@ -77,6 +77,8 @@ def _own(account: Any, name: str, text: Any) -> Any:
 
 def _proxies(account: Any) -> Any:
     proxies = account["proxies"]
+    if account["inline"]:
+        return f"{proxies['ids'][0]} alone"
     return "all" if proxies.get("all") else Fields(proxies)
 
 

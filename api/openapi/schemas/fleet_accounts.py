@@ -63,12 +63,14 @@ class AccountProxiesView(ResponseModel):
 class FleetAccountView(RulesView):
     """An account without its password. `plan` is the name of its plan.
 
+    An `inline` one belongs to the proxy in `proxies` alone, and is changed there (`/proxies/{proxy_id}/accounts`).
     `usage` and what follows it is null while it is not known.
     """
 
     id: str
     username: str
     proxies: AccountProxiesView
+    inline: bool
     plan: str | None
     enabled: bool
     expires_at: Moment | None

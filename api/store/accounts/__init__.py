@@ -15,7 +15,7 @@ Nothing here holds all accounts in memory.
 from __future__ import annotations
 
 from api.store.accounts.file import check_accounts_file, start_over_above
-from api.store.accounts.pages import SORTS, AccountSelection, Position
+from api.store.accounts.pages import BY_FIGURE, SORTS, AccountSelection, Figures, Position
 from api.store.accounts.publication import Published
 from api.store.accounts.reading import AccountEnd
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS, accounts_file
@@ -24,12 +24,14 @@ from api.store.accounts.store import AccountStore, open_accounts
 
 __all__ = [
     "ACCOUNTS",
+    "BY_FIGURE",
     "CREDENTIALS",
     "PLANS",
     "SORTS",
     "AccountEnd",
     "AccountSelection",
     "AccountStore",
+    "Figures",
     "Position",
     "Published",
     "Staged",

@@ -6,7 +6,7 @@ A condition is judged in an index that covers it, row by row, in the order of th
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -19,6 +19,10 @@ BY_FIGURE: tuple[Sort, ...] = ("last_seen_at", "usage")
 
 Position = tuple[Any, str]
 """Where a page ended: the value that is sorted by, and the id."""
+
+
+Figures = Callable[[Sort, Sequence[str]], Mapping[str, Any]]
+"""Returns what is sorted by in an order of `BY_FIGURE`, by the ids of accounts."""
 
 
 @dataclass(frozen=True, slots=True)

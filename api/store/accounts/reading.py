@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from api.store.accounts.file import translated
-from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, certificate_clash_sql, clash_sql
+from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, Sort, certificate_clash_sql, clash_sql
 from api.store.accounts.schema import ACCOUNTS, PLANS, known
-from api.store.accounts.usage_order import positions_by_figure
+from api.store.accounts.usage_order import figures_of, positions_by_figure
 from api.store.interface import Document, Predicate
 
 
@@ -100,6 +100,10 @@ class AccountReader:
         found = self._with_ids(ACCOUNTS, list(places))
         following = (rows[limit - 1][0], rows[limit - 1][1]) if len(rows) > limit else None
         return [(each, places[each.id]) for each in found], following
+
+    def figures(self, sort: Sort, identifiers: Sequence[str]) -> dict[str, Any]:
+        """What is sorted by in an order of `BY_FIGURE`, of any accounts, by id. Raises `sqlite3.Error`."""
+        return figures_of(self._usage, sort, identifiers)
 
     def credentials_of(self, account_id: str, after: Position | None = None, limit: int = 100) -> list[Document]:
         """The credentials of an account, oldest first, behind a position (`created_at`, `id`)."""

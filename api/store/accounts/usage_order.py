@@ -9,18 +9,20 @@ from __future__ import annotations
 import heapq
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from actors.sqlite import open_for_reading
-from api.store.accounts.pages import AccountSelection, Position
+from api.store.accounts.pages import AccountSelection, Position, Sort
 from config.model.quotas import PERIODS, period_at
 
 FEW = 2000
 """Accounts that are sorted by themselves: filters that only so many match would make a walk along an index long."""
+READ = 500
+"""Accounts whose figures are looked up at once."""
 _Term = tuple[str, list[Any]]
 _JOINED = "main.accounts ON main.accounts.id = figures.id"
 _INDEX = "main.accounts INDEXED BY accounts_by_name"
@@ -43,6 +45,25 @@ def positions_by_figure(
             database.executescript(_NO_USAGE)
         database.execute("BEGIN")
         return list(_positions(database, selection, after, limit))
+
+
+def figures_of(usage: Path, sort: Sort, identifiers: Sequence[str]) -> dict[str, Any]:
+    """The figures of these accounts by id; 0 is left out. Raises `sqlite3.Error`."""
+    if not usage.exists():
+        return {}
+    order, found = _order(sort, time.time()), dict[str, Any]()
+    ranges = " OR ".join(f"({term})" for term, _ in order.ranges)
+    bound = [value for _, values in order.ranges for value in values]
+    with closing(open_for_reading(usage)) as database:
+        for begin in range(0, len(identifiers), READ):
+            part = identifiers[begin : begin + READ]
+            marks = ", ".join("?" * len(part))
+            sql = (
+                f"SELECT id, {order.column} FROM accounts AS figures"  # noqa: S608 - names are ours, values are bound
+                f" WHERE id IN ({marks}) AND {order.column} > 0 AND ({ranges})"
+            )
+            found.update(database.execute(sql, [*part, *bound]).fetchall())
+    return found
 
 
 def _positions(
@@ -74,7 +95,7 @@ class _Order:
     ranges: tuple[_Term, ...]
 
 
-def _order(sort: str, now: float) -> _Order:
+def _order(sort: Sort, now: float) -> _Order:
     if sort == "last_seen_at":
         return _Order("last_seen", "accounts_by_last_seen", (("1", []),))
     ranges = [("figures.period = ? AND figures.since = ?", [kind, period_at(kind, now)[0]]) for kind in PERIODS]

@@ -1,0 +1,141 @@
+"""Accounts of one proxy alone, as accounts that name this proxy: for lists of all accounts, and for their holders.
+
+They are part of the proxy's record and are changed there (`api.services.accounts`). Their order is computed when a
+proxy has changed, and shared by all requests until then.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from actors.bus.messages.common import METRICS
+from api.errors import Invalid, PeerUnavailable
+from api.services.proxy_cache import StoredProxy
+from api.store.accounts import BY_FIGURE, AccountSelection, Figures, Position
+from config.model.account_rules import RuleLimits
+from config.model.accounts import ProxyAccount
+from config.model.fleet_accounts import AccountProxies, FleetAccount
+
+
+class InlineAccount(NamedTuple):
+    """An account and its proxy."""
+
+    account: ProxyAccount
+    proxy: StoredProxy
+
+    def as_fleet(self) -> FleetAccount:
+        """As an account of the fleet for this proxy."""
+        account, proxy = self.account, self.proxy.record
+        return FleetAccount(
+            **account.model_dump(exclude={"limits", "quota"}),
+            limits=RuleLimits(**account.limits.model_dump()),
+            quota=account.quota,
+            proxies=AccountProxies(ids=[proxy.id]),
+            socks4_by_name=proxy.protocol == "socks4",
+            updated_at=proxy.updated_at,
+        )
+
+
+@dataclass(slots=True)
+class _Index:
+    """All of them, in the orders of pages."""
+
+    proxies: Sequence[StoredProxy]
+    by_id: dict[str, InlineAccount] = field(default_factory=dict)
+    by_name: dict[str, list[InlineAccount]] = field(default_factory=dict)
+    orders: dict[str, list[Position]] = field(default_factory=dict)
+
+
+class InlineAccounts:
+    """Reads alone. Thread-safe."""
+
+    def __init__(self, proxies: Callable[[], Sequence[StoredProxy]], figures: Figures) -> None:
+        """`proxies` returns the same sequence until one has changed."""
+        self._proxies = proxies
+        self._figures = figures
+        self._made = _Index(())
+
+    def get(self, account_id: str) -> InlineAccount | None:
+        """The one with this id."""
+        return self._index().by_id.get(account_id)
+
+    def named(self, username: str) -> list[FleetAccount]:
+        """Those with this user name, each of another proxy."""
+        return [each.as_fleet() for each in self._index().by_name.get(username, ())]
+
+    def page(
+        self, selection: AccountSelection, after: Position | None, limit: int
+    ) -> list[tuple[InlineAccount, Position]]:
+        """At most `limit` behind a position. Raises `Invalid`, `PeerUnavailable`."""
+        if selection.plan is not None or selection.tag is not None:
+            return []
+        index = self._index()
+        found: list[tuple[InlineAccount, Position]] = []
+        for place in self._behind(index, selection, after):
+            one = index.by_id[place[1]]
+            if _matches(one, selection):
+                found.append((one, place))
+            if len(found) == limit:
+                break
+        return found
+
+    def _behind(self, index: _Index, selection: AccountSelection, after: Position | None) -> Iterator[Position]:
+        """The positions behind this one."""
+        order = self._by_figure(index, selection) if selection.sort in BY_FIGURE else index.orders[selection.sort]
+        try:
+            if selection.descending:
+                end = len(order) if after is None else bisect_left(order, after)
+                return (order[each] for each in range(end - 1, -1, -1))
+            begin = 0 if after is None else bisect_right(order, after)
+            return (order[each] for each in range(begin, len(order)))
+        except TypeError as error:  # a text where there are numbers
+            raise Invalid("cursor", "is of a list in another order") from error
+
+    def _by_figure(self, index: _Index, selection: AccountSelection) -> list[Position]:
+        """Only of those that match, since their figures have to be read."""
+        wanted = [each for each, one in index.by_id.items() if _matches(one, selection)]
+        try:
+            known: Mapping[str, Any] = self._figures(selection.sort, wanted) if wanted else {}
+        except sqlite3.Error as error:
+            raise PeerUnavailable(METRICS, f"the usage of accounts cannot be read: {error}") from error
+        return sorted((known.get(each, 0), each) for each in wanted)
+
+    def _index(self) -> _Index:
+        proxies = self._proxies()
+        made = self._made
+        if made.proxies is not proxies:
+            self._made = made = _indexed(proxies)
+        return made
+
+
+def _indexed(proxies: Sequence[StoredProxy]) -> _Index:
+    made = _Index(proxies)
+    for proxy in proxies:
+        for account in proxy.record.accounts:
+            one = made.by_id[account.id] = InlineAccount(account, proxy)
+            made.by_name.setdefault(account.username, []).append(one)
+    made.orders = {
+        "username": sorted((one.account.username, each) for each, one in made.by_id.items()),
+        "created_at": sorted((one.account.created_at, each) for each, one in made.by_id.items()),
+    }
+    return made
+
+
+def _matches(one: InlineAccount, selection: AccountSelection) -> bool:
+    account = one.account
+    return (
+        (selection.proxy is None or selection.proxy[0] == one.proxy.record.id)
+        and (selection.q is None or selection.q.lower() in account.username.lower())
+        and (selection.status is None or selection.status == _status(account))
+    )
+
+
+def _status(account: ProxyAccount) -> str:
+    if not account.enabled:
+        return "disabled"
+    return "expired" if account.expires_at is not None and account.expires_at <= time.time() else "active"
