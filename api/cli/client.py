@@ -171,7 +171,9 @@ class Client:
         credentials = {} if anonymous else self._authorization()
 
         def send(authorization: Mapping[str, str]) -> requests.Response:
-            return self._send(method, path, query, timeout, json=body, data=content, headers={**(headers or {}), **authorization})
+            return self._send(
+                method, path, query, timeout, json=body, data=content, headers={**(headers or {}), **authorization}
+            )
 
         response = send(credentials)
         if response.status_code == 401 and "Authorization" in credentials and _expired(response):

@@ -23,7 +23,8 @@ class Status(IntEnum):
 MEANINGS = {
     Status.OK: "done",
     Status.FAILED: "refused, or failed; the message says why",
-    Status.USAGE: "the command line is wrong: an unknown option, a missing argument, a value or a file that can't be read",
+    Status.USAGE: "the command line is wrong: an unknown option, a missing argument, a value that can't be read; or a "
+    "file can't be read",
     Status.UNREACHABLE: "the management API can't be reached, or another server responds at its address",
     Status.NOT_AUTHORISED: "not signed in, or without the permission that is needed",
     Status.NOT_FOUND: "there is no such proxy, user, key, webhook or connection",
@@ -32,7 +33,7 @@ MEANINGS = {
 }
 
 EXIT_STATUSES = (
-    "0 done, 1 refused or failed, 2 a wrong command line or file, 3 the API can't be reached, 4 not signed in or not "
+    "0 done, 1 refused or failed, 2 a wrong command line, 3 the API can't be reached, 4 not signed in or not "
     "permitted, 5 no such thing, 6 apply --check found differences, 130 Ctrl-C"
 )
 """A short form for the help."""

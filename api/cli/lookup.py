@@ -26,7 +26,12 @@ USER = Kind("user", "username", lambda api: api.get("/users")["users"], "proxyfl
 KEY = Kind("API key", "name", lambda api: api.get("/api-keys")["api_keys"], "proxyfleet keys list")
 WEBHOOK = Kind("webhook", "name", lambda api: api.get("/webhooks")["webhooks"], "proxyfleet webhooks list")
 PLAN = Kind("plan", "name", lambda api: api.get("/plans")["plans"], "proxyfleet plans list")
-ACCOUNT = Kind("account", "username", lambda api: api.cursor_pages("/accounts", "accounts", inline=False), "proxyfleet accounts list")
+ACCOUNT = Kind(
+    "account",
+    "username",
+    lambda api: api.cursor_pages("/accounts", "accounts", inline=False),
+    "proxyfleet accounts list",
+)
 
 ACCOUNT_ID = "acc_"
 

@@ -20,6 +20,7 @@ TABLE = resource(f"{V1}/accounts", write="proxy.write")(
         BatchedAccounts,
         body=AccountBatch,
         read_only=READ_ONLY_FIELDS,
+        errors=(412,),
         largest_body=_BATCH,
     ),
     post(
@@ -29,6 +30,7 @@ TABLE = resource(f"{V1}/accounts", write="proxy.write")(
         BatchedAccounts,
         body=AccountImport,
         read_only=READ_ONLY_FIELDS,
+        errors=(412,),
         largest_body=_IMPORT,
         lines=True,
         query=handlers.ImportAccounts,

@@ -110,7 +110,7 @@ def revoke_key(call: Call) -> Reply:
 
 
 def _check_account_scope(call: Call) -> None:
-    """Raises `Invalid` for a scope of accounts that would be good for nothing, with the unknown account if there is one."""
+    """Raises `Invalid` for a scope of accounts that would be good for nothing."""
     scope, permissions = call.body.scope, call.body.permissions
     if scope is None or scope.accounts is None:
         return

@@ -45,8 +45,9 @@ class ListFleetAccounts(Query):
 def list_accounts(call: Call) -> Reply:
     """List accounts of the fleet.
 
-    Returns one page of the accounts that match all filters, `inline` ones of single proxies among them. Follow `next_cursor` for the next page; a page of
-    the status `active` or `quota_reached` may have fewer accounts than `limit`, or none.
+    Returns one page of the accounts that match all filters, `inline` ones of single proxies among them. Follow
+    `next_cursor` for the next page; a page of the status `active` or `quota_reached` may have fewer accounts than
+    `limit`, or none.
     """
     query: ListFleetAccounts = call.query
     selection = _selection(call, query)

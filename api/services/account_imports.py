@@ -142,9 +142,9 @@ def _within(path: str, field: str | None) -> str:
 def _refuse(problems: dict[str, str]) -> None:
     """Raise `InvalidMany` with all problems, those of the first lines first."""
 
-    def line(problem: tuple[str, str]) -> int:
-        found = _LINE.match(problem[0])
+    def line(field: str) -> int:
+        found = _LINE.match(field)
         return int(found[1]) if found is not None else 0
 
     if problems:
-        raise InvalidMany(sorted(problems.items(), key=line))
+        raise InvalidMany([(field, problems[field]) for field in sorted(problems, key=line)])

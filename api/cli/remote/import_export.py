@@ -90,7 +90,9 @@ def import_config(
     document = mapping_of(file, text)
     if not {"kind", "version"} & document.keys():
         hint = "For a file written by hand: proxyfleet apply FILE, which needs neither"
-        raise CommandError(f"{display_name(file)}: not an exported document: it has no kind and no version", hint, Status.USAGE)
+        raise CommandError(
+            f"{display_name(file)}: not an exported document: it has no kind and no version", hint, Status.USAGE
+        )
     with _naming_lines(file, text):
         _import(session, document, prune, dry_run, passphrase_file, yes)
 

@@ -37,7 +37,9 @@ def usage(
     session: Session,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="From the interval of this time on: 7d ago, 2030-01-31; by default 31 days before."),
+        typer.Option(
+            "--from", help="From the interval of this time on: 7d ago, 2030-01-31; by default 31 days before."
+        ),
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="Up to the interval of this time; by default now.")] = None,
     interval: Annotated[
@@ -46,7 +48,9 @@ def usage(
     group_by: Annotated[
         str, typer.Option("--group-by", metavar="GROUPS", help=f"Of {', '.join(GROUPS)}; several with commas.")
     ] = "account",
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output, complete and with plain bytes.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="CSV on standard output, complete and with plain bytes.")
+    ] = False,
 ) -> None:
     """Show what accounts have used, a row for each interval and group with any usage; --csv is for bills."""
     groups = _groups(group_by)

@@ -21,7 +21,10 @@ class BatchCount(ResponseModel):
 
 
 class BatchedAccounts(ResponseModel):
-    """The accounts in the order of the request; `deleted` are ids. Of a dry run `created` is empty, of lines all lists."""
+    """The accounts in the order of the request; `deleted` are ids.
+
+    Of a dry run `created` is empty, of lines all lists.
+    """
 
     created: list[NamedAccount]
     updated: list[NamedAccount]

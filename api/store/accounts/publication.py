@@ -60,8 +60,8 @@ class Published:
     def catch_up(self, revision: int, changes: Missing, everything: Callable[[], Iterable[Change]]) -> None:
         """Bring the table to `revision` of the store. Raises `NotPublished`.
 
-        `changes` has what the table lacks; `everything` gives all its documents, for a table that is new, damaged or of another
-        store.
+        `changes` has what the table lacks; `everything` gives all documents of the store, for a table that is new,
+        damaged or of another store.
         """
         if revision == 0 and not self.exists:
             return

@@ -52,7 +52,8 @@ SELECT entry FROM certificates AS staged WHERE EXISTS (
 )
 """
 _CONFLICT = """
-SELECT new.id, expect, ifnull(old.revision, 0) FROM staged.accounts AS new LEFT JOIN main.accounts AS old ON old.id = new.id
+SELECT new.id, expect, ifnull(old.revision, 0)
+FROM staged.accounts AS new LEFT JOIN main.accounts AS old ON old.id = new.id
 WHERE ifnull(old.revision, 0) <> expect LIMIT 1
 """
 

@@ -1,7 +1,8 @@
 """Writing the file of accounts, plans and credentials.
 
-One connection writes, under a lock; another reads what the last commit left (`api.store.accounts.reading`). Every commit is synced before it returns
-(WAL with `synchronous=FULL`) and is in the table of forwarding actors then, too (`api.store.accounts.publication`).
+One connection writes, under a lock; another reads what the last commit left (`api.store.accounts.reading`). Every
+commit is synced before it returns (WAL with `synchronous=FULL`) and is in the table of forwarding actors then, too
+(`api.store.accounts.publication`).
 """
 
 from __future__ import annotations
