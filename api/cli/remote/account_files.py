@@ -59,15 +59,15 @@ def import_accounts(
     text = read_text(file)
     passwords = _checked(file, text)
     if dry_run or passwords >= MANY_PASSWORDS:
-        counted_ = _send(session, file, _body(text, new, _placeholders), dry_run=True)
+        data = _send(session, file, _body(text, new, _placeholders), dry_run=True)
     if not dry_run:
         if passwords >= MANY_PASSWORDS:
             session.out.note(f"Hashing {passwords} passwords")
-        counted_ = _send(session, file, _body(text, new, _hashes))
-    count = {name: counted_["count"][name] for name in ("created", "updated")}
+        data = _send(session, file, _body(text, new, _hashes))
+    count = {name: data["count"][name] for name in ("created", "updated")}
     done = "would be" if dry_run else "are"
-    said = f"{counted(count['created'], 'account')} {done} added, {count['updated']} {done} changed"
-    session.out.done({"count": count, "dry_run": dry_run}, f"{display_name(file)}: {said}.")
+    summary = f"{counted(count['created'], 'account')} {done} added, {count['updated']} {done} changed"
+    session.out.done({"count": count, "dry_run": dry_run}, f"{display_name(file)}: {summary}.")
 
 
 def _checked(file: Path, text: str) -> int:

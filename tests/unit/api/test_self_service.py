@@ -179,7 +179,7 @@ def test_more_accounts_of_one_name_than_are_tried_need_a_proxy_and_read_as_none(
     monkeypatch.setattr(api.services.self_service, "_check", counted)
     for password in ("secret 8", "wrong"):
         known, unknown = (
-            api.post("/me/login", {"username": name, "password": password}) for name in ("alice", "nobody")
+            api.post("/me/login", {"username": name, "password": password}) for name in ("alice", "unknown")
         )
         assert (known.status_code, known.json["error"]) == (unknown.status_code, unknown.json["error"])
         assert (known.status_code, len(checked), len({*checked})) == (401, 2, 1)

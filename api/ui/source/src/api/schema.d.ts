@@ -839,7 +839,7 @@ export interface paths {
         };
         /**
          * List accounts of the fleet
-         * @description Returns one page of the accounts that match all filters. Follow `next_cursor` for the next page; a page of the status `active` or `quota_reached` may have fewer accounts than `limit`, or none.
+         * @description Returns one page of the accounts that match all filters, `inline` ones of single proxies among them. Follow `next_cursor` for the next page; a page of the status `active` or `quota_reached` may have fewer accounts than `limit`, or none.
          *
          *     Required permission: `proxy.read`.
          */
@@ -1189,7 +1189,7 @@ export interface paths {
         put?: never;
         /**
          * Import accounts
-         * @description As a batch, for up to 10,000 accounts in one change, of which 1,000 may have a password and the others have a hash. With `dry_run=true` it only checks.
+         * @description As a batch, for up to 10,000 accounts in one change, of which 1,000 may have a password and the others have a hash. With `dry_run=true` it only checks. Up to 200,000 accounts are sent as `application/x-ndjson`, also with `Content-Encoding: gzip`: each line is an account to create, or with an `id` a change; passwords only as hashes. Errors name lines, such as `lines[3].username`, and the response has `count` alone.
          *
          *     Required permission: `proxy.write`.
          */
@@ -5012,7 +5012,9 @@ export interface components {
         };
         /**
          * BatchedAccounts
-         * @description The accounts in the order of the request; `deleted` are ids. Of a dry run `created` is empty.
+         * @description The accounts in the order of the request; `deleted` are ids.
+         *
+         *     Of a dry run `created` is empty, of lines all lists.
          */
         BatchedAccounts: {
             /** Created */
@@ -5935,6 +5937,7 @@ export interface components {
          * FleetAccountView
          * @description An account without its password. `plan` is the name of its plan.
          *
+         *     An `inline` one belongs to the proxy in `proxies` alone, and is changed there (`/proxies/{proxy_id}/accounts`).
          *     `usage` and what follows it is null while it is not known.
          */
         FleetAccountView: {
@@ -5950,6 +5953,8 @@ export interface components {
             /** Username */
             username: string;
             proxies: components["schemas"]["AccountProxiesView"];
+            /** Inline */
+            inline: boolean;
             /** Plan */
             plan: string | null;
             /** Enabled */
@@ -13013,6 +13018,8 @@ export interface operations {
                 tag?: string;
                 /** @description Only accounts of this status */
                 status?: "active" | "disabled" | "expired" | "quota_reached";
+                /** @description Only accounts of one proxy alone, or none of them */
+                inline?: "false" | "true";
                 /** @description The field to sort by; `-` reverses the order. Accounts never used count as 0 */
                 sort?: "username" | "created_at" | "last_seen_at" | "usage" | "-username" | "-created_at" | "-last_seen_at" | "-usage";
                 /** @description The size of the page */
@@ -13079,6 +13086,7 @@ export interface operations {
                      *                 "office"
                      *               ]
                      *             },
+                     *             "inline": true,
                      *             "plan": "text",
                      *             "enabled": true,
                      *             "expires_at": "2026-01-31T12:00:00Z",
@@ -13224,6 +13232,7 @@ export interface operations {
                      *               "office"
                      *             ]
                      *           },
+                     *           "inline": true,
                      *           "plan": "text",
                      *           "enabled": true,
                      *           "expires_at": "2026-01-31T12:00:00Z",
@@ -13353,6 +13362,7 @@ export interface operations {
                      *               "office"
                      *             ]
                      *           },
+                     *           "inline": true,
                      *           "plan": "text",
                      *           "enabled": true,
                      *           "expires_at": "2026-01-31T12:00:00Z",
@@ -13498,6 +13508,7 @@ export interface operations {
                      *               "office"
                      *             ]
                      *           },
+                     *           "inline": true,
                      *           "plan": "text",
                      *           "enabled": true,
                      *           "expires_at": "2026-01-31T12:00:00Z",
@@ -13697,6 +13708,7 @@ export interface operations {
                      *               "office"
                      *             ]
                      *           },
+                     *           "inline": true,
                      *           "plan": "text",
                      *           "enabled": true,
                      *           "expires_at": "2026-01-31T12:00:00Z",
@@ -13826,6 +13838,7 @@ export interface operations {
                      *               "office"
                      *             ]
                      *           },
+                     *           "inline": true,
                      *           "plan": "text",
                      *           "enabled": true,
                      *           "expires_at": "2026-01-31T12:00:00Z",
@@ -15186,6 +15199,7 @@ export interface operations {
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
             406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
             413: components["responses"]["Failure413"];
             415: components["responses"]["Failure415"];
             429: components["responses"]["Failure429"];
@@ -15220,6 +15234,7 @@ export interface operations {
                  *     }
                  */
                 "application/json": components["schemas"]["AccountImport"];
+                "application/x-ndjson": string;
             };
         };
         responses: {
@@ -15270,6 +15285,7 @@ export interface operations {
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
             406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
             413: components["responses"]["Failure413"];
             415: components["responses"]["Failure415"];
             429: components["responses"]["Failure429"];
@@ -15961,6 +15977,10 @@ export interface operations {
                 status_class?: "1xx" | "2xx" | "3xx" | "4xx" | "5xx";
                 /** @description Only of this client user */
                 user?: string;
+                /** @description Only of this account of the fleet; its id. By its present user name, at proxies that it may use */
+                account?: string;
+                /** @description Only with this credential; its id */
+                credential?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -16061,6 +16081,10 @@ export interface operations {
                 status_class?: "1xx" | "2xx" | "3xx" | "4xx" | "5xx";
                 /** @description Only of this client user */
                 user?: string;
+                /** @description Only of this account of the fleet; its id. By its present user name, at proxies that it may use */
+                account?: string;
+                /** @description Only with this credential; its id */
+                credential?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -16161,6 +16185,10 @@ export interface operations {
                 status_class?: "1xx" | "2xx" | "3xx" | "4xx" | "5xx";
                 /** @description Only of this client user */
                 user?: string;
+                /** @description Only of this account of the fleet; its id. By its present user name, at proxies that it may use */
+                account?: string;
+                /** @description Only with this credential; its id */
+                credential?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
