@@ -2,7 +2,8 @@
 
 An account, a plan or a credential is a document of the API's store. After each commit the API writes what forwarding
 needs of it to the table, an LMDB file in the data directory. Actors read it and hold only the accounts in use. The
-table is derived: the API brings it up to date at its start, and makes it anew where it is damaged or of another store.
+table is derived: the API brings it up to date at its start, and makes it anew where it is damaged, of another store or
+of another boot of the machine.
 
 - `records`: what the table has of an account, a plan, a credential; `effective` merges an account with its plan.
 - `schedule`: windows of the week in a time zone.

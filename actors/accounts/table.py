@@ -9,8 +9,8 @@ The revision is that of the accounts' store after the last commit that is in the
 each look-up, without a system call, for 2 µs or so. `changes` keeps the last commits; a follower that was away for
 longer asks for everything it holds anew.
 
-One commit is one `fdatasync`, and the file stays consistent if the machine stops: LMDB may lose the last commit then,
-and the API writes it again at its next start.
+A commit is written, not synced: the store is what is durable. The death of a process at any moment leaves a whole
+table. A power cut may not, so a table is of one boot (`config.files.accounts_table`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import lmdb
 import msgpack
 
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
+from config.files.accounts_table import boot_id, lock_of
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class Table:
                 subdir=False,
                 readonly=not writable,
                 create=writable,
+                sync=boot_id() is None,
                 metasync=False,
                 mode=0o600,
                 max_readers=READERS_MAX,
@@ -214,6 +216,8 @@ class TableReader(Table):
 
     def __init__(self, path: Path) -> None:
         """Raises `TableError`; also while there is no table yet."""
+        if not path.exists():
+            raise TableError(f"{path}: is not there yet; the API makes it anew after a boot of the machine")
         super().__init__(path, writable=False)
 
 
@@ -367,7 +371,7 @@ class _Batch:
 
 def discard(path: Path) -> None:
     """Remove the table and its lock, if they are there."""
-    for each in (path, path.with_name(path.name + "-lock")):
+    for each in (path, lock_of(path)):
         each.unlink(missing_ok=True)
 
 

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.files.accounts_table import announce, former_tables, lock_of
 from config.files.durable import sync
 from config.files.paths import DataDir
 
@@ -74,6 +75,7 @@ def finish(data: DataDir) -> CompletedRestore | None:
             _exchange(data.path / fresh.name, fresh, old / fresh.name)
         for file in (data.initial_password, *_table_files(data)):
             _set_aside(file, old)
+        _announce_accounts(data)
         sync(old)
         sync(data.path)
         ready.rmdir()
@@ -82,9 +84,18 @@ def finish(data: DataDir) -> CompletedRestore | None:
     return CompletedRestore(kept)
 
 
-def _table_files(data: DataDir) -> tuple[Path, Path]:
-    """The table of accounts, which the API makes anew of what was restored."""
-    return data.accounts_table, data.accounts_table.with_name(data.accounts_table.name + "-lock")
+def _table_files(data: DataDir) -> list[Path]:
+    """The tables of accounts: the API makes one anew of what was restored."""
+    table = data.accounts_table
+    return [file for each in (table, *former_tables(table)) for file in (each, lock_of(each))]
+
+
+def _announce_accounts(data: DataDir) -> None:
+    """Where accounts were restored, forwarding waits for their table."""
+    from api.store.accounts import accounts_file  # every start comes here, and only one behind a restore needs it
+
+    if accounts_file(data).exists():
+        announce(data.path)
 
 
 def _exchange(place: Path, fresh: Path, old: Path) -> None:

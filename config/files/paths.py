@@ -13,6 +13,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.files.accounts_table import table_path
+
 IPC_PATH_MAX = 107
 """Bytes that a Unix socket path may have on Linux (`unix(7)`: 108 with the terminating NUL)."""
 
@@ -107,8 +109,11 @@ class DataDir:
 
     @property
     def accounts_table(self) -> Path:
-        """The table of accounts that forwarding actors read (`actors.accounts.table`), derived from the store."""
-        return self.path / "accounts.mdb"
+        """The table of accounts that forwarding actors read (`actors.accounts.table`), derived from the store.
+
+        It is of this boot of the machine (`config.files.accounts_table`).
+        """
+        return table_path(self.path)
 
     @property
     def account_sessions(self) -> Path:

@@ -1,8 +1,9 @@
 """Who may use a proxy: the user of `auth`, the proxy's own accounts, and those of the table that all proxies share.
 
-The table of accounts is opened at the first name that is no other's, and only if there is one. Accounts that were found
-are remembered until something but a credential changes in the table. What has changed is asked for once in a turn of
-the loop, so a change that was acknowledged holds for every request that comes later.
+The table of accounts is opened at the first name that is no other's, and only if there is one, or was before the last
+boot: then it can't be read until the API has made it anew. Accounts that were found are remembered until something but
+a credential changes in the table. What has changed is asked for once in a turn of the loop, so a change that was
+acknowledged holds for every request that comes later.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
 from actors.forwarding.limits.held_accounts import Found, UnreadableError
 from actors.problems import Problems
+from config.files.accounts_table import former_tables
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
@@ -43,6 +45,7 @@ class Directory:
         self._tags: frozenset[str] = frozenset()
         self._wanted = False
         self._fleet: Fleet | None = None
+        self._had_table: bool | None = None
         self._found: dict[str, Found | None] = {}
         self._certified: dict[str, tuple[str, ...]] = {}
         self._state = (0, "", 0)
@@ -178,11 +181,17 @@ class Directory:
 
     def _open(self) -> Fleet | None:
         """The table, if there is one and the proxy wants credentials."""
-        if self._fleet is None and self._wanted and self.path is not None and self.path.exists():
+        if self._fleet is None and self._wanted and self.path is not None and self._is_there(self.path):
             from actors.forwarding.access.fleet import Fleet
 
             self._fleet = Fleet(self._loop, self._problems, self.path, self.open_table)
         return self._fleet if self._wanted else None
+
+    def _is_there(self, path: Path) -> bool:
+        """Whether there is a table, or a former one, in whose place the API makes it. That it removes: ask first."""
+        if self._had_table is None:
+            self._had_table = bool(former_tables(path))
+        return self._had_table or path.exists()
 
     def __repr__(self) -> str:
         return f"<Directory of {self._proxy_id}: {len(self._own)} of its own, {self._fleet!r}>"

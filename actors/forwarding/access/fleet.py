@@ -110,7 +110,9 @@ class Fleet:
         try:
             self._table = table = self._open_table(self._path)
             meta = table.meta()
-            if meta is not None and meta.version != VERSION:
+            if meta is None:
+                raise TableError(f"{self._path}: is being made")
+            if meta.version != VERSION:
                 raise TableError(f"{self._path}: it is of version {meta.version}, not {VERSION}")
         except _FAULTS as error:
             self._close()

@@ -1,7 +1,8 @@
 """The table of accounts behind the store: what is committed here is there before the caller learns of it.
 
-The table is made with the first document. Where it can't be written the commit stands all the same, since it is durable
-already: the error says so, and the next commit, or the retry of a moment later, writes what is missing.
+The table is made with the first document, and anew after each boot of the machine, since it is written without syncs
+(`config.files.accounts_table`). Where it can't be written the commit stands all the same, since it is durable already:
+the error says so, and the next commit, or the retry of a moment later, writes what is missing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from actors.accounts.table import (
 )
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS
 from api.store.interface import Change, HistoryPruned, StoreError
+from config.files.accounts_table import announce, announcement, former_tables
 from config.files.paths import DataDir
 from config.model.schedules import schedule_data
 
@@ -50,12 +52,13 @@ class Published:
         """`store` is the id of the store."""
         self._path = data.accounts_table
         self._store = store
+        self._former = former_tables(self._path)
         self._table: TableWriter | None = None
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
-        return self._path.exists()
+        """Whether there is a table, or one of before."""
+        return bool(self._former) or self._path.exists()
 
     def catch_up(self, revision: int, changes: Missing, everything: Callable[[], Iterable[Change]]) -> None:
         """Bring the table to `revision` of the store. Raises `NotPublished`.
@@ -65,6 +68,7 @@ class Published:
         """
         if revision == 0 and not self.exists:
             return
+        self._replace_former()
         try:
             try:
                 self._bring_to(revision, changes, everything)
@@ -75,6 +79,29 @@ class Published:
                 self._bring_to(revision, changes, everything)
         except (TableError, OSError) as error:
             raise NotPublished(str(error)) from error
+        self._remove_former()
+
+    def _replace_former(self) -> None:
+        """Put an empty file in the place of former tables: the disk may have no room for another one."""
+        marker = announcement(self._path.parent)
+        if self._former in ([], [marker]):
+            return
+        try:
+            announce(self._path.parent)
+        except OSError as error:
+            log.warning("a former table of accounts stays until there is another one: %s", error)
+            return
+        self._remove_former()
+        self._former = [marker]
+
+    def _remove_former(self) -> None:
+        """One that stays does no harm: the next start tries again."""
+        former, self._former = self._former, []
+        for each in former:
+            try:
+                discard(each)
+            except OSError as error:
+                log.warning("%s, a former table of accounts, cannot be removed: %s", each, error)
 
     def _bring_to(self, revision: int, changes: Missing, everything: Callable[[], Iterable[Change]]) -> None:
         table = self._opened()

@@ -33,6 +33,7 @@ from api.store.interface import (
     StoreWriteError,
     Write,
 )
+from config.files.accounts_table import former_tables
 from config.files.paths import DataDir
 
 log = logging.getLogger(__name__)
@@ -266,8 +267,10 @@ def open_accounts(data: DataDir) -> AccountStore:
 
     A table without a store means that the store was there and is gone: that is refused, not taken for a first start.
     """
-    if data.accounts_table.exists() and not accounts_file(data).exists():
+    table = data.accounts_table
+    tables = [table] if table.exists() else former_tables(table)
+    if tables and not accounts_file(data).exists():
         raise StoreDamaged(
-            f"{accounts_file(data)}: is gone, but {data.accounts_table} shows that there were accounts; restore it"
+            f"{accounts_file(data)}: is gone, but {tables[0]} shows that there were accounts; restore it"
         )
     return AccountStore(data)

@@ -291,7 +291,7 @@ def test_the_table_is_opened_where_credentials_are_wanted_that_are_not_the_proxy
 
 
 def _maps_table(rig: Rig) -> bool:
-    return "accounts.mdb" in Path(f"/proc/{rig.process.pid}/maps").read_text()
+    return ".mdb" in Path(f"/proc/{rig.process.pid}/maps").read_text()
 
 
 def test_a_damaged_table_is_a_problem_that_ends_when_it_is_made_anew() -> None:
@@ -309,6 +309,22 @@ def test_a_damaged_table_is_a_problem_that_ends_when_it_is_made_anew() -> None:
         table.path.write_bytes(whole)
         until(lambda: any(each[0] == "accounts_table" for each in rig.over), "the problem is over")
         assert fetch(rig, origin, credentials("ada"))[0] == 200
+
+
+def test_a_table_of_another_boot_is_not_opened_and_its_accounts_wait_until_it_was_made_anew() -> None:
+    with Rig(auth_required=True, accounts=(account("own"),)) as rig, Origin(YES) as origin:
+        former = Path(rig.folder) / "accounts-0123456789abcdef.mdb"
+        former.write_bytes(b"\xa5" * 65_536)
+        assert fetch(rig, origin, credentials("ada"))[0] != 200
+        until(lambda: ("accounts_table", "") in rig.problems, "the problem is reported")
+        assert fetch(rig, origin, credentials("own"))[0] == 200
+        assert not _maps_table(rig)
+        table = AccountsTable(rig)
+        table.account("ada")
+        until(lambda: any(each[0] == "accounts_table" for each in rig.over), "the problem is over")
+        assert fetch(rig, origin, credentials("ada"))[0] == 200
+        assert former.name not in Path(f"/proc/{rig.process.pid}/maps").read_text()
+        table.close()
 
 
 def test_a_table_that_took_the_place_of_another_is_read(rig: Rig) -> None:

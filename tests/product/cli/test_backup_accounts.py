@@ -9,6 +9,7 @@ import pytest
 from actors.accounts.table import TableReader
 from api.backup import accounts as digests
 from api.store.accounts import AccountStore, accounts_file, open_accounts
+from config.files.accounts_table import former_tables
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan
 from tests.product.cli.sites import Site, members_of
@@ -56,6 +57,7 @@ def test_accounts_come_back_and_revisions_go_on(filled: Site) -> None:
     assert names(site) == ["bob", "eve"], "a dry run changes nothing"
     assert site.restore(file, "--yes").status == 0
     assert not site.data.accounts_table.exists(), "of the accounts before the restore"
+    assert former_tables(site.data.accounts_table), "forwarding waits for the table of the restored ones"
     assert names(site) == ["ada", "bob"]
     store = open_accounts(site.data)
     assert store.id != former
@@ -74,6 +76,7 @@ def test_a_backup_of_before_there_were_accounts_is_restored_without_them(site: S
     store.close()
     assert site.restore(file, "--yes").status == 0
     assert not site.data.accounts_table.exists()
+    assert not former_tables(site.data.accounts_table)
     store = open_accounts(site.data)
     assert store.count("accounts") == 0
     store.close()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from config.files.paths import DataDir
 from tests.kit.product import Product
 from tests.kit.scripted_origins import Origin, echoes
 from tests.kit.wait import wait_until
@@ -158,3 +159,19 @@ def _ended(sock: socket.socket) -> bool:
         return not sock.recv(100)
     except ConnectionResetError:
         return True
+
+
+def test_accounts_are_good_after_a_boot_of_the_machine_that_tore_their_table(own_product: Product) -> None:
+    product = own_product
+    with Origin(echoes) as origin:
+        proxy = product.proxy(auth={"enabled": True})
+        make_account(product)
+        assert status(proxy, origin) == 200
+        product.kill_all()
+        table = DataDir(product.data_dir).accounts_table
+        former = table.rename(table.with_name("accounts-0123456789abcdef.mdb"))
+        former.write_bytes(b"\xa5" * 65_536)
+        product.start()
+        wait_until(lambda: status(proxy, origin) == 200, "the table is made anew", 10)
+        assert table.exists()
+        assert not former.exists()
