@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import accounts, fleet, forwarding, logs, observe, signin, soak, starts, streaming, tunnelling
+from benchmarks import accounts, fleet, forwarding, logs, minting, observe, signin, soak, starts, streaming, tunnelling
 from benchmarks.install import default_folder, install
 from benchmarks.management import measures
 from benchmarks.management.servers import YARDSTICK
@@ -93,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--accounts", type=int, default=100_000)
     many.add_argument("--proxies", type=int, default=20)
     many.add_argument("--seconds", type=float, default=10.0, help="of minting credentials")
+    only = "measure this alone: mint for so long, and what is left of it an hour later"
+    many.add_argument("--mint-seconds", type=float, metavar="SECONDS", help=only)
     managing = commands.add_parser("api", help="the management API, beside FastAPI under uvicorn")
     managing.add_argument("--configured", type=int, default=10_000, metavar="PROXIES")
     return parser
@@ -176,8 +178,10 @@ def _accounts(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, objec
         folder.chmod(0o755)
         origin = Origin(folder)
         stack.callback(origin.end)
-        counts = arguments.accounts, arguments.proxies
-        rows = accounts.measure(folder, origin, *counts, arguments.seconds)
+        if arguments.mint_seconds:
+            rows = minting.measure(folder, origin, arguments.mint_seconds)
+        else:
+            rows = accounts.measure(folder, origin, arguments.accounts, arguments.proxies, arguments.seconds)
         return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION, "SQLite": sqlite3.sqlite_version}}
 
 

@@ -107,7 +107,7 @@ def _actor_memory(product: Product, ports: Sequence[int], origin: Origin) -> lis
     pids = {each["port"]: each["runtime"]["pid"] for each in product.call("GET", "/proxies?per_page=100")["proxies"]}
     used, unused = ports[0], ports[1]
     for number in random.sample(range(FEW), FEW):
-        _request(used, origin, f"account-{number:06}", PASSWORD)
+        request(used, origin, f"account-{number:06}", PASSWORD)
     return [
         Row("an actor that has used the table, beside one that has not (USS)", "MB", more, bar=Bar(1.0))
         for more in [(uss([pids[used]]) - uss([pids[unused]])) / MB]
@@ -137,11 +137,11 @@ def _creates(product: Product, ports: Sequence[int], origin: Origin) -> list[Row
         began = time.monotonic()
         product.call("POST", "/accounts", body)
         responded.append(time.monotonic() - began)
-        _request(random.choice(ports), origin, body["username"], PASSWORD)
+        request(random.choice(ports), origin, body["username"], PASSWORD)
         worked.append(time.monotonic() - began)
     return [
-        Row("create an account, durable and usable on all proxies", "ms", _ms(responded), bar=Bar(60.0)),
-        Row("create an account until its first response through a proxy", "ms", _ms(worked)),
+        Row("create an account, durable and usable on all proxies", "ms", median_ms(responded), bar=Bar(60.0)),
+        Row("create an account until its first response through a proxy", "ms", median_ms(worked)),
     ]
 
 
@@ -151,7 +151,7 @@ def _pages(product: Product) -> list[Row]:
 
     kinds = {"by name": "", "newest first": "&sort=-created_at", "a search": "&q=ount-0042"}
     return [
-        Row(f"a page of 50 accounts, {name}, p99", "ms", _p99(_times(page(query), PAGES)), bar=Bar(25.0))
+        Row(f"a page of 50 accounts, {name}, p99", "ms", p99_ms(_times(page(query), PAGES)), bar=Bar(25.0))
         for name, query in kinds.items()
     ]
 
@@ -173,8 +173,8 @@ def _minting(product: Product, seconds: float) -> list[Row]:
     if late:
         raise BenchError(f"{late} of {len(took)} credentials were more than a second late")
     return [
-        Row(f"mint a credential, {MINTED_EACH_SECOND} a second, p99", "ms", _p99(took), bar=Bar(10.0)),
-        Row(f"mint a credential, {MINTED_EACH_SECOND} a second, median", "ms", _ms(took)),
+        Row(f"mint a credential, {MINTED_EACH_SECOND} a second, p99", "ms", p99_ms(took), bar=Bar(10.0)),
+        Row(f"mint a credential, {MINTED_EACH_SECOND} a second, median", "ms", median_ms(took)),
     ]
 
 
@@ -184,9 +184,9 @@ def _minting(product: Product, seconds: float) -> list[Row]:
 def _sign_ins(port: int, origin: Origin) -> dict[str, float]:
     """Medians in ms of a client's first request with a name, and of one whose credentials are known."""
     names = [f"account-{number:06}" for number in range(1, FEW)]
-    first = [_request(port, origin, name, PASSWORD) for name in names]
-    again = [_request(port, origin, name, PASSWORD) for name in names]
-    return {"first": _ms(first), "again": _ms(again)}
+    first = [request(port, origin, name, PASSWORD) for name in names]
+    again = [request(port, origin, name, PASSWORD) for name in names]
+    return {"first": median_ms(first), "again": median_ms(again)}
 
 
 def _sign_in_rows(ours: dict[int, dict[str, float]], accounts: int, squid: dict[int, dict[str, float]]) -> list[Row]:
@@ -249,7 +249,7 @@ shutdown_lifetime 0 seconds
 
 def _responds(port: int, origin: Origin) -> bool:
     try:
-        _request(port, origin, "account-000000", PASSWORD)
+        request(port, origin, "account-000000", PASSWORD)
     except (OSError, BenchError, http.client.HTTPException):
         return False
     return True
@@ -258,7 +258,7 @@ def _responds(port: int, origin: Origin) -> bool:
 # --- requests and figures ---
 
 
-def _request(port: int, origin: Origin, user: str, password: str) -> float:
+def request(port: int, origin: Origin, user: str, password: str) -> float:
     """Seconds of one request on a new connection, which gets 404 from the origin. Raises `BenchError`."""
     pair = base64.b64encode(f"{user}:{password}".encode()).decode()
     began = time.monotonic()
@@ -281,9 +281,11 @@ def _times(act: Callable[[], object], count: int) -> list[float]:
     return list(each())
 
 
-def _ms(seconds: Sequence[float]) -> float:
+def median_ms(seconds: Sequence[float]) -> float:
+    """In ms."""
     return statistics.median(seconds) * 1e3
 
 
-def _p99(seconds: Sequence[float]) -> float:
+def p99_ms(seconds: Sequence[float]) -> float:
+    """In ms."""
     return sorted(seconds)[min(len(seconds) - 1, int(len(seconds) * 0.99))] * 1e3
