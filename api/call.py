@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from api.container import Services
-from api.errors import Unauthenticated
+from api.errors import Denied, Unauthenticated
+from api.http import session_cookie
+from api.http.client import NO_SITE, Site
 from api.security.account_holder import AccountHolder
 from api.security.caller import Caller
 
@@ -33,6 +35,8 @@ class Call:
     if_match_header: str | None
     headers: Mapping[str, str] = field(default_factory=dict)
     """All of them, names in lower case."""
+    site: Site = NO_SITE
+    """This API as the client sees it; only for operations with `session_cookie`."""
 
     @property
     def caller(self) -> Caller:
@@ -52,6 +56,24 @@ class Call:
     def identity(self) -> str:
         """Who sends the requests: the caller's or the holder's."""
         return self.holder.identity if self.identified is None else self.caller.identity
+
+    @property
+    def session_token(self) -> str | None:
+        """The refresh token in the cookie of a session; only for operations with `session_cookie`.
+
+        Raises `Denied` when the cookie may have been sent by a page of another origin.
+        """
+        cookies = self.headers.get("cookie")
+        if not session_cookie.is_sent(cookies, self.site.secure):
+            return None
+        if self.is_cross_origin:
+            raise Denied(session_cookie.CROSS_ORIGIN)
+        return session_cookie.token_in(cookies, self.site.secure)
+
+    @property
+    def is_cross_origin(self) -> bool:
+        """Whether a page of another origin may have sent this; only for operations with `session_cookie`."""
+        return self.site.is_cross_origin(self.headers.get("sec-fetch-site"), self.headers.get("origin"))
 
     @property
     def proxy_ids(self) -> tuple[str, ...] | None:
@@ -80,7 +102,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A success: `data` for the envelope. `revision` becomes the ETag. `cookie` is a `Set-Cookie`.
+    """A success: `data` for the envelope. `revision` becomes the ETag. `cookies` are of `Set-Cookie`.
 
     A `document` is the body itself. `after_response` is called when the response was written.
     """
@@ -89,7 +111,7 @@ class Reply:
     status: int = 200
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    cookie: str | None = None
+    cookies: tuple[str, ...] = ()
     after_response: Callable[[], None] | None = None
     document: Document | None = None
 

@@ -27,6 +27,7 @@ from api.security.authentication import Authenticator
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
 from api.security.rate_limits import RateLimits
+from api.security.sessions import Sessions
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
@@ -129,6 +130,7 @@ class Services:
         self.bridge = bridge
         self.data = data
         self.tokens = Tokens(store, keys)
+        self.sessions = Sessions(store, self.tokens)
         self.login_throttle = LoginThrottle()
         self.password_checker = PasswordChecker()
         self.authenticator = Authenticator(

@@ -111,6 +111,8 @@ class RequestMiddleware:
                 req.context.refusal = Denied("a page of another origin can't use the credentials of a browser")
                 return
             req.context.caller = req.context.origin.caller = caller
+            if caller.claims is not None:
+                self._services.sessions.used(caller.claims.family, req.context.address)
 
     def _count(
         self,

@@ -34,10 +34,11 @@ class Origin:
     """By the id of a changed document, the names of its fields that differ."""
     _user: User | None = None
     _method: str | None = None
+    _credential_id: str | None = None
 
-    def signed_in(self, user: User, method: str) -> None:
-        """An anonymous client has authenticated as this user, by `password` or `oauth2`."""
-        self._user, self._method = user, method
+    def signed_in(self, user: User, method: str, credential_id: str | None = None) -> None:
+        """An anonymous client has authenticated as this user, by `password`, `oauth2` or `cookie`."""
+        self._user, self._method, self._credential_id = user, method, credential_id
 
     def fields(self) -> dict[str, Any]:
         """The fields of an entry."""
@@ -73,7 +74,7 @@ class Origin:
         if self.caller is None and self.holder is not None:
             return {"method": "account_token", "id": self.holder.session.id[:16], "name": None}
         if self.caller is None:
-            return {"method": self._method, "id": None, "name": None} if self._method else None
+            return {"method": self._method, "id": self._credential_id, "name": None} if self._method else None
         key, claims = self.caller.key, self.caller.claims
         identifier = key.id if key else claims.family if claims else None
         return {"method": self.caller.method, "id": identifier, "name": key.name if key else None}

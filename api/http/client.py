@@ -1,22 +1,59 @@
-"""The client's address of a request, its security, and its id.
+"""The client's address of a request, its security, its id, and the site that the client sees.
 
 The client's address is the peer's. `X-Forwarded-For` counts only when the peer is a trusted proxy, and then from the
-right: the first address that isn't a trusted proxy is the client; entries left of it may be forged.
+right: the first address that isn't a trusted proxy is the client; entries left of it may be forged. The other
+`X-Forwarded-…` count only from trusted proxies, too, by their last word.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
 
 from config.net.ip import unmapped
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~+/=:-]{1,128}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """This API as a client sees it: whether it speaks TLS, its host in lower case, empty if unknown, and its port."""
+
+    secure: bool
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, scheme: str, peer: str, headers: Mapping[str, str], trusted: Sequence[str]) -> Site:
+        """The site of a request that came by `scheme` from `peer`; `headers` by their names in lower case."""
+        secure = is_secure(scheme, peer, headers.get("x-forwarded-proto"), trusted)
+        forwarded = headers if is_within(peer, trusted) else {}
+        host, port = _authority(_last_word(forwarded.get("x-forwarded-host")) or headers.get("host", ""))
+        if port is None and _PORT.fullmatch(given := _last_word(forwarded.get("x-forwarded-port"))):
+            port = int(given)
+        return cls(secure, host, port or _DEFAULT_PORTS["https" if secure else "http"])
+
+    def is_cross_origin(self, fetch_site: str | None, origin: str | None) -> bool:
+        """Whether a request may come from a page of another origin; also of one that has neither header."""
+        if fetch_site is not None:
+            return fetch_site.strip().lower() not in ("same-origin", "none")
+        scheme, _, authority = (origin or "").lower().partition("://")
+        host, port = _authority(authority)
+        theirs = scheme, host, port or _DEFAULT_PORTS.get(scheme)
+        return not host or theirs != ("https" if self.secure else "http", self.host, self.port)
+
+
+NO_SITE = Site(False, "", 0)
+"""Of requests whose site does not matter."""
 
 
 def client_address(peer: str, forwarded_for: str | None, trusted: Sequence[str]) -> str:
@@ -35,7 +72,7 @@ def is_secure(scheme: str, peer: str, forwarded_proto: str | None, trusted: Sequ
     """Whether the request came by TLS, to the API or to a trusted proxy (the last word of `X-Forwarded-Proto`)."""
     address = _address(peer)
     if forwarded_proto is not None and address is not None and _trusted(address, trusted):
-        return forwarded_proto.rpartition(",")[2].strip(" \t").lower() == "https"
+        return _last_word(forwarded_proto).lower() == "https"
     return scheme == "https"
 
 
@@ -61,6 +98,20 @@ def is_cross_site(fetch_site: str | None, origin: str | None, host: str | None) 
 def request_id(given: str | None) -> str:
     """The client's own id of its request, if it is well formed, else a new one."""
     return given if given and _REQUEST_ID.fullmatch(given) else "req_" + secrets.token_hex(12)
+
+
+def _authority(text: str) -> tuple[str, int | None]:
+    """Host, in lower case, and port, if there is one; an empty host for anything else."""
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "", None
+    return (host, port) if host and parts.netloc == text and "@" not in text else ("", None)
+
+
+def _last_word(header: str | None) -> str:
+    return (header or "").rpartition(",")[2].strip(" \t")
 
 
 def _trusted(address: IPv4Address | IPv6Address, networks: Sequence[str]) -> bool:

@@ -25,12 +25,16 @@ _UNKNOWN = "is unknown, used already or older than ten minutes; begin the sign-i
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What a new sign-in goes to the provider with, and the cookie that binds it to the browser."""
+    """What a new sign-in goes to the provider with, and the cookie that binds it to the browser.
+
+    `return_path` is where the browser goes at the end of a sign-in whose session is kept in a cookie; else it is None.
+    """
 
     state: str
     nonce: str
     verifier: str
     cookie: str
+    return_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,9 @@ class PendingSignIns:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._by_address: dict[str, OrderedDict[str, None]] = {}
 
-    def start(self, address: str) -> Started:
+    def start(self, address: str, return_path: str | None = None) -> Started:
         """A new sign-in for a client at `address`."""
-        started = Started(state=_random(), nonce=_random(), verifier=_random(), cookie=_random())
+        started = Started(_random(), _random(), _random(), _random(), return_path)
         address = client_key(address)
         now = self._clock()
         with self._lock:
@@ -68,13 +72,15 @@ class PendingSignIns:
     def take(self, state: str, cookies: Mapping[str, str] | None) -> Started:
         """The sign-in that goes with `state`, once. `cookies` None: a program asks, which keeps its states itself.
 
-        Raises `Invalid`, and then the state is used all the same.
+        One with a return path only a browser can have. Raises `Invalid`, and then the state is used all the same.
         """
         with self._lock:
             self._drop_old(self._clock())
             entry = self._drop(state)
         if entry is None:
             raise Invalid("state", _UNKNOWN)
+        if cookies is None and entry.started.return_path is not None:
+            cookies = {}
         given = None if cookies is None else cookies.get(cookie_name(state), "")
         if given is not None and not hmac.compare_digest(
             given.encode("utf-8", "replace"), entry.started.cookie.encode()

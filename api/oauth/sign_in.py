@@ -27,6 +27,13 @@ class Begun(NamedTuple):
     started: Started
 
 
+class Finished(NamedTuple):
+    """Who has signed in, and where the browser goes; None: the front end has sent the code itself."""
+
+    identity: Identity
+    return_path: str | None
+
+
 class SignIns:
     """Sign-ins with one set of settings. Thread-safe.
 
@@ -40,17 +47,17 @@ class SignIns:
         self._pending = PendingSignIns()
         self._limit = ConcurrencyLimit(AT_ONCE, OF_ONE_CLIENT, "sign-ins at the identity provider", "client")
 
-    def begin(self, address: str) -> Begun:
-        """A new sign-in for a client at `address`."""
-        started = self._pending.start(address)
+    def begin(self, address: str, return_path: str | None = None) -> Begun:
+        """A new sign-in for a client at `address`. With `return_path`, its session will be in a cookie."""
+        started = self._pending.start(address, return_path)
         with self._limit.acquire(client_key(address)):
             return Begun(self._provider.authorization_url(started.state, started.nonce, started.verifier), started)
 
     def finish(
         self, code: str, state: str, issuer: str | None, cookies: Mapping[str, str] | None, address: str
-    ) -> Identity:
-        """Who has signed in from `address`. `cookies` are a browser's, None is a program; `issuer` is of RFC 9207."""
+    ) -> Finished:
+        """Finish a sign-in from `address`. `cookies` are a browser's, None is a program; `issuer` is of RFC 9207."""
         with self._limit.acquire(client_key(address)):
             started = self._pending.take(state, cookies)
             self._provider.check_issuer(issuer)
-            return self._provider.identity(code, started.nonce, started.verifier)
+            return Finished(self._provider.identity(code, started.nonce, started.verifier), started.return_path)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from api.http import session_cookie
 from api.http.lines import NDJSON
 from api.http.query import Parameter
 from api.openapi import error_responses
@@ -22,6 +23,12 @@ _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "From `POST /auth/login`"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "From `POST /api-keys`"},
     "basic": {"type": "http", "scheme": "basic", "description": "User name and password"},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": session_cookie.SECURE_NAME,
+        "description": f'From `POST /auth/login` with `"session": "cookie"`; without TLS it is `{session_cookie.NAME}`',
+    },
     "account": {"type": "http", "scheme": "bearer", "description": "From `POST /me/login`"},
 }
 _ANY_CREDENTIAL: list[dict[str, list[str]]] = [{"bearer": []}, {"apiKey": []}, {"basic": []}]
@@ -43,6 +50,12 @@ _IDEMPOTENCY_KEY = {
     "description": "A request repeated with the same key within 24 hours is executed once and has the same response",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
+_IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "description": "Respond with 304 and no body if this is still the ETag",
+    "schema": {"type": "string"},
+}
 _PASSPHRASE = {
     "name": "X-Passphrase",
     "in": "header",
@@ -50,7 +63,7 @@ _PASSPHRASE = {
     "schema": {"type": "string", "minLength": 12, "maxLength": 1024},
 }
 _REQUEST_ID = {"X-Request-Id": {"description": "The request's id, as in the log", "schema": {"type": "string"}}}
-_ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type": "string"}}}
+_ETAG = {"ETag": {"description": "For If-Match, or If-None-Match", "schema": {"type": "string"}}}
 
 
 def build(operations: Iterable[Operation]) -> dict[str, Any]:
@@ -111,7 +124,7 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         "tags": [_tag(operation)],
         "parameters": [*_in_path(operation), *_in_query(operation), *_in_headers(operation)],
         "responses": {**_successes(operation, schemas), **error_responses.of(operation)},
-        "security": _CREDENTIALS.get(operation.access, _ANY_CREDENTIAL),
+        "security": _security(operation),
     }
     if operation.permission:
         described["description"] += f"\n\nRequired permission: `{operation.permission}`."
@@ -125,9 +138,15 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     return described
 
 
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    accepted = _CREDENTIALS.get(operation.access, _ANY_CREDENTIAL)
+    return [*accepted, {"session": []}] if operation.session_cookie and accepted else accepted
+
+
 def _in_headers(operation: Operation) -> list[dict[str, Any]]:
     wanted = (
         (_IF_MATCH, operation.if_match),
+        (_IF_NONE_MATCH, operation.conditional),
         (_IDEMPOTENCY_KEY, operation.idempotency_key),
         (_PASSPHRASE, operation.passphrase),
     )
@@ -163,6 +182,8 @@ def _query_parameter(name: str, parameter: Parameter) -> dict[str, Any]:
 
 def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     responses = {str(operation.status): _success(operation, schemas)}
+    if operation.conditional:
+        responses["304"] = {"description": "The response is the same as the one with this ETag"}
     if operation.may_be_503:
         responses["503"] = {**_success(operation, schemas), "description": "The service is unhealthy"}
     if operation.redirects:
@@ -184,7 +205,7 @@ def _success(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     example = {"success": True, "data": example_of(operation.response)}
     return {
         "description": operation.summary,
-        "headers": {**_REQUEST_ID, **(_ETAG if operation.if_match else {})},
+        "headers": {**_REQUEST_ID, **(_ETAG if operation.if_match or operation.conditional else {})},
         "content": {JSON: {"schema": envelope, "example": example}, **_second_type(operation)},
     }
 

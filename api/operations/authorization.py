@@ -8,6 +8,8 @@ import falcon
 
 from api.container import Services
 from api.errors import Denied, MissingPermission, Unauthenticated
+from api.http import session_cookie
+from api.http.client import is_secure
 from api.operations.operation import BEARER, HOLDER, NONE, PERSON, Operation
 from api.security.caller import Caller
 
@@ -25,6 +27,8 @@ def authorize(
     if operation.public_if is not None and getattr(services.settings.security, operation.public_if):
         return caller
     if operation.access == NONE:
+        return None
+    if operation.session_cookie and caller is None and _has_session_cookie(services, req):
         return None
     if operation.access == HOLDER and (req.context.holder is not None or caller is not None):
         _check_holder(req)
@@ -46,11 +50,17 @@ def _has_prometheus_token(services: Services, req: falcon.Request) -> bool:
     return scheme.lower() == "bearer" and services.settings.is_prometheus_token(token.strip(" "))
 
 
+def _has_session_cookie(services: Services, req: falcon.Request) -> bool:
+    trusted = services.settings.server.trusted_proxies
+    secure = is_secure(req.env["wsgi.url_scheme"], req.remote_addr, req.get_header("X-Forwarded-Proto"), trusted)
+    return session_cookie.is_sent(req.get_header("Cookie"), secure)
+
+
 def _check_permission(operation: Operation, caller: Caller, params: Mapping[str, str]) -> None:
     if operation.access == BEARER and caller.method != "bearer":
         raise Unauthenticated("A bearer token is required")
     if operation.access == PERSON and caller.key is not None:
-        raise Denied("an API key can't make, list or revoke API keys")
+        raise Denied("an API key can't do this; users can, by access token or HTTP Basic")
     wanted = operation.permission
     if operation.account_scoped and caller.account_scope is not None:
         wanted = "proxy.write"  # such a key needs no other permission, to list either

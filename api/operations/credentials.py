@@ -5,11 +5,15 @@ from __future__ import annotations
 from api.openapi.schemas.resources import (
     ApiKeys,
     Authorization,
+    EndedSession,
     Message,
     NewApiKey,
+    Redirected,
     Revoked,
     RotatedApiKey,
+    Sessions,
     SignedIn,
+    SignInMethods,
     TokenPair,
     ValidToken,
     WhoAmI,
@@ -17,16 +21,29 @@ from api.openapi.schemas.resources import (
 from api.openapi.schemas.system import RotatedKey
 from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, create, delete, get, post, resource
 from api.resources import api_keys as keys
-from api.resources import auth, oauth
+from api.resources import auth, oauth, sessions
 from api.security.api_keys import READ_ONLY_FIELDS, ApiKeyCreate, ApiKeyRotate
 from api.security.permissions import ADMIN
 
 TABLE = (
     *resource(f"{V1}/auth")(
-        post("/login", "login", auth.login, SignedIn, NONE, body=auth.Login),
-        post("/refresh", "refreshToken", auth.refresh, TokenPair, NONE, body=auth.Refresh, audit=False),
+        get("/methods", "getSignInMethods", sessions.sign_in_methods, SignInMethods, NONE),
+        post("/login", "login", auth.login, SignedIn, NONE, body=auth.Login, session_cookie=True),
+        post(
+            "/refresh",
+            "refreshToken",
+            auth.refresh,
+            TokenPair,
+            NONE,
+            body=auth.Refresh,
+            optional_body=True,
+            session_cookie=True,
+            audit=False,
+        ),
         post("/validate", "validateToken", auth.validate, ValidToken, BEARER, audit=False),
-        post("/logout", "logout", auth.logout, Message, BEARER),
+        post("/logout", "logout", auth.logout, Message, BEARER, session_cookie=True),
+        get("/sessions", "listSessions", sessions.list_own, Sessions, PERSON),
+        delete("/sessions/{session_id}", "endSession", sessions.end_own, EndedSession, PERSON),
         get(
             "/oauth2/authorize",
             "authorizeOAuth2",
@@ -35,6 +52,7 @@ TABLE = (
             NONE,
             query=oauth.Authorize,
             redirects=True,
+            session_cookie=True,
             errors=(502,),
         ),
         post(
@@ -44,7 +62,19 @@ TABLE = (
             SignedIn,
             NONE,
             body=oauth.OAuthCallback,
+            session_cookie=True,
             errors=(502,),
+        ),
+        get(
+            "/oauth2/callback",
+            "returnFromOAuth2",
+            oauth.browser_callback,
+            Redirected,
+            NONE,
+            query=oauth.Returned,
+            redirects=True,
+            session_cookie=True,
+            errors=(401, 502),
         ),
         post(
             "/signing-key/rotate",

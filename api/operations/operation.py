@@ -59,6 +59,8 @@ class Operation:
     errors: tuple[int, ...] = ()
     """Statuses of errors beside those that follow from the other fields: 404 where the query names a resource, 502
     where the operation depends on a service elsewhere."""
+    conditional: bool = False
+    """It responds with a strong ETag, and with 304 to a request whose `If-None-Match` has it."""
     may_be_503: bool = False
     """It may respond with 503 and the same data: the service is unhealthy."""
     redirects: bool = False
@@ -80,6 +82,8 @@ class Operation:
     """Its handler omits proxies that are not in the scope of the caller's key."""
     account_scoped: bool = False
     """A key with a scope of accounts may do it for these accounts, if it has `proxy.write`."""
+    session_cookie: bool = False
+    """It reads or sets the cookie of a session, which is its credential if it needs a bearer token otherwise."""
     audit: str | Literal[False] | None = None
     """The action in the audit trail of a POST or DELETE that changed no document; None: the operation's id, False: such
     a request is not recorded."""

@@ -17,7 +17,7 @@ from api.call import Call, Reply
 from api.container import Services
 from api.errors import Denied, MissingPermission, StaleRevision
 from api.http.body import read_body, read_model
-from api.http.client import SAFE
+from api.http.client import NO_SITE, SAFE, Site
 from api.http.environ import AFTER_RESPONSE
 from api.http.errors import invalid, translated
 from api.http.idempotency import HEADER
@@ -48,6 +48,8 @@ class Responder:
             raise StaleRevision(reply.revision)  # operations that change something have compared it before
         if reply.after_response is not None:
             req.env[AFTER_RESPONSE] = reply.after_response
+        if self._operation.conditional and _is_known(req.get_header("If-None-Match"), reply.headers["ETag"]):
+            reply = Reply({}, 304, headers=reply.headers)
         _respond(resp, reply)
 
     def _call(self, req: falcon.Request, params: dict[str, str]) -> Call:
@@ -70,7 +72,12 @@ class Responder:
             identified_holder=req.context.holder,
             if_match_header=req.get_header("If-Match"),
             headers=req.headers_lower,
+            site=self._site(req) if operation.session_cookie else NO_SITE,
         )
+
+    def _site(self, req: falcon.Request) -> Site:
+        trusted = self._services.settings.server.trusted_proxies
+        return Site.of(req.env["wsgi.url_scheme"], req.remote_addr, req.headers_lower, trusted)
 
     def _body(self, req: falcon.Request) -> Any:
         operation = self._operation
@@ -118,13 +125,21 @@ def _comparable(body: Any) -> Any:
     return body.model_dump(mode="json", exclude_unset=True) if body else None
 
 
+def _is_known(if_none_match: str | None, etag: str) -> bool:
+    """RFC 9110, section 13.1.2; by weak comparison."""
+    known = [each.strip(" \t").removeprefix("W/") for each in (if_none_match or "").split(",")]
+    return etag in known or "*" in known
+
+
 def _respond(resp: falcon.Response, reply: Reply) -> None:
     resp.status = reply.status
     if reply.revision is not None:
         resp.set_header("ETag", f'"{reply.revision}"')
     resp.set_headers(reply.headers)
-    if reply.cookie is not None:
-        resp.append_header("Set-Cookie", reply.cookie)
+    for cookie in reply.cookies:
+        resp.append_header("Set-Cookie", cookie)
+    if reply.status == 304:
+        return
     if reply.document is None:
         write_json(resp, {"success": True, "data": reply.data})
         return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import Deleted, OneUser, Users
+from api.openapi.schemas.resources import Deleted, EndedSession, OneUser, Sessions, Users
 from api.operations.operation import V1, create, delete, get, resource, update
+from api.resources import sessions
 from api.resources import users as handlers
+from api.security.permissions import ADMIN
 from api.security.users import READ_ONLY_FIELDS, UserCreate, UserUpdate
 
 _ONE = "/{user_id}"
@@ -25,4 +27,6 @@ TABLE = resource(f"{V1}/users", read="users.read", write="users.write", delete="
         allows_self=True,
     ),
     delete(_ONE, "deleteUser", handlers.delete_user, Deleted, if_match=True),
+    get(f"{_ONE}/sessions", "listUserSessions", sessions.list_of_user, Sessions, ADMIN),
+    delete(f"{_ONE}/sessions/{{session_id}}", "endUserSession", sessions.end_of_user, EndedSession, ADMIN),
 )

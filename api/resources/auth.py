@@ -9,11 +9,13 @@ from pydantic import Field, StrictBool, StrictStr
 
 from api.audit import origin
 from api.call import Call, Reply
-from api.errors import Unauthenticated
+from api.errors import Denied, Unauthenticated
+from api.http import session_cookie
 from api.security import users
 from api.security.authentication import expired
 from api.security.caller import Caller
-from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
+from api.security.sessions import client_of
+from api.security.tokens import COOKIE, BadToken, Claims, Client, ExpiredToken, ReusedToken, TokenPair
 from api.security.users import User
 from api.store import RevisionConflict, Store, StoreWriteError
 from config.model.fields import Body, Input, example
@@ -23,7 +25,10 @@ Session = Literal["interactive", "cookie"] | None
 
 
 class Login(Body):
-    """The body of a login. `session` asks for a session that people use, which has rate limits of its own."""
+    """The body of a login. `session` asks for a session that people use, which has rate limits of its own.
+
+    With `cookie` the refresh token is in a cookie, and not in the response.
+    """
 
     model_config = example({"username": "admin", "password": "correct horse battery"})
 
@@ -33,11 +38,11 @@ class Login(Body):
 
 
 class Refresh(Input):
-    """The body of a refresh."""
+    """The body of a refresh. Without `refresh_token` the cookie of a session is used."""
 
     model_config = example({"refresh_token": "rt_0123456789abcdef"})
 
-    refresh_token: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
+    refresh_token: Annotated[StrictStr, Field(min_length=1, max_length=1024)] | None = Field(None, repr=False)
 
 
 class RotateKey(Input):
@@ -52,8 +57,10 @@ def login(call: Call) -> Reply:
     """Sign in.
 
     Exchanges a user name and a password for an access token and a refresh token. After too many failures for one user
-    from one address, sign-ins are refused with 429 for 15 minutes.
+    from one address, sign-ins are refused with 429 for 15 minutes. With `"session": "cookie"` the refresh token is in a
+    cookie that only pages of this API can use, and only to refresh and to sign out.
     """
+    check_page(call, call.body.session)
     user = call.services.authenticator.sign_in(call.body.username, call.body.password, call.address)
     with users.one_change:
         now = users.by_id(call.services.store, user.id)
@@ -61,19 +68,24 @@ def login(call: Call) -> Reply:
             raise Unauthenticated("The user name or the password is wrong")  # it was right when it was checked
         origin().signed_in(now, "password")
         call.services.audit.append("auth.login", account(now))
-        pair = call.services.tokens.issue(user.id, call.body.session)
+        pair = call.services.tokens.issue(user.id, call.body.session, client(call))
         user = note_login(call.services.store, now)
-    return Reply(signed_in(pair, user), headers=NOT_CACHED)
+    return signed_in(call, pair, user, call.body.session)
 
 
 def refresh(call: Call) -> Reply:
     """Get new tokens.
 
     Exchanges a refresh token for a new access token and a new refresh token. A refresh token is valid once; using an
-    old one again revokes all tokens of that sign-in.
+    old one again revokes all tokens of that sign-in. Without a body, the one in the cookie of a session is used, and so
+    is the new one; a replaced one stays valid for ten seconds, for other tabs of the browser.
     """
+    given: str | None = call.body.refresh_token
+    token = call.session_token if given is None else given
+    if token is None:
+        raise Unauthenticated("There is no session here: sign in, or send a refresh_token")
     try:
-        user_id, pair = call.services.tokens.refresh(call.body.refresh_token)
+        user_id, pair = call.services.tokens.refresh(token, given is None, client(call))
     except ExpiredToken as error:
         raise expired(error) from error
     except ReusedToken as error:
@@ -85,7 +97,7 @@ def refresh(call: Call) -> Reply:
     if user is None or user.status != "active":
         call.services.tokens.revoke_all(user_id)
         raise Unauthenticated("The refresh token is not valid")
-    return Reply(_pair(pair), headers=NOT_CACHED)
+    return _reply(call, pair, {}, by_cookie=given is None)
 
 
 def validate(call: Call) -> Reply:
@@ -101,12 +113,21 @@ def validate(call: Call) -> Reply:
 def logout(call: Call) -> Reply:
     """Sign out.
 
-    Revokes the access token in `Authorization` and its refresh tokens. Both stay revoked after a restart.
+    Revokes the access token in `Authorization` and its refresh tokens. Both stay revoked after a restart. The cookie of
+    a session ends that session, too, and is deleted; a page needs no access token then.
     """
-    claims = _claims(call.caller)
-    call.services.audit.append("auth.logout", account(call.caller.user))
-    call.services.tokens.revoke(claims.family)
-    return Reply({"message": "Signed out"})
+    tokens, caller = call.services.tokens, call.identified
+    cookie = None if caller is not None and call.is_cross_origin else call.session_token
+    if caller is None and cookie is None:
+        raise Unauthenticated
+    if caller is not None:
+        call.services.audit.append("auth.logout", account(caller.user))
+        tokens.revoke(_claims(caller).family)
+    if cookie is not None:
+        _end_session(call, cookie)
+    is_page = cookie is not None or (caller is not None and _claims(caller).session == COOKIE)
+    cookies = (session_cookie.clear_cookie(call.site),) if is_page else ()
+    return Reply({"message": "Signed out"}, headers=NOT_CACHED, cookies=cookies)
 
 
 def rotate_signing_key(call: Call) -> Reply:
@@ -137,24 +158,54 @@ def who_am_i(call: Call) -> Reply:
 NOT_CACHED = {"Cache-Control": "no-store"}
 
 
-def signed_in(pair: TokenPair, user: User) -> dict[str, Any]:
-    """The data of the response to every kind of sign-in."""
-    return {**_pair(pair), "user": user.view()}
+def check_page(call: Call, session: Session) -> None:
+    """No page of another origin may sign a browser in. Raises `Denied`."""
+    from_browser = {"sec-fetch-site", "origin"} & call.headers.keys()
+    if session == COOKIE and from_browser and call.is_cross_origin:
+        raise Denied(session_cookie.CROSS_ORIGIN)
+
+
+def client(call: Call) -> Client:
+    """The client, for the list of sessions."""
+    return client_of(call.address, call.headers.get("user-agent"))
+
+
+def signed_in(call: Call, pair: TokenPair, user: User, session: Session) -> Reply:
+    """The response to every kind of sign-in. One that sets the cookie ends the session of the cookie before."""
+    if session == COOKIE and not call.is_cross_origin and (previous := call.session_token) is not None:
+        _end_session(call, previous)
+    return _reply(call, pair, {"user": user.view()}, by_cookie=session == COOKIE)
+
+
+def _reply(call: Call, pair: TokenPair, more: dict[str, Any], by_cookie: bool) -> Reply:
+    data = {"access_token": pair.access_token, "expires_in": pair.expires_in, "token_type": "Bearer", **more}
+    if not by_cookie:
+        return Reply({**data, "refresh_token": pair.refresh_token}, headers=NOT_CACHED)
+    kept = session_cookie.has_place(call.site)
+    cookie = session_cookie.set_cookie(call.site, pair.refresh_token, pair.refresh_expires_in)
+    return Reply({**data, "session_kept": kept}, headers=NOT_CACHED, cookies=(cookie,) if kept else ())
+
+
+def _end_session(call: Call, token: str) -> None:
+    """End the session of a cookie; a token that was never issued ends nothing."""
+    services = call.services
+    try:
+        family, user_id = services.tokens.owner(token)
+    except BadToken:
+        return  # it has ended already
+    user = users.by_id(services.store, user_id)
+    if user is None:
+        return
+    if call.identified is None:
+        origin().signed_in(user, COOKIE, family)
+    services.audit.append("auth.logout", account(user), details={"session": family})
+    services.tokens.revoke(family)
 
 
 def _claims(caller: Caller) -> Claims:
     if caller.claims is None:
         raise Unauthenticated("A bearer token is required")
     return caller.claims
-
-
-def _pair(pair: TokenPair) -> dict[str, Any]:
-    return {
-        "access_token": pair.access_token,
-        "refresh_token": pair.refresh_token,
-        "expires_in": pair.expires_in,
-        "token_type": "Bearer",
-    }
 
 
 def account(user: User) -> dict[str, Any]:

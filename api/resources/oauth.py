@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import logging
+import re
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, StrictStr
 
 from api.audit import origin
 from api.call import Call, Reply
-from api.container import Services
-from api.errors import Invalid, Unauthenticated
-from api.http.query import Query, choice
+from api.errors import Invalid, PeerUnavailable, TooBusy, Unauthenticated
+from api.http import session_cookie
+from api.http.query import Query, choice, text
 from api.oauth.identity import Identity, IdentityRefused
 from api.oauth.linking import METHOD, admit
 from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
-from api.resources.auth import NOT_CACHED, Session, account, note_login, signed_in
+from api.resources.auth import NOT_CACHED, Session, account, check_page, client, note_login, signed_in
 from api.security import users
+from api.security.tokens import COOKIE
 from config.model.fields import Body, example
 from config.settings.oauth import OAuth2
 
 log = logging.getLogger(__name__)
 
+PAGES = "/ui/"
+"""The paths of the pages to which a sign-in returns."""
+SIGN_IN_PAGE = "/ui/sign-in"
+
 _PATH = "/api/v1/auth/oauth2"
+_SEGMENT = r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
+_PAGE_PATH = rf"^{PAGES}(?:{_SEGMENT}(?:/{_SEGMENT})*/?)?(?:\?[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*)?$"
+"""Without empty and dotted segments and escapes, so it leads to no other place, however a browser resolves it."""
+
+
+def page_path(path: str) -> str:
+    """`path` if it is one of a page of this API; else `ValueError`."""
+    if not re.fullmatch(_PAGE_PATH, path, re.ASCII):
+        raise ValueError(f"must be the path of a page of this API, below {PAGES}")
+    return path
 
 
 class OAuthCallback(Body):
@@ -47,25 +64,45 @@ class Authorize(Query, ignore_others=True):
         "The identity provider; only the configured one, which is the default",
         ("google", "github", "microsoft", "custom"),
     )
+    session: str | None = choice(
+        "Keep the session in a cookie; `redirect_uri` has to be `/api/v1/auth/oauth2/callback` of this API", (COOKIE,)
+    )
+    return_to: str | None = text(
+        "With `session=cookie`: the page of this API, below /ui/, to which the browser returns",
+        "/ui/proxies?state=failed",
+        2000,
+        pattern=_PAGE_PATH,
+        read=page_path,
+    )
+
+
+class Returned(Query, ignore_others=True):
+    """What the identity provider has added to `redirect_uri` (RFC 6749, sections 4.1.2 and 4.1.2.1; RFC 9207)."""
+
+    code: str | None = text("The code", "SplxlOBeZQQYbYS6WxSbIA", 4096)
+    state: str | None = text("The state", "Sxd6Gf0-xJ6Yb2wzkC9b0i_qGdY0eY2c7mWlL1pVv2s", 512)
+    iss: str | None = text("The issuer", "https://accounts.example.com", 2048)
+    error: str | None = text("Why there is no code", "access_denied", 500)
 
 
 def authorize(call: Call) -> Reply:
     """Start a sign-in at an identity provider.
 
     Redirects to the identity provider with state, nonce and PKCE challenge. With `Accept: application/json` it returns
-    the address instead of redirecting.
+    the address instead of redirecting. With `session=cookie` the sign-in ends in the cookie of a session and at a page
+    of this API.
     """
     sign_ins = _enabled(call, "provider")
     settings = sign_ins.settings
     if call.query.provider not in (None, settings.provider):
         raise Invalid("provider", f"is not configured; this service signs in at {settings.provider}")
-    url, started = sign_ins.begin(call.address)
+    url, started = sign_ins.begin(call.address, _return_path(call))
     headers = {**NOT_CACHED, "Referrer-Policy": "no-referrer", "Vary": "Accept"}
     data = {"authorization_url": url, "state": started.state}
     cookie = _cookie(settings, started.state, started.cookie, LIFETIME)
     if wants_json(call.headers.get("accept", "")):
-        return Reply(data, headers=headers, cookie=cookie)
-    return Reply(data, 302, headers={**headers, "Location": url}, cookie=cookie)
+        return Reply(data, headers=headers, cookies=(cookie,))
+    return Reply(data, 302, headers={**headers, "Location": url}, cookies=(cookie,))
 
 
 def callback(call: Call) -> Reply:
@@ -76,14 +113,81 @@ def callback(call: Call) -> Reply:
     """
     sign_ins = _enabled(call, "state")
     body: OAuthCallback = call.body
+    check_page(call, body.session)
+    cookies = _browser_cookies(call, sign_ins.settings)
     try:
-        identity = sign_ins.finish(
-            body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings), call.address
-        )
-        data = _sign_in(call.services, identity, sign_ins.settings, body.session)
+        identity, _ = sign_ins.finish(body.code, body.state, body.iss, cookies, call.address)
+        reply = _sign_in(call, identity, sign_ins.settings, body.session)
     except IdentityRefused as error:
         raise _rejected(call, error) from error
-    return Reply(data, headers=NOT_CACHED, cookie=_cookie(sign_ins.settings, body.state, "", 0))
+    return replace(reply, cookies=(_cookie(sign_ins.settings, body.state, "", 0), *reply.cookies))
+
+
+def browser_callback(call: Call) -> Reply:
+    """Return from the identity provider.
+
+    Finishes a sign-in that began with `session=cookie`, and redirects to its page of this API, with the cookie of the
+    session. If it is refused, the page is the one for signing in, with `error` in its address: `cancelled`, `expired`,
+    `refused`, `busy` or `unavailable`.
+    """
+    try:
+        return _finished_in_browser(call)
+    except tuple(_ERRORS) as error:
+        if wants_json(call.headers.get("accept", "")):
+            raise
+        reason = next(name for kind, name in _ERRORS.items() if isinstance(error, kind))
+        if isinstance(error, Invalid) and error.field == "state":
+            reason = "expired"
+        log.warning("request %s: the sign-in by OAuth ended: %s: %s", call.request_id, reason, error)
+        return _redirect(call, f"{SIGN_IN_PAGE}?error={reason}")
+
+
+def _finished_in_browser(call: Call) -> Reply:
+    """Raises the errors of `_ERRORS`."""
+    sign_ins, query = _enabled(call, "provider"), call.query
+    if query.error is not None or query.code is None or query.state is None:
+        raise _Cancelled("The identity provider has sent no code")
+    cookies = _own_cookies(call, sign_ins.settings)
+    try:
+        identity, path = sign_ins.finish(query.code, query.state, query.iss, cookies, call.address)
+        if path is None:
+            raise Invalid("state", "belongs to a sign-in that the front end finishes, by POST")
+        reply = _sign_in(call, identity, sign_ins.settings, "cookie")
+    except IdentityRefused as error:
+        raise _rejected(call, error) from error
+    return _redirect(call, path, _cookie(sign_ins.settings, query.state, "", 0), *reply.cookies)
+
+
+class _Cancelled(Unauthenticated):
+    """The person or the provider has ended the sign-in."""
+
+
+_ERRORS: dict[type[Exception], str] = {
+    _Cancelled: "cancelled",
+    Unauthenticated: "refused",
+    Invalid: "refused",
+    TooBusy: "busy",
+    PeerUnavailable: "unavailable",
+}
+"""What the page for signing in gets to know of an error."""
+
+
+def _redirect(call: Call, path: str, *cookies: str) -> Reply:
+    """To a page of this API; a client that accepts JSON by name gets the path instead."""
+    headers = {**NOT_CACHED, "Referrer-Policy": "no-referrer", "Vary": "Accept"}
+    if wants_json(call.headers.get("accept", "")):
+        return Reply({"location": path}, headers=headers, cookies=cookies)
+    return Reply({"location": path}, 302, headers={**headers, "Location": path}, cookies=cookies)
+
+
+def _return_path(call: Call) -> str | None:
+    """Where a sign-in returns to whose session is kept in a cookie; else None."""
+    session, path = call.query.session, call.query.return_to
+    if session is None and path is not None:
+        raise Invalid("return_to", "is only possible with session=cookie")
+    if session is not None and not session_cookie.has_place(call.site):
+        raise Invalid("session", "a cookie would be sent in clear: use https, or the API's loopback address")
+    return None if session is None else path or PAGES
 
 
 def wants_json(accept: str) -> bool:
@@ -100,16 +204,17 @@ def _enabled(call: Call, field: str) -> SignIns:
     return sign_ins
 
 
-def _sign_in(services: Services, identity: Identity, settings: OAuth2, session: Session) -> dict[str, object]:
+def _sign_in(call: Call, identity: Identity, settings: OAuth2, session: Session) -> Reply:
+    services = call.services
     with users.one_change:
         user, new = admit(services.store, identity, settings)
         origin().signed_in(user, METHOD)
         services.audit.append("auth.login", account(user))
-        pair = services.tokens.issue(user.id, session)
+        pair = services.tokens.issue(user.id, session, client(call))
         user = note_login(services.store, user)
     if new:
         services.publish("user.created", users.about(user))
-    return signed_in(pair, user)
+    return signed_in(call, pair, user, session)
 
 
 def _rejected(call: Call, error: IdentityRefused) -> Unauthenticated:
@@ -123,8 +228,10 @@ def _rejected(call: Call, error: IdentityRefused) -> Unauthenticated:
 
 def _browser_cookies(call: Call, settings: OAuth2) -> dict[str, str] | None:
     """The cookies by their plain names, if the headers are those of a browser; else None."""
-    if not {"origin", "sec-fetch-site"} & call.headers.keys():
-        return None
+    return _own_cookies(call, settings) if {"origin", "sec-fetch-site"} & call.headers.keys() else None
+
+
+def _own_cookies(call: Call, settings: OAuth2) -> dict[str, str]:
     parts = (part.strip().partition("=") for part in call.headers.get("cookie", "").split(";"))
     prefix = _prefix(settings)
     return {name.removeprefix(prefix): value for name, _, value in parts if name.startswith(prefix)}

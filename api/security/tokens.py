@@ -8,25 +8,26 @@ A sign-in may ask for an interactive session (`SESSIONS`); its family says so as
 
 A refresh token is `rt_<family>_<secret>`; only a hash of the secret is stored. Each use makes a new one. An old one
 that comes again was stolen, or its successor was: the family ends (RFC 9700, section 4.14). The id of a family is no
-secret, as access tokens and the audit trail name it. So that a made-up secret ends nothing, each secret carries a tag
-made with a key of its family, by which an old one is recognized without a list of them.
+secret, as access tokens and the audit trail name it. A made-up secret ends nothing (`api.security.refresh_secrets`).
+
+The refresh token of a `COOKIE` session is in a cookie, which all tabs of a browser share, and is accepted from nowhere
+else. There a token is good for `GRACE` seconds more when it was replaced: for a tab that has sent it at the same time,
+and for one that has lost the response. It then gives the one that is current, so tabs don't end up with several.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import re
 import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import jwt
 
+from api.security.refresh_secrets import hash_of, is_hash_of, new_key, new_secret, next_secret, was_issued
 from api.security.signing import SigningKeys
 from api.store import NotStored, RevisionConflict, Store, Write
 from config.settings.settings import Auth
@@ -38,8 +39,13 @@ COLLECTION = "refresh_families"
 FAMILIES_PER_USER = 100
 """Sign-ins of one user that live at the same time; with more of them the oldest ends."""
 
-SESSIONS = ("interactive", "cookie")
+COOKIE = "cookie"
+SESSIONS = ("interactive", COOKIE)
 """Kinds of sessions that people use, through the command line or a page; a sign-in that names none is a program's."""
+GRACE = 10.0
+"""Seconds that the refresh token of a cookie is good after it was replaced."""
+REPLACED_MAX = 50
+"""Of a family, so many replaced tokens are good at the same time; the oldest go first."""
 
 _REFRESH = re.compile(r"rt_([0-9a-f]{24})_([0-9A-Za-z_-]{43})", re.ASCII)
 
@@ -76,12 +82,21 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True)
+class Client:
+    """Who signs in or refreshes, for the list of sessions: an address, and what the client says it is."""
+
+    address: str | None = None
+    user_agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TokenPair:
-    """What a sign-in or a refresh gives."""
+    """What a sign-in or a refresh gives. Lifetimes are in seconds."""
 
     access_token: str
     refresh_token: str
     expires_in: int
+    refresh_expires_in: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +128,34 @@ class Tokens:
         self._clock = clock
         self._lock = threading.Lock()
 
-    def issue(self, user_id: str, session: str | None = None) -> TokenPair:
+    def issue(self, user_id: str, session: str | None = None, client: Client | None = None) -> TokenPair:
         """Start a family for a user who has just signed in. Raises `StoreWriteError`."""
-        family, key = secrets.token_hex(12), secrets.token_hex(32)
-        secret = _new_secret(key)
+        family, key = secrets.token_hex(12), new_key()
+        secret = new_secret(key)
         with self._lock:
-            body = self._family(family, user_id, key, secret, self._clock())
-            self._begin(user_id, {**body, "session": session})
-        return self._pair(user_id, family, secret)
+            now = self._clock()
+            body = {"id": family, "user_id": user_id, "session": session, "tag_key": key, "created_at": now}
+            self._begin(user_id, self._following(body, secret, client))
+        return self._pair(user_id, family, secret, self.lifetimes.refresh_token_ttl)
 
-    def refresh(self, token: str) -> tuple[str, TokenPair]:
+    def refresh(self, token: str, by_cookie: bool = False, client: Client | None = None) -> tuple[str, TokenPair]:
         """The user id and the next pair. Raises `BadToken`, `ExpiredToken`, `StoreWriteError`."""
-        match = _REFRESH.fullmatch(token)
-        if match is None:
-            raise BadToken
-        family, secret = match.groups()
+        family, secret = _parts(token)
         with self._lock:
-            return self._rotate(family, secret)
+            return self._rotate(family, secret, by_cookie, client)
+
+    def owner(self, token: str) -> tuple[str, str]:
+        """The family and the user id that a refresh token of a cookie was issued for, the current one or an old one.
+
+        Raises `BadToken`.
+        """
+        family, secret = _parts(token)
+        document = self._store.get(COLLECTION, family)
+        if document is None or document.body.get("session") != COOKIE:
+            raise BadToken
+        if not was_issued(secret, document.body.get("tag_key")):
+            raise BadToken
+        return family, document.body["user_id"]
 
     def check(self, token: str) -> Claims:
         """What a good access token says. Raises `BadToken`, `ExpiredToken`."""
@@ -169,40 +195,48 @@ class Tokens:
         for document in self._store.find(COLLECTION, user_id=user_id):
             self.revoke(document.id)
 
-    def _rotate(self, family: str, secret: str) -> tuple[str, TokenPair]:
+    def _rotate(self, family: str, secret: str, by_cookie: bool, client: Client | None) -> tuple[str, TokenPair]:
         document = self._store.get(COLLECTION, family)
-        if document is None:
+        if document is None or (document.body.get("session") == COOKIE) is not by_cookie:
             raise BadToken
-        body = document.body
-        if not hmac.compare_digest(_digest(secret), body["secret_hash"]):
-            if not _was_issued(secret, body.get("tag_key")):
-                raise BadToken
-            self.revoke(family)
-            raise ReusedToken(body["user_id"], family)
-        if body["refresh_until"] <= self._clock():
+        body, now = document.body, self._clock()
+        current = secret if is_hash_of(body["secret_hash"], secret) else _current(body, secret, now)
+        if current is None:
+            self._refuse(body, secret)
+        elif body["refresh_until"] <= now:
             raise ExpiredToken(body["refresh_until"])
-        key = body.get("tag_key") or secrets.token_hex(32)
-        fresh = _new_secret(key)
-        following = self._family(family, body["user_id"], key, fresh, body["created_at"], last_access_end(body))
+        elif current is not secret:
+            return body["user_id"], self._pair(body["user_id"], family, current, int(body["refresh_until"] - now))
+        key = body.get("tag_key") or new_key()
+        fresh = next_secret(secret, key) if by_cookie else new_secret(key)
+        following = self._following({**body, "tag_key": key}, fresh, client)
+        if by_cookie:
+            following["replaced"] = _replaced(body, now)
         try:
-            self._store.put(COLLECTION, {**following, "session": body.get("session")}, expect=document.revision)
+            self._store.put(COLLECTION, following, expect=document.revision)
         except RevisionConflict as error:  # a logout came between
             raise BadToken from error
-        return body["user_id"], self._pair(body["user_id"], family, fresh)
+        return body["user_id"], self._pair(body["user_id"], family, fresh, self.lifetimes.refresh_token_ttl)
 
-    def _family(
-        self, family: str, user_id: str, key: str, secret: str, created_at: float, earlier: float = 0.0
-    ) -> dict[str, Any]:
-        """`earlier` is when the access tokens that the family has had end; one to come may end before them."""
+    def _refuse(self, body: Mapping[str, Any], secret: str) -> NoReturn:
+        """The secret is not the current one: end the family if it was one. Raises `BadToken`, `StoreWriteError`."""
+        if not was_issued(secret, body.get("tag_key")):
+            raise BadToken
+        self.revoke(body["id"])
+        raise ReusedToken(body["user_id"], body["id"])
+
+    def _following(self, family: Mapping[str, Any], secret: str, client: Client | None) -> dict[str, Any]:
+        """The document of a family with a new secret. Access tokens that it has had may end after those to come."""
         now = self._clock()
         refresh_until = now + self.lifetimes.refresh_token_ttl
+        earlier = last_access_end(family) if "keep_until" in family else 0.0
         access_until = max(earlier, now + self.lifetimes.access_token_ttl + 1)
+        seen = {} if client is None else {"address": client.address, "user_agent": client.user_agent}
         return {
-            "id": family,
-            "user_id": user_id,
-            "secret_hash": _digest(secret),
-            "tag_key": key,
-            "created_at": created_at,
+            **family,
+            **seen,
+            "secret_hash": hash_of(secret),
+            "used_at": now,
             "refresh_until": refresh_until,
             "access_until": access_until,
             "keep_until": max(refresh_until, access_until),
@@ -227,7 +261,7 @@ class Tokens:
         ended = over + live[: max(0, len(live) + 1 - FAMILIES_PER_USER)]
         return [Write(COLLECTION, document.id, None) for document in ended]
 
-    def _pair(self, user_id: str, family: str, secret: str) -> TokenPair:
+    def _pair(self, user_id: str, family: str, secret: str, refresh_expires_in: int) -> TokenPair:
         lifetime = self.lifetimes.access_token_ttl
         now = self._clock()
         claims = {
@@ -239,7 +273,7 @@ class Tokens:
             "exp": round(now + lifetime, 3),
             "fam": family,
         }
-        return TokenPair(self._sign(claims), f"rt_{family}_{secret}", lifetime)
+        return TokenPair(self._sign(claims), f"rt_{family}_{secret}", lifetime, refresh_expires_in)
 
     def _sign(self, claims: dict[str, Any]) -> str:
         key = self._keys.current
@@ -283,21 +317,27 @@ def last_access_end(family: Mapping[str, Any]) -> float:
     return float(family.get("access_until", family["keep_until"]))
 
 
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+def _parts(token: str) -> tuple[str, str]:
+    """Family and secret of a refresh token. Raises `BadToken`."""
+    match = _REFRESH.fullmatch(token)
+    if match is None:
+        raise BadToken
+    return match[1], match[2]
 
 
-def _new_secret(key: str) -> str:
-    """43 characters: a nonce of 126 bits and its tag."""
-    nonce = secrets.token_urlsafe(16)[:21]
-    return nonce + _tag(nonce, key)
+def _current(family: Mapping[str, Any], secret: str, now: float) -> str | None:
+    """The current secret of a family for one that it has replaced lately; else None."""
+    good = [each for each in family.get("replaced", ()) if each["until"] > now]
+    if not any(is_hash_of(each["secret_hash"], secret) for each in good):
+        return None
+    for _ in good:
+        secret = next_secret(secret, family["tag_key"])
+        if is_hash_of(family["secret_hash"], secret):
+            return secret
+    return None
 
 
-def _was_issued(secret: str, key: str | None) -> bool:
-    """Whether `secret` was made with this key; families of earlier releases have none until their next refresh."""
-    return key is not None and hmac.compare_digest(secret[21:], _tag(secret[:21], key))
-
-
-def _tag(nonce: str, key: str) -> str:
-    mac = hmac.digest(bytes.fromhex(key), nonce.encode(), hashlib.sha256)
-    return base64.urlsafe_b64encode(mac)[:22].decode()
+def _replaced(family: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+    """The replaced secrets that are still good, with the one that is replaced now."""
+    good = [each for each in family.get("replaced", ()) if each["until"] > now]
+    return [*good, {"secret_hash": family["secret_hash"], "until": now + GRACE}][-REPLACED_MAX:]

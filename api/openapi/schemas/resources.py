@@ -228,10 +228,14 @@ class UserView(ResponseModel):
 
 
 class TokenPair(ResponseModel):
-    """An access token with the refresh token that follows it."""
+    """An access token with the refresh token that follows it, which is in a cookie with `session_kept` in its place.
+
+    `session_kept` is false where the cookie would be sent in clear, so that there is none.
+    """
 
     access_token: str
-    refresh_token: str
+    refresh_token: str | None = None
+    session_kept: bool | None = None
     expires_in: int
     token_type: Literal["Bearer"]
 
@@ -247,6 +251,52 @@ class Authorization(ResponseModel):
 
     authorization_url: str
     state: str
+
+
+class Redirected(ResponseModel):
+    """The path of a page of this API."""
+
+    location: str
+
+
+class SignInMethods(ResponseModel):
+    """The ways to sign in. `identity_provider` is null where there is none; `self_service` is that of account holders.
+
+    `initial_password_file` is the file in the data directory with the first password of `admin`, until it is changed.
+    """
+
+    password: Literal[True]
+    identity_provider: Literal["google", "github", "microsoft", "custom"] | None
+    self_service: bool
+    initial_password_file: str | None
+
+
+class SessionView(ResponseModel):
+    """A sign-in that lives. `address` and `user_agent` are of its last use; a `program` is one that named no kind."""
+
+    id: str
+    user_id: str
+    kind: Literal["cookie", "interactive", "program"]
+    created_at: Moment
+    last_used: Moment
+    expires_at: Moment
+    address: str | None
+    user_agent: str | None
+    current: bool
+
+
+class Sessions(ResponseModel):
+    """Sessions, those used last first."""
+
+    sessions: list[SessionView]
+    total: int
+
+
+class EndedSession(ResponseModel):
+    """A session that has ended."""
+
+    id: str
+    ended: Literal[True]
 
 
 class ValidToken(ResponseModel):

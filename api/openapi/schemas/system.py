@@ -62,7 +62,7 @@ class AuditActor(ResponseModel):
 class AuditCredential(ResponseModel):
     """The credential of the author; `id` is that of the API key or of the sign-in, `name` that of the key."""
 
-    method: Literal["bearer", "basic", "api_key", "password", "oauth2", "account_token"]
+    method: Literal["bearer", "basic", "api_key", "password", "oauth2", "cookie", "account_token"]
     id: str | None
     name: str | None = None
 

@@ -24,6 +24,7 @@ from tests.kit.api_stage import INTRANET, PASSWORD, QUIET, Api, error_of
 
 OPEN, ANYBODY, TOKEN, PERSON = "open to all", "any credential", "a bearer token", "a person"
 HOLDER = "the holder of an account"
+SESSION = "the cookie of a session"
 V1 = "/api/v1"
 
 REQUIRED: dict[str, dict[str, str]] = {
@@ -35,14 +36,17 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/health": {"GET": ANYBODY},
     f"{V1}/status": {"GET": "metrics.read"},
     f"{V1}/auth/login": {"POST": OPEN},
-    f"{V1}/auth/refresh": {"POST": OPEN},
+    f"{V1}/auth/methods": {"GET": OPEN},
+    f"{V1}/auth/refresh": {"POST": SESSION},
+    f"{V1}/auth/sessions": {"GET": PERSON},
+    f"{V1}/auth/sessions/*": {"DELETE": PERSON},
     f"{V1}/auth/validate": {"POST": TOKEN},
     f"{V1}/auth/logout": {"POST": TOKEN},
     f"{V1}/auth/signing-key/rotate": {"POST": "admin"},
     f"{V1}/auth/test": {"GET": ANYBODY},
     f"{V1}/version": {"GET": ANYBODY},
     f"{V1}/auth/oauth2/authorize": {"GET": OPEN},
-    f"{V1}/auth/oauth2/callback": {"POST": OPEN},
+    f"{V1}/auth/oauth2/callback": {"GET": OPEN, "POST": OPEN},
     f"{V1}/api-keys": {"GET": PERSON, "POST": PERSON},
     f"{V1}/api-keys/*": {"DELETE": PERSON},
     f"{V1}/api-keys/*/rotate": {"POST": PERSON},
@@ -85,6 +89,8 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/accounts/*/credentials/*": {"GET": "proxy.read", "DELETE": "proxy.write"},
     f"{V1}/users": {"GET": "users.read", "POST": "users.write"},
     f"{V1}/users/*": {"GET": "users.read", "PUT": "users.write", "PATCH": "users.write", "DELETE": "users.delete"},
+    f"{V1}/users/*/sessions": {"GET": "admin"},
+    f"{V1}/users/*/sessions/*": {"DELETE": "admin"},
     f"{V1}/logs": {"GET": "metrics.read"},
     f"{V1}/logs/tail": {"GET": "metrics.read"},
     f"{V1}/logs/export": {"GET": "metrics.read"},
@@ -366,7 +372,8 @@ def test_a_caller_gets_into_what_is_theirs_and_into_nothing_else(kind: str, call
     wrong = []
     for operation in sorted(OPERATIONS, key=lambda each: each.id == "logout"):  # which comes last, since it is the end
         required = required_by(operation)
-        expected = None if required == OPEN else caller.fate(required, operation.path)
+        without_cookie = (401, "UNAUTHORIZED") if required == SESSION else None
+        expected = without_cookie if required in (OPEN, SESSION) else caller.fate(required, operation.path)
         found = outcome(callers.client.simulate_request(operation.method, path_of(operation), headers=headers))
         if found != expected:
             wrong.append((operation.id, found, expected))

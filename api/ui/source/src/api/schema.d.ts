@@ -214,6 +214,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/methods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the ways to sign in
+         * @description Returns what a page for signing in offers: a password, an identity provider if one is configured, and self-service for holders of accounts if it is on. It needs no credentials.
+         */
+        get: operations["getSignInMethods"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/login": {
         parameters: {
             query?: never;
@@ -225,7 +245,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Exchanges a user name and a password for an access token and a refresh token. After too many failures for one user from one address, sign-ins are refused with 429 for 15 minutes.
+         * @description Exchanges a user name and a password for an access token and a refresh token. After too many failures for one user from one address, sign-ins are refused with 429 for 15 minutes. With `"session": "cookie"` the refresh token is in a cookie that only pages of this API can use, and only to refresh and to sign out.
          */
         post: operations["login"];
         delete?: never;
@@ -245,7 +265,7 @@ export interface paths {
         put?: never;
         /**
          * Get new tokens
-         * @description Exchanges a refresh token for a new access token and a new refresh token. A refresh token is valid once; using an old one again revokes all tokens of that sign-in.
+         * @description Exchanges a refresh token for a new access token and a new refresh token. A refresh token is valid once; using an old one again revokes all tokens of that sign-in. Without a body, the one in the cookie of a session is used, and so is the new one; a replaced one stays valid for ten seconds, for other tabs of the browser.
          */
         post: operations["refreshToken"];
         delete?: never;
@@ -285,10 +305,50 @@ export interface paths {
         put?: never;
         /**
          * Sign out
-         * @description Revokes the access token in `Authorization` and its refresh tokens. Both stay revoked after a restart.
+         * @description Revokes the access token in `Authorization` and its refresh tokens. Both stay revoked after a restart. The cookie of a session ends that session, too, and is deleted; a page needs no access token then.
          */
         post: operations["logout"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List one's own sessions
+         * @description Returns the sign-ins of the caller that are still valid: when and from where each was used last, and by which client. Their ids are no credentials.
+         */
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End one of one's own sessions
+         * @description Revokes the access tokens and refresh tokens of a sign-in of the caller. They stay revoked after a restart.
+         */
+        delete: operations["endSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -303,7 +363,7 @@ export interface paths {
         };
         /**
          * Start a sign-in at an identity provider
-         * @description Redirects to the identity provider with state, nonce and PKCE challenge. With `Accept: application/json` it returns the address instead of redirecting.
+         * @description Redirects to the identity provider with state, nonce and PKCE challenge. With `Accept: application/json` it returns the address instead of redirecting. With `session=cookie` the sign-in ends in the cookie of a session and at a page of this API.
          */
         get: operations["authorizeOAuth2"];
         put?: never;
@@ -321,7 +381,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Return from the identity provider
+         * @description Finishes a sign-in that began with `session=cookie`, and redirects to its page of this API, with the cookie of the session. If it is refused, the page is the one for signing in, with `error` in its address: `cancelled`, `expired`, `refused`, `busy` or `unavailable`.
+         */
+        get: operations["returnFromOAuth2"];
         put?: never;
         /**
          * Finish a sign-in at an identity provider
@@ -1322,6 +1386,50 @@ export interface paths {
          *     Required permission: `users.write`.
          */
         patch: operations["updateUser"];
+        trace?: never;
+    };
+    "/api/v1/users/{user_id}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the sessions of a user
+         * @description Returns the sign-ins of a user that are still valid. Users list their own by `GET /auth/sessions`.
+         *
+         *     Required permission: `admin`.
+         */
+        get: operations["listUserSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/users/{user_id}/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a session of a user
+         * @description Revokes the access tokens and refresh tokens of a sign-in of a user. The user can sign in again.
+         *
+         *     Required permission: `admin`.
+         */
+        delete: operations["endUserSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/logs": {
@@ -3753,6 +3861,8 @@ export interface components {
         /**
          * Login
          * @description The body of a login. `session` asks for a session that people use, which has rate limits of its own.
+         *
+         *     With `cookie` the refresh token is in a cookie, and not in the response.
          */
         Login: {
             /** Username */
@@ -4150,11 +4260,11 @@ export interface components {
         };
         /**
          * Refresh
-         * @description The body of a refresh.
+         * @description The body of a refresh. Without `refresh_token` the cookie of a session is used.
          */
         Refresh: {
             /** Refresh Token */
-            refresh_token: string;
+            refresh_token?: string;
         };
         /**
          * RotateKey
@@ -4848,7 +4958,7 @@ export interface components {
              * Method
              * @enum {string}
              */
-            method: "bearer" | "basic" | "api_key" | "password" | "oauth2" | "account_token";
+            method: "bearer" | "basic" | "api_key" | "password" | "oauth2" | "cookie" | "account_token";
             /** Id */
             id: string | null;
             /**
@@ -5470,6 +5580,19 @@ export interface components {
         EndedMany: {
             /** Ended */
             ended: number;
+        };
+        /**
+         * EndedSession
+         * @description A session that has ended.
+         */
+        EndedSession: {
+            /** Id */
+            id: string;
+            /**
+             * Ended
+             * @constant
+             */
+            ended: true;
         };
         /**
          * ErrorRate
@@ -7096,6 +7219,14 @@ export interface components {
             proxies: components["schemas"]["ListedProxy"][] | null;
         };
         /**
+         * Redirected
+         * @description The path of a page of this API.
+         */
+        Redirected: {
+            /** Location */
+            location: string;
+        };
+        /**
          * ResourceChange
          * @description The change of one resource. `id` is null before it is created; `secret` is that of a new webhook.
          */
@@ -7327,6 +7458,52 @@ export interface components {
             max_connections: number;
         };
         /**
+         * SessionView
+         * @description A sign-in that lives. `address` and `user_agent` are of its last use; a `program` is one that named no kind.
+         */
+        SessionView: {
+            /** Id */
+            id: string;
+            /** User Id */
+            user_id: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "cookie" | "interactive" | "program";
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Last Used
+             * Format: date-time
+             */
+            last_used: string;
+            /**
+             * Expires At
+             * Format: date-time
+             */
+            expires_at: string;
+            /** Address */
+            address: string | null;
+            /** User Agent */
+            user_agent: string | null;
+            /** Current */
+            current: boolean;
+        };
+        /**
+         * Sessions
+         * @description Sessions, those used last first.
+         */
+        Sessions: {
+            /** Sessions */
+            sessions: components["schemas"]["SessionView"][];
+            /** Total */
+            total: number;
+        };
+        /**
          * SettingsChange
          * @description `changed` are the keys; `source` is `file` after a reload of the configuration.
          */
@@ -7351,14 +7528,41 @@ export interface components {
             needs_restart: string[];
         };
         /**
+         * SignInMethods
+         * @description The ways to sign in. `identity_provider` is null where there is none; `self_service` is that of account holders.
+         *
+         *     `initial_password_file` is the file in the data directory with the first password of `admin`, until it is changed.
+         */
+        SignInMethods: {
+            /**
+             * Password
+             * @constant
+             */
+            password: true;
+            /** Identity Provider */
+            identity_provider: ("google" | "github" | "microsoft" | "custom") | null;
+            /** Self Service */
+            self_service: boolean;
+            /** Initial Password File */
+            initial_password_file: string | null;
+        };
+        /**
          * SignedIn
          * @description A token pair, and its user.
          */
         SignedIn: {
             /** Access Token */
             access_token: string;
-            /** Refresh Token */
-            refresh_token: string;
+            /**
+             * Refresh Token
+             * @default null
+             */
+            refresh_token: string | null;
+            /**
+             * Session Kept
+             * @default null
+             */
+            session_kept: boolean | null;
             /** Expires In */
             expires_in: number;
             /**
@@ -7632,13 +7836,23 @@ export interface components {
         };
         /**
          * TokenPair
-         * @description An access token with the refresh token that follows it.
+         * @description An access token with the refresh token that follows it, which is in a cookie with `session_kept` in its place.
+         *
+         *     `session_kept` is false where the cookie would be sent in clear, so that there is none.
          */
         TokenPair: {
             /** Access Token */
             access_token: string;
-            /** Refresh Token */
-            refresh_token: string;
+            /**
+             * Refresh Token
+             * @default null
+             */
+            refresh_token: string | null;
+            /**
+             * Session Kept
+             * @default null
+             */
+            session_kept: boolean | null;
             /** Expires In */
             expires_in: number;
             /**
@@ -9352,6 +9566,51 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    getSignInMethods: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List the ways to sign in */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "password": true,
+                     *         "identity_provider": "google",
+                     *         "self_service": true,
+                     *         "initial_password_file": "text"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["SignInMethods"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     login: {
         parameters: {
             query?: never;
@@ -9385,6 +9644,7 @@ export interface operations {
                      *       "data": {
                      *         "access_token": "eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl",
                      *         "refresh_token": "rt_0123456789abcdef",
+                     *         "session_kept": true,
                      *         "expires_in": 3600,
                      *         "token_type": "Bearer",
                      *         "user": {
@@ -9430,7 +9690,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 /**
                  * @example {
@@ -9455,6 +9715,7 @@ export interface operations {
                      *       "data": {
                      *         "access_token": "eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl",
                      *         "refresh_token": "rt_0123456789abcdef",
+                     *         "session_kept": true,
                      *         "expires_in": 3600,
                      *         "token_type": "Bearer"
                      *       }
@@ -9572,11 +9833,118 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    listSessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List one's own sessions */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "sessions": [
+                     *           {
+                     *             "id": "prx_0123456789abcdef",
+                     *             "user_id": "usr_0123456789abcdef",
+                     *             "kind": "cookie",
+                     *             "created_at": "2026-01-31T12:00:00Z",
+                     *             "last_used": "2026-01-31T12:00:00Z",
+                     *             "expires_at": "2026-01-31T12:00:00Z",
+                     *             "address": "198.51.100.1",
+                     *             "user_agent": "text",
+                     *             "current": true
+                     *           }
+                     *         ],
+                     *         "total": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Sessions"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description End one of one's own sessions */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "ended": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["EndedSession"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     authorizeOAuth2: {
         parameters: {
             query?: {
                 /** @description The identity provider; only the configured one, which is the default */
                 provider?: "google" | "github" | "microsoft" | "custom";
+                /** @description Keep the session in a cookie; `redirect_uri` has to be `/api/v1/auth/oauth2/callback` of this API */
+                session?: "cookie";
+                /** @description With `session=cookie`: the page of this API, below /ui/, to which the browser returns */
+                return_to?: string;
             };
             header?: never;
             path?: never;
@@ -9645,6 +10013,84 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    returnFromOAuth2: {
+        parameters: {
+            query?: {
+                /** @description The code */
+                code?: string;
+                /** @description The state */
+                state?: string;
+                /** @description The issuer */
+                iss?: string;
+                /** @description Why there is no code */
+                error?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return from the identity provider */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "location": "text"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Redirected"];
+                    };
+                };
+            };
+            /** @description A redirect */
+            302: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description The target of the redirect */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "location": "text"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Redirected"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            502: components["responses"]["Failure502"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     finishOAuth2: {
         parameters: {
             query?: never;
@@ -9678,6 +10124,7 @@ export interface operations {
                      *       "data": {
                      *         "access_token": "eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl",
                      *         "refresh_token": "rt_0123456789abcdef",
+                     *         "session_kept": true,
                      *         "expires_in": 3600,
                      *         "token_type": "Bearer",
                      *         "user": {
@@ -10451,7 +10898,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -10685,7 +11132,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -10902,7 +11349,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -10973,7 +11420,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11192,7 +11639,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11412,7 +11859,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -11632,7 +12079,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12542,7 +12989,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12624,7 +13071,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12717,7 +13164,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12799,7 +13246,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -12865,7 +13312,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13313,7 +13760,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13459,7 +13906,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13591,7 +14038,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -13659,7 +14106,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14130,7 +14577,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14236,7 +14683,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14328,7 +14775,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -14396,7 +14843,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15709,7 +16156,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15783,7 +16230,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15849,7 +16296,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15911,7 +16358,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -15952,6 +16399,113 @@ export interface operations {
             412: components["responses"]["Failure412"];
             413: components["responses"]["Failure413"];
             415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    listUserSessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List the sessions of a user */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "sessions": [
+                     *           {
+                     *             "id": "prx_0123456789abcdef",
+                     *             "user_id": "usr_0123456789abcdef",
+                     *             "kind": "cookie",
+                     *             "created_at": "2026-01-31T12:00:00Z",
+                     *             "last_used": "2026-01-31T12:00:00Z",
+                     *             "expires_at": "2026-01-31T12:00:00Z",
+                     *             "address": "198.51.100.1",
+                     *             "user_agent": "text",
+                     *             "current": true
+                     *           }
+                     *         ],
+                     *         "total": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Sessions"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    endUserSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description End a session of a user */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "ended": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["EndedSession"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
             429: components["responses"]["Failure429"];
             431: components["responses"]["Failure431"];
             500: components["responses"]["Failure500"];
@@ -16360,7 +16914,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16445,7 +16999,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16531,7 +17085,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16605,7 +17159,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -16684,7 +17238,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17048,7 +17602,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17279,7 +17833,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17365,7 +17919,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17440,7 +17994,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17505,7 +18059,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -17582,7 +18136,7 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
-                    /** @description The revision, for If-Match */
+                    /** @description For If-Match, or If-None-Match */
                     ETag?: string;
                     [name: string]: unknown;
                 };

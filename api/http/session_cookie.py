@@ -1,0 +1,52 @@
+"""The cookie that keeps a session in a browser: its name, its attributes, and which pages may use it.
+
+Over TLS it is `__Host-proxyfleet`: no other host and no page without TLS can set that name (RFC 6265bis, section
+4.1.3.2). Without TLS there is a cookie only for a browser on this machine, which reaches the API by a loopback name.
+Elsewhere it would be sent in clear for weeks; there a session lasts until its page is left.
+
+A browser sends it to this API alone for pages of this API alone (`SameSite=Strict`, and `Site.is_cross_origin` for
+pages of other ports and schemes, which are the same site). It is read by the operations that refresh and end sessions.
+"""
+
+from __future__ import annotations
+
+from api.http.client import Site
+from config.net.host_names import is_loopback
+
+NAME = "proxyfleet"
+SECURE_NAME = f"__Host-{NAME}"
+PATH = "/api/v1/auth"
+CROSS_ORIGIN = "the cookie of a session is only for pages of this API: Sec-Fetch-Site, or else Origin, has to name it"
+
+
+def has_place(site: Site) -> bool:
+    """Whether the cookie would be sent in clear nowhere but within the machine of the browser."""
+    return site.secure or is_loopback(site.host)
+
+
+def set_cookie(site: Site, token: str, age: int) -> str:
+    """A `Set-Cookie` with `token` that is kept for `age` seconds."""
+    name, scope = (SECURE_NAME, "Path=/; Secure") if site.secure else (NAME, f"Path={PATH}")
+    return f"{name}={token}; Max-Age={age}; {scope}; HttpOnly; SameSite=Strict"
+
+
+def clear_cookie(site: Site) -> str:
+    """A `Set-Cookie` that deletes it."""
+    return set_cookie(site, "", 0)
+
+
+def is_sent(cookies: str | None, secure: bool) -> bool:
+    """Whether the header `Cookie` has it."""
+    return bool(_values(cookies, secure))
+
+
+def token_in(cookies: str | None, secure: bool) -> str | None:
+    """The token in the header `Cookie`; None when there is none, or several, of which one is not ours."""
+    values = _values(cookies, secure)
+    return values[0] if len(values) == 1 else None
+
+
+def _values(cookies: str | None, secure: bool) -> list[str]:
+    name = SECURE_NAME if secure else NAME
+    pairs = (part.strip(" \t").partition("=") for part in (cookies or "").split(";"))
+    return [value for key, _, value in pairs if key == name]

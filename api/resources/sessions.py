@@ -1,0 +1,82 @@
+"""Sessions: what one's own are and those of a user, and their end; and the ways to begin one."""
+
+from __future__ import annotations
+
+from api.call import Call, Reply
+from api.errors import NotFound
+from api.security import users
+from api.security.users import User
+
+
+def sign_in_methods(call: Call) -> Reply:
+    """List the ways to sign in.
+
+    Returns what a page for signing in offers: a password, an identity provider if one is configured, and self-service
+    for holders of accounts if it is on. It needs no credentials.
+    """
+    settings, data = call.services.settings, call.services.data
+    oauth2 = settings.auth.oauth2
+    return Reply(
+        {
+            "password": True,
+            "identity_provider": oauth2.provider if oauth2.enabled else None,
+            "self_service": settings.accounts.self_service,
+            "initial_password_file": data.initial_password.name if data.initial_password.exists() else None,
+        }
+    )
+
+
+def list_own(call: Call) -> Reply:
+    """List one's own sessions.
+
+    Returns the sign-ins of the caller that are still valid: when and from where each was used last, and by which
+    client. Their ids are no credentials.
+    """
+    return _listed(call, call.caller.user.id)
+
+
+def end_own(call: Call) -> Reply:
+    """End one of one's own sessions.
+
+    Revokes the access tokens and refresh tokens of a sign-in of the caller. They stay revoked after a restart.
+    """
+    return _ended(call, call.caller.user)
+
+
+def list_of_user(call: Call) -> Reply:
+    """List the sessions of a user.
+
+    Returns the sign-ins of a user that are still valid. Users list their own by `GET /auth/sessions`.
+    """
+    return _listed(call, _user(call).id)
+
+
+def end_of_user(call: Call) -> Reply:
+    """End a session of a user.
+
+    Revokes the access tokens and refresh tokens of a sign-in of a user. The user can sign in again.
+    """
+    return _ended(call, _user(call))
+
+
+def _user(call: Call) -> User:
+    user = users.by_id(call.services.store, call.params["user_id"])
+    if user is None:
+        raise NotFound("The user")
+    return user
+
+
+def _listed(call: Call, user_id: str) -> Reply:
+    claims = call.caller.claims
+    found = call.services.sessions.of(user_id, claims.family if claims else None)
+    return Reply({"sessions": found, "total": len(found)})
+
+
+def _ended(call: Call, user: User) -> Reply:
+    session = call.params["session_id"]
+    if not call.services.sessions.lives(user.id, session):
+        raise NotFound("The session")
+    resource = {"type": "session", "id": session, "name": user.username}
+    call.services.audit.append("session.ended", resource, details={"user_id": user.id})
+    call.services.sessions.end(session)
+    return Reply({"id": session, "ended": True})
