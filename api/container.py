@@ -16,9 +16,13 @@ from actors.bus.events import event_topic, new_event
 from actors.net.own_requests import OutgoingGuard
 from actors.process import set_up_logging
 from api.audit import AuditedStore, Trail, origin, resource_named
+from api.audit.context import on_behalf_of
 from api.audit.masking import difference, field_names
 from api.audit.refused import RefusedActions
+from api.audit.store import ACCOUNTS, CONFIGURATION
+from api.audit.trail import trail_file
 from api.bus_bridge import Bridge
+from api.history import Reader, Recorder
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.security.account_sessions import AccountSessions
@@ -58,6 +62,7 @@ from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
 from config.model.subscriptions import is_about_people
+from config.settings.groups import History as HistorySettings
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
 from config.settings.settings import Accounts as AccountSettings
@@ -78,6 +83,7 @@ class ApiSettings:
     accounts: AccountSettings = field(default_factory=AccountSettings)
     prometheus_token_hash: str | None = None
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """All settings as received, those of other actors too; with a secret in them."""
 
@@ -87,6 +93,7 @@ class ApiSettings:
         kinds: dict[str, type[BaseModel]] = {
             "server": Server, "logging": Logging, "auth": Auth, "proxy": Proxy, "security": Security,
             "accounts": AccountSettings, "webhooks": WebhookSettings,
+            "history": HistorySettings,
         }  # fmt: skip
         groups: dict[str, Any] = {name: kind.model_validate(plain.get(name, {})) for name, kind in kinds.items()}
         return cls(prometheus_token_hash=plain.get("prometheus_token_hash"), whole=plain, **groups)
@@ -101,7 +108,7 @@ class ApiSettings:
         return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
-_AUTHORED = ("proxy.", "user.", "api_key.", "settings.", "account.", "credential.")
+_AUTHORED = ("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config.")
 """Groups of events whose data name who caused them."""
 _CHANGES = {"proxy.updated": "proxy_id", "user.updated": "user_id", "account.updated": "account_id"}
 """Events whose data name the changed fields, with the field that has the id of the changed resource."""
@@ -126,7 +133,9 @@ class Services:
         """Set when the API ends: requests that wait for something return."""
         self.audit = Trail(data)
         self.refused_actions = RefusedActions(self._append)
-        self.store = store = AuditedStore(store, self.audit)
+        self.seal = secret_box_of(data)
+        self.history = Recorder(self.audit, self.seal)
+        self.store = store = AuditedStore(store, self.audit, self.history)
         self.bridge = bridge
         self.data = data
         self.tokens = Tokens(store, keys)
@@ -137,12 +146,13 @@ class Services:
             store, self.tokens, self.login_throttle, LastUsed(store), self.publish, self._record, self.password_checker
         )
         self.runtime = RuntimeView(bridge)
-        self.seal = secret_box_of(data)
         self.idempotency = Idempotency(data, self.seal)
         self.account_store = open_accounts(data)
         self.account_store.complete(store)
-        self.audited_accounts = AuditedStore(self.account_store, self.audit)
+        self.audited_accounts = AuditedStore(self.account_store, self.audit, self.history, ACCOUNTS)
         """The same with an audit trail: for changes."""
+        self.revisions = Reader(trail_file(data), lambda: self.history.visible, self.seal)
+        self._begin_history()
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
         self._make_fleet_accounts(bridge, data)
@@ -194,6 +204,13 @@ class Services:
         )
         self.account_ends = AccountEnds(self.account_store, bridge)
 
+    def _begin_history(self) -> None:
+        """Complete the history of an earlier process; data of a release without one have their first revision now."""
+        self.history.settle({CONFIGURATION: self.store, ACCOUNTS: self.account_store})
+        if not self.history.visible and (self.store.revision or self.account_store.revision):
+            with on_behalf_of("system", "history-begin"):
+                self.history.add_empty(self.audit.stamp())
+
     def apply(self, settings: ApiSettings) -> None:
         """Make these settings effective for the requests to come: at the start, and whenever they change.
 
@@ -231,6 +248,7 @@ class Services:
         self.password_checker.close()
         self.self_service.close()
         self.account_store.close()
+        self.revisions.close()
         self.audit.close()
         self.idempotency.close()
 
@@ -267,6 +285,12 @@ class Services:
         if settings.logging != self.settings.logging:
             set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
         self.apply(settings)
+
+    def restored(self, number: int, made: int) -> None:
+        """Record and publish that the state of revision `number` was restored, which is the revision `made`."""
+        resource = {"type": "revision", "id": str(number), "name": None}
+        self._append("config.restored", resource, details={"revision": made})
+        self.publish("config.restored", {"restored": number, "revision": made})
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Publish an event on the events plane, with its author, its request and the changed fields."""

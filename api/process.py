@@ -27,6 +27,7 @@ from api.server.listener_handover import ListenerReceiver
 from api.server.rejected_requests import RejectedRequestLog
 from api.services.account_credentials import LapsedCredentials
 from api.services.account_ends import ExpiredAccounts
+from api.services.history_pruning import HistoryPruning
 from api.services.password_reset import PasswordResetHandler
 from api.services.webhook_sync import WebhookLink
 from api.store import StoreError, open_store
@@ -72,6 +73,7 @@ class ApiActor(Actor):
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind_tls, on_rejected)
         self._lapsed = LapsedCredentials(self._services.credentials)
         self._ends = ExpiredAccounts(self._services.account_ends)
+        self._pruning = HistoryPruning(self._services.history, lambda: self._services.settings.history)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         services = self._services
         self._password_resets = PasswordResetHandler(
@@ -123,6 +125,7 @@ class ApiActor(Actor):
         self._server.close()
         self._lapsed.close()
         self._ends.close()
+        self._pruning.close()
         self._services.close()
         self._store.close()
         super().close()
@@ -142,6 +145,7 @@ class ApiActor(Actor):
             self._server.start()
             self._lapsed.start()
             self._ends.start()
+            self._pruning.start()
             self.ready()
             self._webhooks.send_webhooks()
         else:

@@ -30,6 +30,8 @@ class Origin:
     request_id: str | None = None
     operation: str | None = None
     rows: int = 0
+    restored: int | None = None
+    """The revision of the configuration whose state this request restores."""
     changes: dict[str, set[str]] = field(default_factory=dict)
     """By the id of a changed document, the names of its fields that differ."""
     _user: User | None = None

@@ -15,9 +15,9 @@ LONGEST_LIST = 200
 """A list with more entries is recorded as their number and a hash."""
 
 _SECRET_ENDINGS = ("password", "secret", "token", "_hash", "sealed", "private_key", "passphrase", "authorization")
-_HIDING = frozenset({"headers"})
+HIDING = frozenset({"headers"})
 """Headers of webhooks may hold credentials of the receiver."""
-_BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
+BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
 """Times of use and change, which alone are no change."""
 _MOMENT_ENDINGS = ("_at", "_until", "last_used", "last_login")
 """Times, which are Unix seconds in the store and ISO 8601 here."""
@@ -33,7 +33,7 @@ def difference(
 
     `clear_headers`: in these documents `headers` is a group of settings and holds no secret.
     """
-    hiding = frozenset() if clear_headers else _HIDING
+    hiding = frozenset() if clear_headers else HIDING
     if before is None or after is None:
         return _masked_document(before, hiding), _masked_document(after, hiding)
     return _masked_differences(before, after, hiding)
@@ -66,7 +66,7 @@ def _masked_differences(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     old: dict[str, Any] = {}
     new: dict[str, Any] = {}
-    for name in sorted({*before, *after} - _BOOKKEEPING):
+    for name in sorted({*before, *after} - BOOKKEEPING):
         was, now = before.get(name), after.get(name)
         if was == now:
             continue

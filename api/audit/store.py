@@ -1,6 +1,7 @@
-"""A configuration store that writes an entry of the audit trail before every change.
+"""A configuration store that writes an entry of the audit trail, and a revision, before every change.
 
-It knows who changes something from `api.audit.context`; changes of `UNAUDITED` collections have no entry.
+It knows who changes something from `api.audit.context`; changes of `UNAUDITED` collections have no entry, and those of
+collections that are no configuration have no revision (`api.history`).
 """
 
 from __future__ import annotations
@@ -8,16 +9,19 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
 from api.audit.trail import Entry, Trail
 from api.errors import DomainError
-from api.store import Change, Document, NotInEffect, Store, StoreError, Write
+from api.history import KINDS, DocumentChange, Probe, Recorder, StagedChanges, kind_of
+from api.store import Change, Document, NotInEffect, NotStored, RevisionConflict, Store, StoreError, Write
 from api.store.interface import Predicate
 from config.files.paths import DataDir
+from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 
 UNAUDITED = frozenset({"refresh_families"})
 """Collections of sign-ins: signing in and out has entries of its own, written by their handlers."""
@@ -25,19 +29,29 @@ UNAUDITED = frozenset({"refresh_families"})
 PART = 500
 """Entries about failures that are written at once."""
 
-_KINDS = {"proxies": "proxy", "settings": "settings"}
-"""Names in the singular that `removesuffix` would get wrong."""
+CONFIGURATION, ACCOUNTS = "configuration", "accounts"
+"""Names of the two stores in revisions."""
 
 _REVOKED = frozenset({"api_keys", "credentials"})
 """Collections whose documents are revoked, not deleted."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Audited:
+    """A change that is about to be made: its audit entry, and what it is of a revision, if it is of one."""
+
+    row: dict[str, Any]
+    change: DocumentChange | None
+
+
 class AuditedStore:
     """The `Store` that the API works on."""
 
-    def __init__(self, store: Store, trail: Trail) -> None:
+    def __init__(self, store: Store, trail: Trail, history: Recorder, name: str = CONFIGURATION) -> None:
         self._store = store
         self._trail = trail
+        self._history = history
+        self._name = name
 
     @property
     def revision(self) -> int:
@@ -51,6 +65,10 @@ class AuditedStore:
     def revision_of(self, collection: str, identifier: str) -> int:
         """See `Store.revision_of`."""
         return self._store.revision_of(collection, identifier)
+
+    def changed_after(self, collection: str, identifier: str, step: int) -> bool:
+        """See `Store.changed_after`."""
+        return self._store.changed_after(collection, identifier, step)
 
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """See `Store.find`."""
@@ -89,38 +107,80 @@ class AuditedStore:
 
     @contextmanager
     def audited(self, writes: Sequence[Write]) -> Iterator[None]:
-        """Write the entries of changes before they are made; what the store refuses has another one, as failed."""
-        rows = [row for row in map(self._row, writes) if row is not None]
-        entries = self._trail.append_all(rows) if rows else []
-        try:
-            yield
-        except NotInEffect:
-            raise  # the change was made
-        except StoreError as error:
-            self._audit_failure(entries, error)
-            raise
+        """Write entries and revision of changes before they are made; what the store refuses has another entry.
+
+        Changes of the configuration are made one at a time.
+        """
+        with self._revision(writes):
+            found = [each for each in map(self._prepared, writes) if each is not None]
+            if not found:
+                yield
+                return
+            changes = [each.change for each in found if each.change is not None]
+            entries = self._append([each.row for each in found], changes)
+            try:
+                yield
+            except NotInEffect:
+                self._made(changes)
+                raise
+            except BaseException as error:
+                self._refused(entries, changes, error)
+                raise
+            self._made(changes)
+
+    def _revision(self, writes: Sequence[Write]) -> AbstractContextManager[None]:
+        """Without documents of the configuration no other change has to wait."""
+        if not any(each.collection in KINDS for each in writes):
+            return nullcontext()
+        return self._history.revision(origin().restored)
 
     @contextmanager
-    def audited_in_parts(self, parts: Callable[[], Iterable[Sequence[Write]]]) -> Iterator[None]:
+    def audited_in_parts(self, parts: Callable[[], Iterable[Sequence[Write]]]) -> Iterator[AuditedParts]:
         """As `audited`, for new and changed documents that are too many for memory: `parts` reads them anew each time.
 
-        Between the parts others append entries.
+        Between the parts others append entries. The changes are made within `AuditedParts.revision`.
         """
         numbers = array("Q")  # of the entry of each write, 0 for none
-        try:
-            for part in parts():
-                rows = [self._row(each) for each in part]
-                entries = iter(self._trail.append_all([row for row in rows if row is not None]))
-                numbers.extend(0 if row is None else next(entries).seq for row in rows)
+        with self._history.staging() as staged:
+            try:
+                for part in parts():
+                    numbers.extend(self._audit_part(part, staged))
+                yield AuditedParts(self, staged)
+            except NotInEffect:
+                raise  # the changes were made
+            except (StoreError, DomainError) as error:
+                self._audit_failures(itertools.chain.from_iterable(parts()), numbers, error)
+                raise
+
+    def _audit_part(self, part: Sequence[Write], staged: StagedChanges) -> Iterator[int]:
+        """Write the entries of a part and its changes of the revision: the numbers of the entries."""
+        found = [self._prepared(each) for each in part]
+        changes = [each.change for each in found if each is not None and each.change is not None]
+        rows = [each.row for each in found if each is not None]
+        entries = iter(self._trail.append_all(rows, self._history.stage(staged, changes)))
+        return (0 if each is None else next(entries).seq for each in found)
+
+    @contextmanager
+    def staged_revision(self, staged: StagedChanges) -> Iterator[None]:
+        """The staged changes are made within the block, and are a revision."""
+        if staged.first is None:
             yield
-        except NotInEffect:
-            raise  # the changes were made
-        except (StoreError, DomainError) as error:
-            self._audit_failures(itertools.chain.from_iterable(parts()), numbers, error)
-            raise
+            return
+        with self._history.revision(origin().restored):
+            probe = Probe(self._name, self._store.revision, staged.first.collection, staged.first.id)
+            self._history.adopt(staged, probe, self._trail.stamp())
+            try:
+                yield
+            except NotInEffect:
+                self._history.made()
+                raise
+            except BaseException as error:
+                self._history.refused(self._is_known(error))
+                raise
+            self._history.made()
 
     def _audit_failures(self, writes: Iterable[Write], numbers: Iterable[int], error: Exception) -> None:
-        """As `_audit_failure`, without the entries."""
+        """As `_refused`, without the entries."""
         rows = (
             {
                 "action": f"{kind_of(each.collection)}.{'updated' if each.expect else 'created'}",
@@ -136,8 +196,8 @@ class AuditedStore:
         except StoreError:
             return
 
-    def _row(self, write: Write) -> dict[str, Any] | None:
-        """The entry of a change that is about to be made; None when it needs none."""
+    def _prepared(self, write: Write) -> _Audited | None:
+        """A change that is about to be made; None when it needs no entry."""
         if write.collection in UNAUDITED:
             return None
         document = self._store.get(write.collection, write.id)
@@ -149,20 +209,62 @@ class AuditedStore:
         old, new = difference(before, write.body, clear_headers=write.collection == "proxies")
         if not old and not new:
             return None
-        if old is not None and new is not None:
-            origin().changes.setdefault(write.id, set()).update(field_names(new))
+        fields = field_names(new) if old is not None and new is not None else []
+        if fields:
+            origin().changes.setdefault(write.id, set()).update(fields)
         resource = _resource(write.collection, write.id, write.body or before or {})
-        return {"action": _action(write.collection, old, new), "resource": resource, "before": old, "after": new}
+        row = {"action": _action(write.collection, old, new), "resource": resource, "before": old, "after": new}
+        if write.collection not in KINDS:
+            return _Audited(row, None)
+        return _Audited(row, DocumentChange(write.collection, write.id, before, write.body, tuple(fields)))
 
-    def _audit_failure(self, entries: Sequence[Entry], error: StoreError) -> None:
+    def _append(self, rows: list[dict[str, Any]], changes: Sequence[DocumentChange]) -> list[Entry]:
+        if not changes:
+            return self._trail.append_all(rows)
+        probe = Probe(self._name, self._store.revision, changes[0].collection, changes[0].id)
+        entries = self._trail.append_all(rows, self._history.write(probe, changes, self._trail.stamp))
+        self._history.corrected()
+        return entries
+
+    def _made(self, changes: Sequence[DocumentChange]) -> None:
+        if changes:
+            self._history.made()
+
+    def _refused(self, entries: Sequence[Entry], changes: Sequence[DocumentChange], error: BaseException) -> None:
         """Record that the changes were not made. If that can't be written either, the caller's error says enough."""
-        if not entries:
+        if changes:
+            self._history.refused(self._is_known(error))
+        if not isinstance(error, StoreError):
             return
         rows = [{**_of(each), **_failed(each.seq, error)} for each in entries]
         try:
-            self._trail.append_all(rows)
+            self._trail.append_all(rows, self._history.correct if changes else None)
         except StoreError:
             return
+        if changes:
+            self._history.corrected()
+
+    def _is_known(self, error: BaseException) -> bool:
+        """Whether it is certain that nothing was changed: a store that can't say so refuses all until a restart."""
+        if isinstance(error, RevisionConflict | NotStored):
+            return True
+        try:
+            self._store.check()
+        except StoreError:
+            return False
+        return isinstance(error, StoreError)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedParts:
+    """Changes whose entries are written, and which are about to be made."""
+
+    _store: AuditedStore
+    _staged: StagedChanges
+
+    def revision(self) -> AbstractContextManager[None]:
+        """They are made within the block, and are one revision. Holds up other changes of the configuration."""
+        return self._store.staged_revision(self._staged)
 
 
 def _failed(number: int, error: Exception) -> dict[str, Any]:
@@ -186,11 +288,6 @@ def _action(collection: str, old: dict[str, Any] | None, new: dict[str, Any] | N
     if collection == "proxies" and new.keys() == {"status"}:
         return "proxy.started" if new["status"] == "active" else "proxy.stopped"
     return f"{kind}.updated"
-
-
-def kind_of(collection: str) -> str:
-    """`proxy` of `proxies`."""
-    return _KINDS.get(collection, collection.removesuffix("s"))
 
 
 def _resource(collection: str, identifier: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,7 +326,18 @@ def audited(data: DataDir, store: Store, kind: str, operation: str) -> Iterator[
     """
     trail = Trail(data)
     try:
+        history = Recorder(trail, _seal(data, make=kind == "system"))
+        history.settle({CONFIGURATION: store})
         with on_behalf_of(kind, operation):
-            yield AuditedStore(store, trail)
+            yield AuditedStore(store, trail, history)
     finally:
         trail.close()
+
+
+def _seal(data: DataDir, make: bool) -> SecretBox | None:
+    """The seal of the installation; None without its key, which another process may have from systemd."""
+    try:
+        seal = secret_box_of(data)
+    except SecretBoxError as error:
+        raise StoreError(str(error)) from error
+    return seal if make or seal.is_made else None

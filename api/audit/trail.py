@@ -8,7 +8,8 @@ with 64 zeros before the first. So a row that is altered, deleted, inserted or m
 Rows that are cut off at the end are detected by the table `head`, which every append moves in the same transaction,
 and, if that is rewritten too, by a head that was noted elsewhere (`verify` takes it).
 
-Every append is synced before it returns (WAL with `synchronous=FULL`). The columns that are searched are computed from
+Every append is synced before it returns (WAL with `synchronous=FULL`). The same file has the tables of revisions
+(`api.history`), which are written with the entries of their changes. The columns that are searched are computed from
 the content by SQLite itself, so they can't differ from it.
 """
 
@@ -23,15 +24,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from actors.sqlite import open_database, open_for_reading, transaction
 from api.audit.context import origin
+from api.history import SCHEMA as HISTORY_SCHEMA
 from api.store.interface import StoreError, StoreWriteError
 from config.files.paths import DataDir, PathError
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Action = Callable[[sqlite3.Connection], T]
 
 GENESIS = "0" * 64
 _SILENT = {"resource": None, "before": None, "after": None, "outcome": "done", "details": None}
@@ -116,7 +121,7 @@ class Trail:
         self._lock = threading.Lock()
         self._reading = threading.Lock()  # a long search holds up no change
         try:
-            self._database = open_database(trail_file(data), _SCHEMA, any_thread=True)
+            self._database = open_database(trail_file(data), _SCHEMA + HISTORY_SCHEMA, any_thread=True)
             self._database.execute("PRAGMA synchronous=FULL")
             self._head = _last_known(self._database)
             self._reader = sqlite3.connect(trail_file(data), isolation_level=None, check_same_thread=False)
@@ -130,14 +135,30 @@ class Trail:
         """
         return self.append_all([{"action": action, "resource": resource, **more}])[0]
 
-    def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Entry]:
-        """Append several entries, all of them or none; each has what `append` takes. Raises `StoreWriteError`."""
+    def append_all(self, rows: Sequence[Mapping[str, Any]], also: Action[None] | None = None) -> list[Entry]:
+        """Append several entries, all of them or none; each has what `append` takes. Raises `StoreWriteError`.
+
+        `also` is done in the same transaction.
+        """
         current = origin()
         with self._lock:
-            common = {"timestamp": timestamp_text(self._clock()), **_SILENT, **current.fields()}
-            entries = self._write([{**common, **row} for row in rows])
+            common = {**_SILENT, **self.stamp()}
+            entries = self._write([{**common, **row} for row in rows], also)
         current.rows += len(entries)
         return entries
+
+    def stamp(self) -> dict[str, Any]:
+        """The time, and whose request is served, as in an entry of this moment."""
+        return {"timestamp": timestamp_text(self._clock()), **origin().fields()}
+
+    def transact(self, action: Action[T]) -> T:
+        """Do something with other tables of the file, in one transaction. Raises `StoreWriteError`."""
+        with self._lock:
+            try:
+                with transaction(self._database) as database:
+                    return action(database)
+            except sqlite3.Error as error:
+                raise StoreWriteError(f"the file of the audit trail: {error}") from error
 
     def find(self, selection: Selection, limit: int, offset: int) -> tuple[list[Entry], int]:
         """A page of entries, newest first, and how many there are in all. Raises `StoreError`."""
@@ -164,7 +185,7 @@ class Trail:
             self._reader.close()
             self._database.close()
 
-    def _write(self, rows: Sequence[dict[str, Any]]) -> list[Entry]:
+    def _write(self, rows: Sequence[dict[str, Any]], also: Action[None] | None) -> list[Entry]:
         head, entries = self._head, []
         for row in rows:
             numbered = {"seq": head.seq + 1, **row}
@@ -177,6 +198,8 @@ class Trail:
                     [(each.seq, canonical_json(each.content), each.hash) for each in entries],
                 )
                 self._database.execute("REPLACE INTO head VALUES (1, ?, ?)", (head.seq, head.hash))
+                if also is not None:
+                    also(self._database)
         except sqlite3.Error as error:
             raise StoreWriteError(f"the audit trail: {error}") from error
         self._head = head

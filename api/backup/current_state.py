@@ -5,13 +5,17 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from actors.sqlite import open_for_reading
 from api.audit import Broken, verify
+from api.audit.trail import trail_file
 from api.backup.accounts import AccountDigests, read_accounts
 from api.backup.differences import bodies_of
+from api.history.tables import last_number
 from api.store import StoreError, migration, migrations, open_store
 from config.files.data_format import NAME, DataFormatError
 from config.files.paths import DataDir
@@ -28,6 +32,8 @@ class CurrentState:
     revision: int = 0
     keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     audit_head: str | None = None
+    last_revision: int = 0
+    """Of the configuration (`api.history`)."""
     accounts: AccountDigests = field(default_factory=AccountDigests)
 
 
@@ -37,7 +43,7 @@ def read_current_state(data: DataDir, scratch: Path) -> CurrentState:
         {path.name: path.read_bytes() for path in data.keys.iterdir() if path.is_file()} if data.keys.is_dir() else {}
     )
     bodies, revision, accounts = _stored_documents(data, DataDir(scratch))
-    return CurrentState(bodies, revision, keys, audit_head(data), accounts)
+    return CurrentState(bodies, revision, keys, audit_head(data), _last_revision(data), accounts)
 
 
 def _stored_documents(data: DataDir, copy: DataDir) -> tuple[dict[str, Any], int, AccountDigests]:
@@ -64,6 +70,14 @@ def _accounts(copy: DataDir) -> AccountDigests:
         return read_accounts(copy)
     except StoreError:
         return AccountDigests()
+
+
+def _last_revision(data: DataDir) -> int:
+    try:
+        with closing(open_for_reading(trail_file(data), alone=True)) as database:
+            return last_number(database)
+    except sqlite3.Error:
+        return 0  # a release without a history, or damage
 
 
 def audit_head(data: DataDir) -> str | None:

@@ -50,20 +50,23 @@ def _opens(seal: SecretBox, sealed: str, purpose: str) -> bool:
 
 def _from_proxies(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
     for document in store.find("proxies"):
-        record = ProxyRecord.model_validate(document.body)
-        kept = [_without_password(each, seal) for each in record.upstreams]
-        fields = [
-            f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != record.upstreams[index]
-        ]
-        auth = record.auth
-        if auth.backend is not None and not _opens(seal, auth.backend.secret_sealed, BACKEND_PURPOSE):
-            fields.append("auth.backend.secret")
-            backend = auth.backend.model_copy(update={"secret_sealed": seal.seal(new_secret(), BACKEND_PURPOSE)})
-            auth = auth.model_copy(update={"backend": backend})
+        before = ProxyRecord.model_validate(document.body)
+        record, fields = openable_proxy(before, seal)
         if fields:
             lost += [LostSecret("proxies", record.name, field) for field in fields]
-            body = record.model_copy(update={"upstreams": kept, "auth": auth}).model_dump(mode="json")
-            yield Write("proxies", document.id, body)
+            yield Write("proxies", document.id, record.model_dump(mode="json"))
+
+
+def openable_proxy(record: ProxyRecord, seal: SecretBox) -> tuple[ProxyRecord, list[str]]:
+    """The proxy without the secrets that `seal` does not open, and their fields. Raises `SecretBoxError`."""
+    kept = [_without_password(each, seal) for each in record.upstreams]
+    fields = [f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != record.upstreams[index]]
+    auth = record.auth
+    if auth.backend is not None and not _opens(seal, auth.backend.secret_sealed, BACKEND_PURPOSE):
+        fields.append("auth.backend.secret")
+        backend = auth.backend.model_copy(update={"secret_sealed": seal.seal(new_secret(), BACKEND_PURPOSE)})
+        auth = auth.model_copy(update={"backend": backend})
+    return (record.model_copy(update={"upstreams": kept, "auth": auth}) if fields else record), fields
 
 
 def _without_password(upstream: ProxyUpstream, seal: SecretBox) -> ProxyUpstream:
@@ -73,19 +76,22 @@ def _without_password(upstream: ProxyUpstream, seal: SecretBox) -> ProxyUpstream
 
 
 def _from_webhooks(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
-    """A webhook gets a new signing secret, which a rotation shows."""
     for document in store.find("webhooks"):
-        record = WebhookRecord.model_validate(document.body)
-        headers = {name: value for name, value in record.headers.items() if _opens(seal, value, HEADER_PURPOSE)}
-        previous = [each for each in record.previous_secrets if _opens(seal, each.sealed, SECRET_PURPOSE)]
-        secret = record.secret_sealed
-        if not _opens(seal, secret, SECRET_PURPOSE):
-            lost.append(LostSecret("webhooks", record.name, "secret"))
-            secret = seal.seal(new_secret(), SECRET_PURPOSE)
-        lost += [
-            LostSecret("webhooks", record.name, f"headers.{name}") for name in record.headers if name not in headers
-        ]
-        changed = {"headers": headers, "previous_secrets": previous, "secret_sealed": secret}
-        body = record.model_copy(update=changed).model_dump(mode="json")
+        record, fields = openable_webhook(WebhookRecord.model_validate(document.body), seal)
+        lost += [LostSecret("webhooks", record.name, field) for field in fields]
+        body = record.model_dump(mode="json")
         if body != document.body:
             yield Write("webhooks", document.id, body)
+
+
+def openable_webhook(record: WebhookRecord, seal: SecretBox) -> tuple[WebhookRecord, list[str]]:
+    """As `openable_proxy`. A webhook gets a new signing secret, which a rotation shows."""
+    headers = {name: value for name, value in record.headers.items() if _opens(seal, value, HEADER_PURPOSE)}
+    previous = [each for each in record.previous_secrets if _opens(seal, each.sealed, SECRET_PURPOSE)]
+    secret, fields = record.secret_sealed, []
+    if not _opens(seal, secret, SECRET_PURPOSE):
+        fields.append("secret")
+        secret = seal.seal(new_secret(), SECRET_PURPOSE)
+    fields += [f"headers.{name}" for name in record.headers if name not in headers]
+    changed = {"headers": headers, "previous_secrets": previous, "secret_sealed": secret}
+    return record.model_copy(update=changed), fields

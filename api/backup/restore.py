@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from api.audit import Broken, Trail, verify
 from api.audit.context import on_behalf_of
+from api.audit.store import ACCOUNTS, CONFIGURATION
 from api.backup import atomic_swap, lost_secrets, sealed_keys
 from api.backup.accounts import account_differences, read_accounts
 from api.backup.archive import OpenArchive, Progress, no_progress
@@ -21,6 +22,7 @@ from api.backup.current_state import CurrentState, read_current_state
 from api.backup.differences import Difference, bodies_of, differences, key_differences, trail_difference
 from api.backup.lost_secrets import LostSecret
 from api.backup.manifest import BadArchive, Manifest
+from api.history import Recorder
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
@@ -28,6 +30,7 @@ from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
 from api.store import accounts as account_store
+from api.store.accounts import AccountStore, accounts_file
 from config.files.data_format import NAME, DataFormatError, Mark, write_mark
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
@@ -76,6 +79,7 @@ def prepare_restore(
         _install_keys(now, fresh, archive, sealed, passphrase)
         _bring_up_to_date(fresh, archive.manifest)
         _check_audit(fresh)
+        _settle_history(fresh)
         lost = _remove_lost_secrets(fresh) if without_secrets else []
         yield PreparedRestore(
             archive.manifest, tuple(_differences_to(data, now, fresh, sealed is not None)), now, tuple(lost)
@@ -87,6 +91,8 @@ def prepare_restore(
 
 def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRestore:
     """Make the restore happen, with a row about it in the restored audit trail. Raises `OSError`, `StoreError`.
+
+    It is a revision of the configuration, too, with a number above those before it, here and in the archive.
 
     Sign-ins aren't restored: some of them were ended after the backup. Revisions continue above those that were given
     out since, so that no client's `If-Match` matches a document that it never saw.
@@ -114,6 +120,7 @@ def _audit_restore(fresh: DataDir, prepared: PreparedRestore, digest: str) -> No
     try:
         with on_behalf_of("command_line", "restore"):
             trail.append("backup.restored", {"type": "backup", "id": None, "name": None}, details=details)
+            Recorder(trail, None).add_empty(trail.stamp(), prepared.current.last_revision)
     finally:
         trail.close()
 
@@ -233,6 +240,18 @@ def _differences_to(data: DataDir, now: CurrentState, fresh: DataDir, with_keys:
         *key_differences(now.keys, keys),
         *trail_difference(now.audit_head),
     ]
+
+
+def _settle_history(fresh: DataDir) -> None:
+    """Remove the revisions whose changes were made after the store was copied: the trail is copied last."""
+    try:
+        with ExitStack() as opened:
+            stores: dict[str, Store] = {CONFIGURATION: opened.enter_context(closing(open_store(fresh)))}
+            if accounts_file(fresh).exists():
+                stores[ACCOUNTS] = opened.enter_context(closing(AccountStore(fresh, publish=False)))
+            Recorder(opened.enter_context(closing(Trail(fresh))), None).settle(stores)
+    except StoreError as error:
+        raise BadArchive(f"its history of the configuration can't be read: {error}") from error
 
 
 def _error_text(error: Exception) -> str:

@@ -20,6 +20,7 @@ from api.cli.remote import (
     audit,
     connections,
     credentials,
+    history,
     import_export,
     keys,
     plans,
@@ -78,6 +79,7 @@ def add_commands(app: typer.Typer) -> None:
     command(app, "top", rich_help_panel=WATCH)(top.top)
     command(app, "usage", usage.OPTIONS, rich_help_panel=WATCH)(usage.usage)
     import_export.add_commands(app)
+    history.add_commands(app)
     trail = typer.Typer(help="The audit trail.", no_args_is_help=True)
     command(trail, "list", PERIOD)(audit.list_audit)
     command(trail, "show")(audit.show_audit)

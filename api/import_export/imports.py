@@ -54,28 +54,38 @@ APPLY_TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was changed, or would be; `mark` is the ETag of the configuration; `moved`: the API's address changed."""
+    """What was changed, or would be; `mark` is the ETag of the configuration; `moved`: the API's address changed.
+
+    `revision` is the one that the change has made, if it has.
+    """
 
     plan: Plan
     mark: int
     moved: bool
+    revision: int | None = None
 
 
 def run(services: Services, request: ImportRequest) -> Outcome:
     """Carry out an import, or try it. Raises `Invalid`, `StaleRevision`, `PeerUnavailable`, `StoreError`."""
     _refuse_too_many_passwords(request.document)
-    plan = make_plan(services, request)  # before the locks, since hashing passwords takes long
+    return carry_out(services, lambda: make_plan(services, request), request.if_match, request.dry_run)
+
+
+def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None, dry_run: bool) -> Outcome:
+    """Carry out the plan that `make` makes, or try it. Raises as `run`, and what `make` raises."""
+    plan = make()  # before the locks, since hashing passwords takes long
     with _locked(services):
         if read_state(services.store, services.account_store).revisions != plan.state.revisions:
-            plan = make_plan(services, request)
-        if request.if_match not in (None, plan.state.mark):
+            plan = make()
+        if if_match not in (None, plan.state.mark):
             raise StaleRevision(plan.state.mark)
         if not plan.pending() and not plan.changed_settings:
             return Outcome(plan, plan.state.mark, moved=False)
-        with _reserved_listeners(services, plan, keep=not request.dry_run):
-            if request.dry_run:
+        with _reserved_listeners(services, plan, keep=not dry_run):
+            if dry_run:
                 return Outcome(plan, plan.state.mark, moved=False)
             revoked = _commit(services, plan)
+        revision = services.history.visible
         error = _notify(services, plan)
         mark = read_state(services.store, services.account_store).mark
     for key in revoked:
@@ -83,7 +93,7 @@ def run(services: Services, request: ImportRequest) -> Outcome:
     _publish_events(services, plan)
     if error is not None:
         raise error
-    return Outcome(plan, mark, moves(plan.changed_settings))
+    return Outcome(plan, mark, moves(plan.changed_settings), revision)
 
 
 def make_plan(services: Services, request: ImportRequest) -> Plan:
@@ -107,11 +117,11 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     )
     refuse_plans_in_use(plans, accounts, services.account_store, problems)
     problems.refuse()
-    _refuse_clashes(services, plan)
+    refuse_clashes(services, plan)
     return plan
 
 
-def _refuse_clashes(services: Services, plan: Plan) -> None:
+def refuse_clashes(services: Services, plan: Plan) -> None:
     """One user name is one account, for any one proxy as it would be. Raises `InvalidMany`."""
     problems, names = Problems(), services.account_names
     proxies = {each.record.id: StoredProxy(each.record, each.revision) for each in plan.state.proxies.values()}

@@ -33,7 +33,7 @@ def plan_users(state: State, request: ImportRequest, context: PlanContext, probl
             steps.append(step)
     if request.prune:
         steps += [_step("users", each, None) for key, each in sorted(state.users.items()) if key not in named]
-    _keep_the_caller(steps, request.caller_id, problems)
+    keep_the_caller(steps, request.caller_id, problems)
     return steps
 
 
@@ -129,7 +129,7 @@ def _link(entry: UserEntry) -> OAuthLink | None:
     return None if entry.oauth is None else OAuthLink(**entry.oauth.model_dump())
 
 
-def _keep_the_caller(steps: list[Step[User]], caller_id: str, problems: Problems) -> None:
+def keep_the_caller(steps: list[Step[User]], caller_id: str, problems: Problems) -> None:
     """Refuse an import after which the caller, maybe the only administrator, could not sign in."""
     for step in steps:
         if step.before is None or step.before.id != caller_id:

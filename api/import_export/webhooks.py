@@ -110,11 +110,16 @@ def _changed(
         changed["events"] = entry.events
     if entry.enabled is not None and entry.enabled != before.enabled:
         changed |= {"enabled": entry.enabled, "disabled_reason": None}
-    if secret != before.secret_sealed:
-        older = PreviousSecret(sealed=before.secret_sealed, until=now + PREVIOUS_SECRET_FOR)
-        kept = [each for each in before.previous_secrets if each.until > now]
-        changed["previous_secrets"] = [older, *kept][:MAX_PREVIOUS_SECRETS]
-    return before.model_copy(update=changed)
+    return with_previous_secret(before.model_copy(update=changed), before, now)
+
+
+def with_previous_secret(after: WebhookRecord, before: WebhookRecord, now: float) -> WebhookRecord:
+    """`after` with the secrets that are valid at present; that of `before` remains so for a while, if it differs."""
+    kept = [each for each in before.previous_secrets if each.until > now and each.sealed != after.secret_sealed]
+    if after.secret_sealed == before.secret_sealed:
+        return after.model_copy(update={"previous_secrets": before.previous_secrets})
+    older = PreviousSecret(sealed=before.secret_sealed, until=now + PREVIOUS_SECRET_FOR)
+    return after.model_copy(update={"previous_secrets": [older, *kept][:MAX_PREVIOUS_SECRETS]})
 
 
 def _headers(

@@ -1,4 +1,4 @@
-"""The operations on the settings: the four groups that the API can change."""
+"""The operations on the settings: the five groups that the API can change."""
 
 from __future__ import annotations
 

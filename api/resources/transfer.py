@@ -79,7 +79,7 @@ def import_config(call: Call) -> Reply:
     )
     outcome = run(call.services, request)
     after = call.services.on_moved if outcome.moved else None
-    return Reply(_view(outcome, request.dry_run), revision=outcome.mark, after_response=after)
+    return Reply(import_view(outcome, request.dry_run), revision=outcome.mark, after_response=after)
 
 
 def _unsealed(call: Call) -> Secrets:
@@ -106,7 +106,8 @@ def _required(passphrase: str | None) -> str:
     return passphrase
 
 
-def _view(outcome: Outcome, dry_run: bool) -> dict[str, Any]:
+def import_view(outcome: Outcome, dry_run: bool) -> dict[str, Any]:
+    """The changes of an import, or those that it would make."""
     changes = [_step(step, dry_run) for step in outcome.plan.steps()]
     settings = outcome.plan.settings
     if settings is not None:

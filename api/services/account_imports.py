@@ -118,12 +118,13 @@ class AccountImports:
     def _commit(self, staged: Staging) -> None:
         """Store them, unless a change of this moment stands against it, and publish the events."""
         self._store.refuse_full_for(staged)
-        with self._audited.audited_in_parts(staged.writes), self._names.lock:
+        with self._audited.audited_in_parts(staged.writes) as audited, self._names.lock:
             _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
             for plan, line in staged.plans():
                 if not self._store.revision_of(PLANS, plan):
                     raise Invalid(f"lines[{line}].plan", "was deleted at this moment")
-            self._store.commit_staged(staged)
+            with audited.revision():
+                self._store.commit_staged(staged)
         for part in staged.writes():
             for write in part:
                 assert write.body is not None

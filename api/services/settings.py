@@ -37,7 +37,7 @@ DOCUMENT = "settings"
 
 @dataclass(frozen=True, slots=True)
 class SettingsView:
-    """The four groups of effective settings, and their ETag."""
+    """The five groups of effective settings, and their ETag."""
 
     groups: dict[str, dict[str, Any]]
     revision: int

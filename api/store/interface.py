@@ -120,6 +120,10 @@ class Store(Protocol):
         """The revision of the document, 0 when there is none: what was made of it once is good while this stays."""
         ...
 
+    def changed_after(self, collection: str, identifier: str, step: int) -> bool:
+        """Whether the document was changed or deleted after this step of the store."""
+        ...
+
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """The documents for which `where` holds and whose top-level fields equal `fields`, oldest change first.
 

@@ -154,6 +154,10 @@ class TinyStore:
         found = self._view.get(collection, identifier)
         return 0 if found is None else found[0]
 
+    def changed_after(self, collection: str, identifier: str, step: int) -> bool:
+        """See `Store.changed_after`."""
+        return self._view.changed_after(collection, identifier, step)
+
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """See `Store.find`."""
 

@@ -51,6 +51,12 @@ class View:
                 raise HistoryPruned(self._horizon)
             return [self._change(*each) for each in reversed(self._newest_first(since))]
 
+    def changed_after(self, collection: str, identifier: str, step: int) -> bool:
+        """Whether the document was changed or deleted after `step`. What is forgotten was deleted long ago."""
+        with self._stepped:
+            known = self._last.get((collection, identifier))
+            return step < self._horizon if known is None else known > step
+
     def wait(self, since: int, timeout: float) -> int:
         """Wait for a step after `since`; the number of the last step."""
         deadline = time.monotonic() + timeout

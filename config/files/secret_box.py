@@ -48,6 +48,11 @@ class SecretBox:
         """Make the key file unless there is one. Raises `SecretBoxError` when that fails, or when it holds no key."""
         self._known(make=True)
 
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a key file."""
+        return self._path.exists()
+
     def seal(self, secret: str, purpose: str) -> str:
         """The text to store. Raises `SecretBoxError`."""
         key = self._known(make=True)

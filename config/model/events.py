@@ -198,6 +198,13 @@ class SettingsReload(EventData):
     needs_restart: list[str]
 
 
+class ConfigRestored(_Caused):
+    """The state after the revision `restored` was restored, which made `revision`."""
+
+    restored: int
+    revision: int
+
+
 class WebhookDisabled(_Requested):
     """`reason` says why it was disabled."""
 
@@ -243,6 +250,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "auth.locked": FailedSignIn,
     "settings.updated": SettingsChange,
     "settings.reloaded": SettingsReload,
+    "config.restored": ConfigRestored,
     "webhook.disabled": WebhookDisabled,
     "webhook.test": WebhookTest,
 }

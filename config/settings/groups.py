@@ -73,6 +73,13 @@ class Logging(Group):
     retention_size: int = Field(20 * 1024**3, ge=0, le=2**60)
 
 
+class History(Group):
+    """`history`: revisions of the configuration. They are kept for `retention_days`, and `max_revisions` of them."""
+
+    retention_days: Annotated[int, Field(ge=1, le=3650), Live()] = 90
+    max_revisions: Annotated[int, Field(ge=1, le=1_000_000), Live()] = 10_000
+
+
 class Alerts(Group):
     """`alerts`: when the errors of a proxy are an event. Percent of at least `min_requests` in `window` seconds.
 

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from config.model.fields import Body, Input, example, field_path
-from config.settings.groups import OUTPUTS, Group, Live, Logging
+from config.settings.groups import OUTPUTS, Group, History, Live, Logging
 from config.settings.settings import Auth, Proxy, Server
 from config.text.validation_messages import worded
 
@@ -96,8 +96,13 @@ class ProxyInput(Input):
     """`proxy` of a change: seconds, seconds, and connections of each proxy."""
 
 
+@_changes_of(History)
+class HistoryInput(Input):
+    """`history` of a change: days, and a number of revisions."""
+
+
 class SettingsUpdate(Body):
-    """The body of PUT and PATCH of the settings: any part of the four groups."""
+    """The body of PUT and PATCH of the settings: any part of the five groups."""
 
     model_config = example({"logging": {"level": "info"}, "proxy": {"default_timeout": 30}})
 
@@ -105,10 +110,12 @@ class SettingsUpdate(Body):
     logging: LoggingInput | None = None
     auth: AuthInput | None = None
     proxy: ProxyInput | None = None
+    history: HistoryInput | None = None
 
 
 _KEYS: dict[str, type[Input]] = {
-    "server": ServerInput, "logging": LoggingInput, "auth": AuthInput, "proxy": ProxyInput
+    "server": ServerInput, "logging": LoggingInput, "auth": AuthInput, "proxy": ProxyInput,
+    "history": HistoryInput,
 }  # fmt: skip
 LIVE_GROUPS = tuple(_KEYS)
 
@@ -127,7 +134,7 @@ class InvalidOverride(ValueError):
 
 
 class Grouped(Protocol):
-    """Anything that has the four groups as they are in force."""
+    """Anything that has the five groups as they are in force."""
 
     @property
     def server(self) -> Server: ...
@@ -137,6 +144,8 @@ class Grouped(Protocol):
     def auth(self) -> Auth: ...
     @property
     def proxy(self) -> Proxy: ...
+    @property
+    def history(self) -> History: ...
 
 
 _EFFECTIVE: dict[tuple[str, str], Callable[[Any], Any]] = {
@@ -148,7 +157,7 @@ _EFFECTIVE: dict[tuple[str, str], Callable[[Any], Any]] = {
 
 
 def visible_settings(settings: Grouped) -> dict[str, dict[str, Any]]:
-    """The four groups as the API shows them: what is in force."""
+    """The five groups as the API shows them: what is in force."""
     return {
         name: {key: _EFFECTIVE.get((name, key), attrgetter(key))(getattr(settings, name)) for key in model.model_fields}
         for name, model in _KEYS.items()

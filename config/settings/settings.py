@@ -32,7 +32,7 @@ from config.files.credentials import CredentialError, as_settings
 from config.model.fields import Host, field_path
 from config.net.tcp_address import TCP_ADDRESS
 from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
-from config.settings.groups import Alerts, Group, Live, Logging, Webhooks
+from config.settings.groups import Alerts, Group, History, Live, Logging, Webhooks
 from config.settings.oauth import OAuth2
 from config.settings.telemetry import Telemetry
 from config.settings.toml_positions import line_of, lines_of
@@ -219,6 +219,7 @@ class Settings(BaseSettings):
     metrics: Metrics = Metrics()
     alerts: Alerts = Alerts()
     webhooks: Webhooks = Webhooks()
+    history: History = History()
     telemetry: Telemetry = Telemetry()
 
     @classmethod

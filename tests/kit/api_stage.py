@@ -143,7 +143,7 @@ class FakeFleet:
         if isinstance(message, ApplyOverrides):
             self.stored = message.stored
             laid = overlay(self.configured, message.stored)
-            groups = ("server", "logging", "auth", "proxy", "accounts", "security")
+            groups = ("server", "logging", "auth", "proxy", "accounts", "security", "history")
             whole = {name: getattr(self.configured, name) for name in groups}
             return ApplySettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
         if isinstance(message, QueryRuntime):

@@ -32,8 +32,8 @@ OLD = {"a": ["z", "b"], "b": []}
 NEW = {"a": ["b", "z", "tomorrow"], "b": ["tomorrow"]}
 
 
-def die_before(points: int) -> None:
-    """This process dies before its change of the disk number `points` (syncs count, too)."""
+def die_before(points: int) -> Callable[[], None]:
+    """This process dies before its change of the disk number `points` (syncs count, too); returns what counts one."""
     left = points
     sync: Callable[[int], None] = os.fsync
 
@@ -54,6 +54,7 @@ def die_before(points: int) -> None:
 
     os.fsync = counted_sync  # type: ignore[assignment]
     sys.addaudithook(watch)
+    return step
 
 
 def upgrade(data: DataDir, points: int | None) -> bool:

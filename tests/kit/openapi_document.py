@@ -31,10 +31,16 @@ class DescribedClient(TestClient):
 
 
 def operation_of(method: str, path: str) -> Operation | None:
-    """The operation that such a request is for. A static path wins over one with a parameter, whatever its methods."""
-    found = [(each.path.count("{"), verb, each) for verb, route, each in _ROUTES if route.fullmatch(path)]
+    """The operation that such a request is for. A static path wins over one with a parameter, whatever its methods,
+    and so does a part of one."""
+    found = [(_wholes(each.path), verb, each) for verb, route, each in _ROUTES if route.fullmatch(path)]
     fewest = min((count for count, _, _ in found), default=0)
     return next((each for count, verb, each in found if (count, verb) == (fewest, method)), None)
+
+
+def _wholes(path: str) -> int:
+    """The number of segments that are a parameter."""
+    return sum(each.startswith("{") and each.count("{") == 1 for each in path.split("/"))
 
 
 def check(operation: Operation, result: Result) -> None:

@@ -16,7 +16,7 @@ from api.cli.time_options import SinceOption, UntilOption, ago
 _IDENTIFIER = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
 
 
-def _by(row: Any) -> str:
+def author(row: Any) -> str:
     """The user and the key, which tells programs of one owner apart."""
     who = str(row["actor"]["username"] or row["actor"]["type"])
     credential = row["credential"] or {}
@@ -59,7 +59,7 @@ COLUMNS = (
     Column("TIME", "timestamp", whole=True),
     Column("ACTION", "action"),
     Column("OUTCOME", "outcome"),
-    Column("BY", _by),
+    Column("BY", author),
     Column("FROM", "address", spare=True),
     Column("RESOURCE", _resource),
     Column("CHANGES", _changes, spare=True),
@@ -104,7 +104,7 @@ def show_audit(
     row = found[0]
     pairs = [
         *((name, row[name]) for name in ("seq", "timestamp", "action", "outcome")),
-        ("by", _by(row)),
+        ("by", author(row)),
         ("from", row["address"]),
         ("resource", _resource(row)),
         ("resource id", (row["resource"] or {}).get("id")),

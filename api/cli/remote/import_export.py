@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -161,11 +161,21 @@ def _import(
 
 
 def _commit(session: Session, document: dict[str, Any], prune: bool, headers: dict[str, str | bytes]) -> Any:
-    """Make the listed changes, if the configuration is still the one that was compared."""
-    bound = {**headers, "If-Match": session.api.etag or "*"}
-    query = {"prune": prune}
+    """Make the listed changes."""
+    return commit_listed(session, "/config/import", {"prune": prune}, document, headers)
+
+
+def commit_listed(
+    session: Session,
+    path: str,
+    query: dict[str, Any],
+    document: dict[str, Any] | None = None,
+    headers: Mapping[str, str | bytes] | None = None,
+) -> Any:
+    """Make the changes that a dry run has listed, if the configuration is still the one that was compared."""
+    bound = {**(headers or {}), "If-Match": session.api.etag or "*"}
     try:
-        return session.api.call("POST", "/config/import", query=query, body=document, headers=bound, timeout=TIMEOUT)
+        return session.api.call("POST", path, query=query, body=document, headers=bound, timeout=TIMEOUT)
     except CommandError as error:
         if any(field == "If-Match" for field, _ in error.problems):
             raise CommandError(
@@ -180,22 +190,27 @@ SIGNS = {"create": ("+", GOOD), "update": ("~", WARN), "delete": ("-", BAD)}
 def _changes(session: Session, plan: dict[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
     """A line for each changed field. New resources have the document's fields only: the others have their defaults."""
     for change in plan["changes"]:
-        if change["action"] not in SIGNS:
-            continue
-        sign, colour = SIGNS[change["action"]]
-        yield session.out.colour(f"{sign} {change['kind']} {safe(change['name'])}", colour)
-        if change["action"] == "update":
-            yield from (_field(session, each) for each in change["fields"])
-        elif change["action"] == "create":
-            given = _given_fields(document, change)
-            fields = [each for each in change["fields"] if given is None or each["field"].split(".")[0] in given]
-            for each in fields:
-                wanted = given.get(each["field"]) if given else None
-                yield from (
-                    f"    {safe(name)}: {cell_text(value)}"
-                    for name, value in _leaves(each["field"], each["after"], wanted)
-                )
-    yield _summary(plan["summary"], "would be " if plan["dry_run"] else "")
+        given = _given_fields(document, change) if change["action"] == "create" else None
+        fields = [each for each in change["fields"] if given is None or each["field"].split(".")[0] in given]
+        yield from change_lines(session, change, fields, given)
+    yield summary_text(plan["summary"], "would be " if plan["dry_run"] else "")
+
+
+def change_lines(
+    session: Session, change: Mapping[str, Any], fields: Sequence[Any], given: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """The lines of one resource; of a new one the leaves of its `fields`, only those `given` if there are any."""
+    if change["action"] not in SIGNS:
+        return
+    sign, colour = SIGNS[change["action"]]
+    yield session.out.colour(f"{sign} {change['kind']} {safe(change['name'] or change['id'])}", colour)
+    if change["action"] == "update":
+        yield from (_field(session, each) for each in fields)
+    elif change["action"] == "create":
+        for each in fields:
+            wanted = given.get(each["field"]) if given else None
+            leaves = _leaves(each["field"], each["after"], wanted)
+            yield from (f"    {safe(name)}: {cell_text(value)}" for name, value in leaves)
 
 
 def _leaves(name: str, value: Any, given: Any) -> Iterator[tuple[str, Any]]:
@@ -225,13 +240,14 @@ def _field(session: Session, each: dict[str, Any]) -> str:
 
 
 def _done(done: dict[str, Any]) -> Iterator[str]:
-    yield _summary(done["summary"], "")
+    yield summary_text(done["summary"], "")
     for change in done["changes"]:
         if change.get("secret"):
             yield f"{safe(change['name'])}: {change['secret']} (its secret, shown only once)"
 
 
-def _summary(summary: dict[str, int], verb: str) -> str:
+def summary_text(summary: dict[str, int], verb: str) -> str:
+    """The numbers in a sentence."""
     words = (("create", "created"), ("update", "changed"), ("delete", "deleted"))
     parts = [f"{summary[name]} {verb}{word}" for name, word in words if summary[name]]
     return f"{', '.join(parts) or 'Nothing to change'}; {summary['unchanged']} unchanged."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from api.openapi.schemas.resources import Moment, ResponseModel
-from config.settings.groups import Logging
+from config.settings.groups import History, Logging
 from config.settings.runtime import shows
 from config.settings.settings import Auth, Proxy, Server
 
@@ -34,6 +34,11 @@ class ProxyDefaults(ResponseModel):
     """Seconds, seconds, and connections."""
 
 
+@shows(History)
+class HistoryRetention(ResponseModel):
+    """How long revisions of the configuration are kept, in days, and how many of them."""
+
+
 class SystemSettings(ResponseModel):
     """The effective settings."""
 
@@ -41,6 +46,7 @@ class SystemSettings(ResponseModel):
     logging: LoggingSettings
     auth: AuthSettings
     proxy: ProxyDefaults
+    history: HistoryRetention
 
 
 class RotatedKey(ResponseModel):

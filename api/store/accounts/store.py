@@ -77,6 +77,13 @@ class AccountStore(AccountReader):
         with self._reading, translated(self._file), changes_since(self._reader, since) as found:
             return list(found)
 
+    def changed_after(self, collection: str, identifier: str, step: int) -> bool:
+        """See `Store.changed_after`."""
+        if revision := self.revision_of(collection, identifier):
+            return revision > step
+        gone = "SELECT 1 FROM gone WHERE revision > ? AND collection = ? AND id = ?"
+        return step < self._horizon or bool(self._rows(gone, [step, collection, identifier]))
+
     def wait(self, since: int, timeout: float) -> int:
         """See `Store.wait`."""
         deadline = time.monotonic() + timeout

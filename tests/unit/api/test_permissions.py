@@ -111,6 +111,11 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/webhooks/*/deliveries": {"GET": "settings.read"},
     f"{V1}/webhooks/*/deliveries/*/redeliver": {"POST": "settings.write"},
     f"{V1}/audit": {"GET": "admin"},
+    f"{V1}/revisions": {"GET": "admin"},
+    f"{V1}/revisions/*": {"GET": "admin"},
+    f"{V1}/revisions/*...*": {"GET": "admin"},
+    f"{V1}/revisions/*/objects/*": {"GET": "admin"},
+    f"{V1}/revisions/*/restore": {"POST": "admin"},
     f"{V1}/config/export": {"GET": "admin"},
     f"{V1}/config/import": {"POST": "admin"},
     f"{V1}/openapi.json": {"GET": OPEN},
@@ -131,7 +136,7 @@ ROLES = {
     "user": frozenset(("proxy.read", "metrics.read")),
     "auditor": frozenset(("proxy.read", "metrics.read", "users.read", "settings.read")),
 }
-AUDITORS_ALSO = f"{V1}/audit"
+AUDITORS_ALSO = (f"{V1}/audit", *(f"{V1}/revisions{each}" for each in ("", "/*", "/*...*", "/*/objects/*")))
 ABOUT_THEIR_PROXIES = {
     ("proxy.read", f"{V1}/proxies"),
     ("proxy.read", "/proxy.pac"),
@@ -169,7 +174,7 @@ def person(has: frozenset[str], may_audit: bool = False, bearer: bool = True) ->
             return 403, "FORBIDDEN"
         if required == TOKEN:
             return None if bearer else (401, "UNAUTHORIZED")
-        if required in (ANYBODY, PERSON) or required in has or (may_audit and path == AUDITORS_ALSO):
+        if required in (ANYBODY, PERSON) or required in has or (may_audit and starred(path) in AUDITORS_ALSO):
             return None
         return 403, "FORBIDDEN"
 

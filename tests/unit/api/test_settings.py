@@ -22,6 +22,7 @@ SAMPLE = {
     "logging": {"level": "info", "access": "all", "format": "text", "output": "stderr"},
     "auth": {"enabled": True, "session_timeout": 3600, "max_login_attempts": 5},
     "proxy": {"default_timeout": 30, "keep_alive_timeout": 60, "max_idle_connections": 100, "dns_cache_seconds": 30},
+    "history": {"retention_days": 90, "max_revisions": 10_000},
 }
 
 

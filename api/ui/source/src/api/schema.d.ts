@@ -1520,6 +1520,116 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/revisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List revisions of the configuration
+         * @description Returns who changed which objects, when and from which address, newest first. `fields` names what differs; `objects` has the first 20 objects of a revision, or those that the filter names.
+         *
+         *     Required permission: `admin`.
+         */
+        get: operations["listRevisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/revisions/{revision_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show a revision of the configuration
+         * @description Returns who made it, and each changed field with its value before and after. Secrets are masked.
+         *
+         *     Required permission: `admin`.
+         */
+        get: operations["getRevision"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/revisions/{revision_id}...{other_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare two revisions of the configuration
+         * @description Returns each object that differs between the states after the one and after the other, field by field. Secrets are masked.
+         *
+         *     Required permission: `admin`.
+         */
+        get: operations["compareRevisions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/revisions/{revision_id}/objects/{object_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show an object as it was
+         * @description Returns a proxy, user, API key, webhook, plan, account or the overrides of settings as it was after a revision, as it is stored, without secrets. `document` is null if it did not exist then.
+         *
+         *     Required permission: `admin`.
+         */
+        get: operations["getObjectThen"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/revisions/{revision_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a state of the configuration
+         * @description Changes the configuration to what it was after a revision, all or nothing, and returns the differences; the result is a new revision. API keys and passwords of users stay as they are: `not_restored` names them, and missing secrets.
+         *
+         *     Required permission: `admin`.
+         */
+        post: operations["restoreRevision"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings": {
         parameters: {
             query?: never;
@@ -3172,6 +3282,52 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "config.restored": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event config.restored */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "config.restored";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["ConfigRestored"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "webhook.disabled": {
         parameters: {
             query?: never;
@@ -3836,6 +3992,16 @@ export interface components {
             };
         };
         /**
+         * HistoryInput
+         * @description `history` of a change: days, and a number of revisions.
+         */
+        HistoryInput: {
+            /** Retention Days */
+            retention_days?: number;
+            /** Max Revisions */
+            max_revisions?: number;
+        };
+        /**
          * LoggingInput
          * @description `logging` of a change; it holds at once, in all processes.
          */
@@ -4401,13 +4567,14 @@ export interface components {
         };
         /**
          * SettingsUpdate
-         * @description The body of PUT and PATCH of the settings: any part of the four groups.
+         * @description The body of PUT and PATCH of the settings: any part of the five groups.
          */
         SettingsUpdate: {
             server?: components["schemas"]["ServerInput"];
             logging?: components["schemas"]["LoggingInput"];
             auth?: components["schemas"]["config__settings__runtime__AuthInput"];
             proxy?: components["schemas"]["ProxyInput"];
+            history?: components["schemas"]["HistoryInput"];
         };
         /**
          * TlsInput
@@ -4605,7 +4772,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "webhook.*" | "*")[];
+            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -4626,7 +4793,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -4649,7 +4816,7 @@ export interface components {
             /** Url */
             url?: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -5138,6 +5305,28 @@ export interface components {
             dry_run: boolean;
         };
         /**
+         * ChangedObject
+         * @description An object that a revision has changed; `fields` are the names of those that differ after an update.
+         */
+        ChangedObject: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            /** Id */
+            id: string;
+            /** Name */
+            name: string | null;
+            /**
+             * Action
+             * @enum {string}
+             */
+            action: "create" | "update" | "delete";
+            /** Fields */
+            fields: string[];
+        };
+        /**
          * Checks
          * @description The parts of a health report.
          */
@@ -5148,6 +5337,19 @@ export interface components {
             webhooks: components["schemas"]["WebhookCheck"] | null;
             memory: components["schemas"]["MemoryCheck"];
             disk: components["schemas"]["DiskCheck"];
+        };
+        /**
+         * ConfigRestored
+         * @description The state after the revision `restored` was restored, which made `revision`.
+         */
+        ConfigRestored: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Restored */
+            restored: number;
+            /** Revision */
+            revision: number;
         };
         /**
          * Connection
@@ -6205,6 +6407,16 @@ export interface components {
             checks: components["schemas"]["Checks"];
         };
         /**
+         * HistoryRetention
+         * @description How long revisions of the configuration are kept, in days, and how many of them.
+         */
+        HistoryRetention: {
+            /** Retention Days */
+            retention_days: number;
+            /** Max Revisions */
+            max_revisions: number;
+        };
+        /**
          * HolderToken
          * @description The token of a holder; `expires_in` in seconds.
          */
@@ -6570,6 +6782,68 @@ export interface components {
             webhook: components["schemas"]["SecretWebhookView"];
         };
         /**
+         * NotRestored
+         * @description Something that is not as it was; `field` is null for a whole object.
+         */
+        NotRestored: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Field */
+            field: string | null;
+            /** Reason */
+            reason: string;
+        };
+        /**
+         * ObjectChange
+         * @description The change of an object, field by field.
+         */
+        ObjectChange: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            /** Id */
+            id: string;
+            /** Name */
+            name: string | null;
+            /**
+             * Action
+             * @enum {string}
+             */
+            action: "create" | "update" | "delete";
+            /** Fields */
+            fields: components["schemas"]["FieldChange"][];
+        };
+        /**
+         * ObjectThen
+         * @description An object as it was after a revision; `document` is null if there was none.
+         */
+        ObjectThen: {
+            /** Revision */
+            revision: number;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            /** Id */
+            id: string;
+            /** Name */
+            name: string | null;
+            /** Document */
+            document: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
          * OneAccount
          * @description An account.
          */
@@ -6614,6 +6888,19 @@ export interface components {
             proxy: components["schemas"]["DetailedProxy"];
             /** Warnings */
             warnings: components["schemas"]["Warned"][];
+        };
+        /**
+         * OneRevision
+         * @description A revision with its changes.
+         */
+        OneRevision: {
+            revision: components["schemas"]["RevisionView"];
+            /** Changes */
+            changes: components["schemas"]["ObjectChange"][];
+            /** Has More */
+            has_more: boolean;
+            /** Next Cursor */
+            next_cursor: string | null;
         };
         /**
          * OneUser
@@ -7254,6 +7541,93 @@ export interface components {
             secret: string | null;
         };
         /**
+         * RestoredConfig
+         * @description The changes of a restore, or with `dry_run` those that it would make; `revision` is the one that it has made.
+         */
+        RestoredConfig: {
+            /** Dry Run */
+            dry_run: boolean;
+            /** Changed */
+            changed: boolean;
+            summary: components["schemas"]["ImportSummary"];
+            /** Changes */
+            changes: components["schemas"]["ResourceChange"][];
+            /** Restored */
+            restored: number;
+            /** Revision */
+            revision: number | null;
+            /** Not Restored */
+            not_restored: components["schemas"]["NotRestored"][];
+        };
+        /**
+         * RevisionDiff
+         * @description The differences from the state after one revision to that after another one.
+         */
+        RevisionDiff: {
+            /** From Revision */
+            from_revision: number;
+            /** To Revision */
+            to_revision: number;
+            /** Changes */
+            changes: components["schemas"]["ObjectChange"][];
+            /** Has More */
+            has_more: boolean;
+            /** Next Cursor */
+            next_cursor: string | null;
+        };
+        /**
+         * RevisionList
+         * @description Revisions, newest first.
+         */
+        RevisionList: {
+            /** Revisions */
+            revisions: components["schemas"]["RevisionView"][];
+            /** Total */
+            total: number;
+            /** Has More */
+            has_more: boolean;
+            /** Next Cursor */
+            next_cursor: string | null;
+        };
+        /**
+         * RevisionSummary
+         * @description The number of changed objects by action.
+         */
+        RevisionSummary: {
+            /** Create */
+            create: number;
+            /** Update */
+            update: number;
+            /** Delete */
+            delete: number;
+        };
+        /**
+         * RevisionView
+         * @description A revision; `restored` is the one whose state it restored. The first one may have no changes.
+         */
+        RevisionView: {
+            /** Revision */
+            revision: number;
+            /**
+             * Timestamp
+             * Format: date-time
+             */
+            timestamp: string;
+            actor: components["schemas"]["AuditActor"];
+            credential: components["schemas"]["AuditCredential"] | null;
+            /** Address */
+            address: string | null;
+            /** Request Id */
+            request_id: string | null;
+            /** Operation */
+            operation: string | null;
+            /** Restored */
+            restored: number | null;
+            summary: components["schemas"]["RevisionSummary"];
+            /** Objects */
+            objects: components["schemas"]["ChangedObject"][];
+        };
+        /**
          * Revoked
          * @description A revoked API key.
          */
@@ -7726,6 +8100,7 @@ export interface components {
             logging: components["schemas"]["LoggingSettings"];
             auth: components["schemas"]["AuthSettings"];
             proxy: components["schemas"]["ProxyDefaults"];
+            history: components["schemas"]["HistoryRetention"];
         };
         /**
          * SystemStatus
@@ -16897,6 +17272,425 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    listRevisions: {
+        parameters: {
+            query?: {
+                /** @description Only revisions that changed an object of this kind */
+                kind?: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+                /** @description Only revisions that changed this object */
+                object_id?: string;
+                /** @description Only revisions that changed an object of this name */
+                object_name?: string;
+                /** @description Only by this user */
+                user_id?: string;
+                /** @description Only by the user of this name */
+                username?: string;
+                /** @description Not before */
+                start_time?: string;
+                /** @description Not after */
+                end_time?: string;
+                /** @description The size of the page */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List revisions of the configuration */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "revisions": [
+                     *           {
+                     *             "revision": 1,
+                     *             "timestamp": "2026-01-31T12:00:00Z",
+                     *             "actor": {
+                     *               "type": "user",
+                     *               "user_id": "usr_0123456789abcdef",
+                     *               "username": "bob",
+                     *               "role": "operator"
+                     *             },
+                     *             "credential": {
+                     *               "method": "bearer",
+                     *               "id": "prx_0123456789abcdef",
+                     *               "name": "office"
+                     *             },
+                     *             "address": "198.51.100.1",
+                     *             "request_id": "text",
+                     *             "operation": "text",
+                     *             "restored": 1,
+                     *             "summary": {
+                     *               "create": 1,
+                     *               "update": 1,
+                     *               "delete": 1
+                     *             },
+                     *             "objects": [
+                     *               {
+                     *                 "kind": "proxy",
+                     *                 "id": "prx_0123456789abcdef",
+                     *                 "name": "office",
+                     *                 "action": "create",
+                     *                 "fields": [
+                     *                   "text"
+                     *                 ]
+                     *               }
+                     *             ]
+                     *           }
+                     *         ],
+                     *         "total": 1,
+                     *         "has_more": true,
+                     *         "next_cursor": "text"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["RevisionList"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    getRevision: {
+        parameters: {
+            query?: {
+                /** @description The number of changed objects at most */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                revision_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show a revision of the configuration */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "revision": {
+                     *           "revision": 1,
+                     *           "timestamp": "2026-01-31T12:00:00Z",
+                     *           "actor": {
+                     *             "type": "user",
+                     *             "user_id": "usr_0123456789abcdef",
+                     *             "username": "bob",
+                     *             "role": "operator"
+                     *           },
+                     *           "credential": {
+                     *             "method": "bearer",
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office"
+                     *           },
+                     *           "address": "198.51.100.1",
+                     *           "request_id": "text",
+                     *           "operation": "text",
+                     *           "restored": 1,
+                     *           "summary": {
+                     *             "create": 1,
+                     *             "update": 1,
+                     *             "delete": 1
+                     *           },
+                     *           "objects": [
+                     *             {
+                     *               "kind": "proxy",
+                     *               "id": "prx_0123456789abcdef",
+                     *               "name": "office",
+                     *               "action": "create",
+                     *               "fields": [
+                     *                 "text"
+                     *               ]
+                     *             }
+                     *           ]
+                     *         },
+                     *         "changes": [
+                     *           {
+                     *             "kind": "proxy",
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "action": "create",
+                     *             "fields": [
+                     *               {
+                     *                 "field": "text",
+                     *                 "before": "anything",
+                     *                 "after": "anything"
+                     *               }
+                     *             ]
+                     *           }
+                     *         ],
+                     *         "has_more": true,
+                     *         "next_cursor": "text"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OneRevision"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    compareRevisions: {
+        parameters: {
+            query?: {
+                /** @description The number of objects at most */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                revision_id: string;
+                other_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Compare two revisions of the configuration */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "from_revision": 1,
+                     *         "to_revision": 1,
+                     *         "changes": [
+                     *           {
+                     *             "kind": "proxy",
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "action": "create",
+                     *             "fields": [
+                     *               {
+                     *                 "field": "text",
+                     *                 "before": "anything",
+                     *                 "after": "anything"
+                     *               }
+                     *             ]
+                     *           }
+                     *         ],
+                     *         "has_more": true,
+                     *         "next_cursor": "text"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["RevisionDiff"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    getObjectThen: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                revision_id: string;
+                object_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show an object as it was */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "revision": 1,
+                     *         "kind": "proxy",
+                     *         "id": "prx_0123456789abcdef",
+                     *         "name": "office",
+                     *         "document": {
+                     *           "document": "anything"
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["ObjectThen"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    restoreRevision: {
+        parameters: {
+            query?: {
+                /** @description Change nothing; only return the changes that it would make */
+                dry_run?: "false" | "true";
+                /** @description Restore only this object */
+                object_id?: string[];
+            };
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                revision_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Restore a state of the configuration */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "dry_run": true,
+                     *         "changed": true,
+                     *         "summary": {
+                     *           "create": 1,
+                     *           "update": 1,
+                     *           "delete": 1,
+                     *           "unchanged": 1
+                     *         },
+                     *         "changes": [
+                     *           {
+                     *             "kind": "proxy",
+                     *             "name": "office",
+                     *             "id": "prx_0123456789abcdef",
+                     *             "action": "create",
+                     *             "fields": [
+                     *               {
+                     *                 "field": "text",
+                     *                 "before": "anything",
+                     *                 "after": "anything"
+                     *               }
+                     *             ],
+                     *             "secret": "text"
+                     *           }
+                     *         ],
+                     *         "restored": 1,
+                     *         "revision": 1,
+                     *         "not_restored": [
+                     *           {
+                     *             "kind": "proxy",
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "field": "text",
+                     *             "reason": "text"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["RestoredConfig"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     getSettings: {
         parameters: {
             query?: never;
@@ -16945,6 +17739,10 @@ export interface operations {
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
                      *           "dns_cache_seconds": 1
+                     *         },
+                     *         "history": {
+                     *           "retention_days": 1,
+                     *           "max_revisions": 1
                      *         }
                      *       }
                      *     }
@@ -17030,6 +17828,10 @@ export interface operations {
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
                      *           "dns_cache_seconds": 1
+                     *         },
+                     *         "history": {
+                     *           "retention_days": 1,
+                     *           "max_revisions": 1
                      *         }
                      *       }
                      *     }
@@ -17116,6 +17918,10 @@ export interface operations {
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
                      *           "dns_cache_seconds": 1
+                     *         },
+                     *         "history": {
+                     *           "retention_days": 1,
+                     *           "max_revisions": 1
                      *         }
                      *       }
                      *     }
@@ -17190,6 +17996,10 @@ export interface operations {
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
                      *           "dns_cache_seconds": 1
+                     *         },
+                     *         "history": {
+                     *           "retention_days": 1,
+                     *           "max_revisions": 1
                      *         }
                      *       }
                      *     }

@@ -1,0 +1,115 @@
+"""Documents in a revision: their kinds, what a change of one is, and their bodies as they are stored."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from api.store import StoreWriteError
+from config.files.secret_box import SecretBox, SecretBoxError
+
+KINDS = {
+    "proxies": "proxy",
+    "users": "user",
+    "api_keys": "api_key",
+    "webhooks": "webhook",
+    "settings": "settings",
+    "plans": "plan",
+    "accounts": "account",
+}
+"""Collections whose changes are revisions, and what one document of each is called."""
+
+COLLECTIONS = {kind: collection for collection, kind in KINDS.items()}
+
+LOST = "lost"
+"""A hash that can't be opened any more, in its place. No password and no key has it."""
+
+_PURPOSE = "a hash in a revision"
+"""What the sealed hashes on disk are bound to: never changed."""
+
+COMPRESSED_FROM = 1024
+"""Bytes; shorter bodies are stored as they are."""
+
+Body = Mapping[str, Any]
+Action = Literal["create", "update", "delete"]
+
+
+def kind_of(collection: str) -> str:
+    """`proxy` of `proxies`; of any collection."""
+    return KINDS.get(collection, collection.removesuffix("s"))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentChange:
+    """A document before and after a change; None where there is none. `fields` are the names of those that differ."""
+
+    collection: str
+    id: str
+    before: Body | None
+    after: Body | None
+    fields: tuple[str, ...] = ()
+
+    def reversed(self) -> DocumentChange:
+        """The change that takes this one back."""
+        return DocumentChange(self.collection, self.id, self.after, self.before, self.fields)
+
+    @property
+    def action(self) -> Action:
+        """What was done with it."""
+        return "create" if self.before is None else "delete" if self.after is None else "update"
+
+    @property
+    def name(self) -> str | None:
+        """The name by which people know it, after the change."""
+        body = self.after or self.before or {}
+        return body.get("name") or body.get("username")
+
+
+class Packing:
+    """Bodies as they are stored, and back. Hashes of passwords and keys are sealed, other secrets are already.
+
+    Without a seal hashes are left out.
+    """
+
+    def __init__(self, seal: SecretBox | None) -> None:
+        self._seal = seal
+
+    def pack(self, body: Body | None) -> bytes | None:
+        """Raises `StoreWriteError`."""
+        if body is None:
+            return None
+        try:
+            sealed = _each_hash(body, self._sealed)
+        except SecretBoxError as error:
+            raise StoreWriteError(str(error)) from error
+        text = json.dumps(sealed, ensure_ascii=False, separators=(",", ":")).encode()
+        return text if len(text) < COMPRESSED_FROM else zlib.compress(text, 1)
+
+    def unpack(self, stored: bytes | None) -> dict[str, Any] | None:
+        """The inverse; a hash that can't be opened is `LOST`. JSON begins with a brace, and nothing else does."""
+        if stored is None:
+            return None
+        body = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
+        opened: dict[str, Any] = _each_hash(body, self._opened)
+        return opened
+
+    def _sealed(self, text: str) -> str:
+        return LOST if self._seal is None else self._seal.seal(text, _PURPOSE)
+
+    def _opened(self, text: str) -> str:
+        try:
+            return text if self._seal is None else self._seal.open(text, _PURPOSE)
+        except SecretBoxError:
+            return LOST
+
+
+def _each_hash(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            name: change(item) if name.endswith("_hash") and isinstance(item, str) else _each_hash(item, change)
+            for name, item in value.items()
+        }
+    return [_each_hash(item, change) for item in value] if isinstance(value, list | tuple) else value

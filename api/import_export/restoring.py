@@ -1,0 +1,277 @@
+"""Restoring an earlier state of the configuration: planned from its revisions, and carried out as an import is.
+
+Objects are known by their ids. What was created since is deleted, what was deleted comes back with the id that it had,
+what was changed gets its fields back; or only the objects that the request names. Then, as in an import, all of it is
+checked together, and all of it or nothing is changed.
+
+Secrets come back as they were, hashed or sealed, with these exceptions, each of which the response names:
+
+- **API keys** are left as they are: a revoked key stays revoked, and one that was made since stays valid.
+- **Passwords of users** who are there stay the present ones: an earlier one may have been changed because it was known.
+- **Credentials of accounts** are no configuration; those of a deleted account are not made again.
+- A sealed secret that the key of this installation does not open any more is missing: it has to be entered again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from api.audit import origin
+from api.audit.masking import difference
+from api.backup.lost_secrets import openable_proxy, openable_webhook
+from api.container import Services
+from api.errors import Invalid, NotFound
+from api.history import KINDS, LOST, DocumentChange
+from api.import_export.accounts import names_of, refuse_plans_in_use
+from api.import_export.diff import differences
+from api.import_export.entries import plan_entry, proxy_entry, user_entry, webhook_entry
+from api.import_export.imports import Outcome, carry_out, refuse_clashes
+from api.import_export.plan import Plan, Problems, SettingsStep, Step
+from api.import_export.restore_checks import refuse_invalid
+from api.import_export.state import StoredRecord, read_state
+from api.import_export.webhooks import with_previous_secret
+from api.security import api_keys
+from api.security.users import User
+from api.services import settings
+from api.store import Document, Store, StoreWriteError
+from config.files.secret_box import SecretBoxError
+from config.model.fleet_accounts import FleetAccount
+from config.model.plans import Plan as PlanRecord
+from config.model.proxies import ProxyRecord
+from config.model.webhooks import WebhookRecord
+from config.settings.runtime import Stored
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "proxies": ProxyRecord,
+    "users": User,
+    "webhooks": WebhookRecord,
+    "plans": PlanRecord,
+    "accounts": FleetAccount,
+}
+_OF_ACCOUNTS = ("plans", "accounts")
+_ENTRIES: dict[str, Callable[[Any], Mapping[str, Any]]] = {
+    "proxies": proxy_entry,
+    "users": user_entry,
+    "webhooks": webhook_entry,
+    "plans": plan_entry,
+}
+_Pair = tuple[StoredRecord[Any] | None, Any]
+"""An object as it is stored, and as it is to be; None where there is none."""
+
+MISSING = "the key of this installation does not open it any more: enter it again"
+PRESENT_PASSWORD = "the present password stays, since an earlier one may be known to others"  # noqa: S105 - a sentence
+KEY_MADE = "the key was made since, and stays valid"
+KEY_REVOKED = "the key was revoked, and stays so"
+KEY_CHANGED = "API keys stay as they are"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """The request of the user `caller_id` to restore the state after a revision, of all objects or of those `only`."""
+
+    revision: int
+    caller_id: str
+    dry_run: bool = False
+    if_match: int | None = None
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotRestored:
+    """Something that is not as it was then, and why."""
+
+    kind: str
+    id: str
+    name: str
+    field: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was changed, or would be, and what is not restored."""
+
+    outcome: Outcome
+    left: list[NotRestored]
+
+
+def restore(services: Services, request: RestoreRequest) -> Restored:
+    """Restore a state, or try it. Raises as an import, and `NotFound`."""
+    if services.revisions.get(request.revision) is None:
+        raise NotFound("The revision")
+    left: list[NotRestored] = []
+
+    def make() -> Plan:
+        objects = _Objects(services, time.time())
+        for change in _changed_since(services, request):
+            objects.add(change)
+        left[:] = objects.left
+        return _plan(services, objects, request.caller_id)
+
+    origin().restored = request.revision
+    outcome = carry_out(services, make, request.if_match, request.dry_run)
+    if outcome.revision is not None:
+        services.restored(request.revision, outcome.revision)
+    return Restored(outcome, left)
+
+
+def _changed_since(services: Services, request: RestoreRequest) -> Iterator[DocumentChange]:
+    """The objects that were changed after the revision. Raises `Invalid` for an object that was not."""
+    reader = services.revisions
+    last = reader.newest
+    keys = reader.keys(request.revision, last)
+    changed = {identifier for _, identifier in keys}
+    for each in request.only:
+        if each not in changed:
+            raise Invalid("object_id", f"{each!r} was not changed after revision {request.revision}")
+    for key in keys:
+        if not request.only or key[1] in request.only:
+            yield reader.between(request.revision, last, key)
+
+
+# --- objects as they are and as they were --------------------------------------------------------------------------
+
+
+class _Objects:
+    """The objects that were changed since: as they are stored, and as they are to be."""
+
+    def __init__(self, services: Services, now: float) -> None:
+        self._stores: Mapping[str, Store] = {
+            name: services.account_store if name in _OF_ACCOUNTS else services.store for name in KINDS
+        }
+        self._seal = services.seal
+        self._now = now
+        self.problems = Problems()
+        self.left: list[NotRestored] = []
+        self.pairs: dict[str, list[_Pair]] = {name: [] for name in _MODELS}
+        self.settings: Stored | None = None
+
+    def add(self, change: DocumentChange) -> None:
+        """The object as it was before this change. Raises `StoreWriteError`."""
+        present = self._stores[change.collection].get(change.collection, change.id)
+        if change.collection == settings.COLLECTION:
+            self.settings = settings.stored_of(change.before or {})
+        elif change.collection == api_keys.COLLECTION:
+            self._leave_key(change, None if present is None else present.body)
+        elif present is not None or change.before is not None:
+            try:
+                self._add_pair(change, present)
+            except ValidationError as error:
+                text = f"is of another release, and this one can't read it: {error.error_count()} fields are wrong"
+                self.problems.add(_path(change.collection, change.id), text)
+            except SecretBoxError as error:
+                raise StoreWriteError(str(error)) from error
+
+    def _add_pair(self, change: DocumentChange, present: Document | None) -> None:
+        model = _MODELS[change.collection]
+        stored: StoredRecord[Any] | None = None
+        if present is not None:
+            stored = StoredRecord(model.model_validate(present.body), present.revision)
+        after = None if change.before is None else model.model_validate(change.before)
+        if after is not None:
+            after = self._openable(after, KINDS[change.collection])
+        if stored is not None and after is not None:
+            after = self._with_present(stored.record, after)
+        self.pairs[change.collection].append((stored, after))
+
+    def _openable(self, record: Any, kind: str) -> Any:
+        """Without the secrets that can't be opened any more."""
+        fields = list(_lost_hashes(record.model_dump()))
+        if isinstance(record, ProxyRecord):
+            record, sealed = openable_proxy(record, self._seal)
+            fields += sealed
+        elif isinstance(record, WebhookRecord):
+            record, fields = openable_webhook(record, self._seal)
+        name = getattr(record, "name", None) or record.username
+        self.left += [NotRestored(kind, record.id, name, each, MISSING) for each in fields]
+        return record
+
+    def _with_present(self, before: Any, after: Any) -> Any:
+        """`after` with what is not restored in an object that is there."""
+        after = after.model_copy(update={"updated_at": self._now})
+        if isinstance(after, WebhookRecord):
+            return with_previous_secret(after, before, self._now)
+        if not isinstance(after, User):
+            return after
+        if after.password_hash not in (before.password_hash, LOST):
+            self.left.append(NotRestored("user", after.id, after.username, "password", PRESENT_PASSWORD))
+        return after.model_copy(update={"password_hash": before.password_hash, "last_login": before.last_login})
+
+    def _leave_key(self, change: DocumentChange, present: Mapping[str, Any] | None) -> None:
+        then = change.before
+        if then is None and present is None:
+            return
+        reason = KEY_MADE if then is None else KEY_REVOKED if present is None else KEY_CHANGED
+        if then is not None and present is not None and difference(then, present) == ({}, {}):
+            return
+        name = (then or present or {}).get("name", "")
+        self.left.append(NotRestored("api_key", change.id, name, None, reason))
+
+
+def _lost_hashes(value: Any, path: str = "") -> Iterator[str]:
+    """The fields of hashes that can't be opened, by their names in the API."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if item == LOST and name.endswith("_hash"):
+                yield f"{path}{name.removesuffix('_hash')}"
+            else:
+                yield from _lost_hashes(item, f"{path}{name}.")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _lost_hashes(item, f"{path.removesuffix('.')}[{index}].")
+
+
+# --- the plan ------------------------------------------------------------------------------------------------------
+
+
+def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
+    """Raises `InvalidMany` with all errors, `StoreError`."""
+    problems = objects.problems
+    problems.refuse()
+    state = read_state(services.store, services.account_store)
+    steps = {name: _steps(objects, name, entry) for name, entry in _ENTRIES.items()}
+    names = names_of(state, steps["proxies"], steps["plans"])
+    plan = Plan(
+        state,
+        steps["proxies"],
+        steps["users"],
+        steps["webhooks"],
+        None if objects.settings is None else _settings_step(state.settings, objects.settings),
+        steps["plans"],
+        _steps(objects, "accounts", names.entry),
+    )
+    refuse_invalid(services, plan, caller_id, problems)
+    refuse_plans_in_use(plan.plans, plan.accounts, services.account_store, problems)
+    problems.refuse()
+    refuse_clashes(services, plan)
+    return plan
+
+
+def _steps(objects: _Objects, collection: str, entry: Callable[[Any], Mapping[str, Any]]) -> list[Step[Any]]:
+    """Deletions first: what comes back may have the name of what was made since."""
+    steps: list[Step[Any]] = []
+    for stored, after in sorted(objects.pairs[collection], key=lambda pair: pair[1] is not None):
+        record = after or (stored.record if stored is not None else None)
+        assert record is not None
+        steps.append(Step(KINDS[collection], collection, _path(collection, record.id), stored, after, entry))
+    return steps
+
+
+def _path(collection: str, identifier: str) -> str:
+    return f"{collection}.{identifier}"
+
+
+def _settings_step(now: Stored, then: Stored) -> SettingsStep:
+    """Overrides only: a null stands for the value of the configuration."""
+    changed: Stored = {}
+    for group in {**now, **then}:
+        before, after = now.get(group, {}), then.get(group, {})
+        differing = {key: after.get(key) for key in {**before, **after} if before.get(key) != after.get(key)}
+        if differing:
+            changed[group] = differing
+    return SettingsStep(changed, then, differences(now, then))

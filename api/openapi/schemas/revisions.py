@@ -1,0 +1,111 @@
+"""Views of revisions of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from api.openapi.schemas.resources import Moment, ResponseModel
+from api.openapi.schemas.system import AuditActor, AuditCredential
+from api.openapi.schemas.transfer import FieldChange, Imported
+
+Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account"]
+Action = Literal["create", "update", "delete"]
+
+
+class RevisionSummary(ResponseModel):
+    """The number of changed objects by action."""
+
+    create: int
+    update: int
+    delete: int
+
+
+class ChangedObject(ResponseModel):
+    """An object that a revision has changed; `fields` are the names of those that differ after an update."""
+
+    kind: Kind
+    id: str
+    name: str | None
+    action: Action
+    fields: list[str]
+
+
+class RevisionView(ResponseModel):
+    """A revision; `restored` is the one whose state it restored. The first one may have no changes."""
+
+    revision: int
+    timestamp: Moment
+    actor: AuditActor
+    credential: AuditCredential | None
+    address: str | None
+    request_id: str | None
+    operation: str | None
+    restored: int | None
+    summary: RevisionSummary
+    objects: list[ChangedObject]
+
+
+class RevisionList(ResponseModel):
+    """Revisions, newest first."""
+
+    revisions: list[RevisionView]
+    total: int
+    has_more: bool
+    next_cursor: str | None
+
+
+class ObjectChange(ResponseModel):
+    """The change of an object, field by field."""
+
+    kind: Kind
+    id: str
+    name: str | None
+    action: Action
+    fields: list[FieldChange]
+
+
+class OneRevision(ResponseModel):
+    """A revision with its changes."""
+
+    revision: RevisionView
+    changes: list[ObjectChange]
+    has_more: bool
+    next_cursor: str | None
+
+
+class RevisionDiff(ResponseModel):
+    """The differences from the state after one revision to that after another one."""
+
+    from_revision: int
+    to_revision: int
+    changes: list[ObjectChange]
+    has_more: bool
+    next_cursor: str | None
+
+
+class ObjectThen(ResponseModel):
+    """An object as it was after a revision; `document` is null if there was none."""
+
+    revision: int
+    kind: Kind
+    id: str
+    name: str | None
+    document: dict[str, Any] | None
+
+
+class NotRestored(ResponseModel):
+    """Something that is not as it was; `field` is null for a whole object."""
+
+    kind: Kind
+    id: str
+    name: str
+    field: str | None
+    reason: str
+
+
+class RestoredConfig(Imported):
+    """The changes of a restore, or with `dry_run` those that it would make; `revision` is the one that it has made."""
+
+    restored: int
+    revision: int | None
+    not_restored: list[NotRestored]

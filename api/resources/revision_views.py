@@ -1,0 +1,90 @@
+"""Views of revisions. Values are masked as in the audit trail, and fields have the names of the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from api.audit.masking import BOOKKEEPING, HIDING, mask
+from api.history import DocumentChange, Revision, Summary, kind_of
+from api.import_export.diff import differences
+from config.model.webhooks import MASK
+
+_OMITTED = frozenset({"id", "updated_at", *BOOKKEEPING})
+_ELEMENT = re.compile(r"\[[^\]]*\]")
+_STORED_AS = re.compile(r"_(hash|sealed)$")
+
+
+def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, Any]:
+    """A revision with its first objects."""
+    created, updated, deleted = revision.counts
+    return {
+        "revision": revision.number,
+        "timestamp": revision.timestamp,
+        **revision.author,
+        "restored": revision.restored,
+        "summary": {"create": created, "update": updated, "delete": deleted},
+        "objects": [
+            {
+                "kind": kind_of(each.collection),
+                "id": each.id,
+                "name": each.name,
+                "action": each.action,
+                "fields": list(each.fields),
+            }
+            for each in objects
+        ],
+    }
+
+
+def change_view(change: DocumentChange) -> dict[str, Any]:
+    """An object with each field that differs, as `{field, before, after}`."""
+    hiding = _hiding(change.collection)
+    found = differences(_compared(change.before), _compared(change.after))
+    return {
+        "kind": kind_of(change.collection),
+        "id": change.id,
+        "name": change.name,
+        "action": change.action,
+        "fields": [
+            {
+                "field": _STORED_AS.sub("", each.field),
+                "before": _masked(each.field, each.before, hiding),
+                "after": _masked(each.field, each.after, hiding),
+            }
+            for each in found
+        ],
+    }
+
+
+def object_view(revision: int, collection: str, identifier: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An object as it was after a revision, without secrets; None if there was none."""
+    hiding = _hiding(collection)
+    document = (
+        None if body is None else {_STORED_AS.sub("", name): mask(name, each, hiding) for name, each in body.items()}
+    )
+    name = None if body is None else body.get("name") or body.get("username")
+    return {
+        "revision": revision,
+        "kind": kind_of(collection),
+        "id": identifier,
+        "name": name,
+        "document": document,
+    }
+
+
+def _compared(body: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if body is None else {name: value for name, value in body.items() if name not in _OMITTED}
+
+
+def _hiding(collection: str) -> frozenset[str]:
+    """In proxies `headers` are settings, and no secret."""
+    return frozenset() if collection == "proxies" else HIDING
+
+
+def _masked(path: str, value: Any, hiding: frozenset[str]) -> Any:
+    names = _ELEMENT.sub("", path).split(".")
+    if value is not None and hiding.intersection(names[:-1]):
+        return MASK
+    return mask(names[-1], value, hiding)

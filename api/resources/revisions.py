@@ -1,0 +1,192 @@
+"""Revisions of the configuration: their list, one of them, the difference of two, and restoring a state."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+
+from api.call import Call, Reply
+from api.errors import NotFound
+from api.history import COLLECTIONS, Key, Revision, RevisionSelection, kind_of
+from api.http.query import Query, choice, cursor, integer, moment, text, texts
+from api.import_export.restoring import RestoreRequest, restore
+from api.resources.revision_views import change_view, object_view, revision_view
+from api.resources.transfer import import_view
+from config.text.formatting import timestamp_text
+
+NAMED_MAX = 20
+"""Objects of a revision that a list names."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
+_PLACE = "^[0-9]{1,9}$"
+_KEY = "^[a-z_]{1,20}:[A-Za-z0-9_-]{1,128}$"
+
+
+def _read_number(value: str) -> int:
+    if not re.search(_PLACE, value, re.ASCII):
+        raise ValueError("must be a next_cursor of an earlier response")
+    return int(value)
+
+
+def _read_key(value: str) -> Key:
+    kind, _, identifier = value.partition(":")
+    if not re.search(_KEY, value, re.ASCII) or kind not in COLLECTIONS:
+        raise ValueError("must be a next_cursor of an earlier response")
+    return COLLECTIONS[kind], identifier
+
+
+class ListRevisions(Query):
+    """Filters of revisions, and the page."""
+
+    kind: str | None = choice("Only revisions that changed an object of this kind", COLLECTIONS)
+    object_id: str | None = text("Only revisions that changed this object", "prx_0123456789abcdef", 128)
+    object_name: str | None = text("Only revisions that changed an object of this name", "office", 128)
+    user_id: str | None = text("Only by this user", "usr_0123456789abcdef", 128)
+    username: str | None = text("Only by the user of this name", "alice", 64)
+    start_time: float | None = moment("Not before")
+    end_time: float | None = moment("Not after")
+    limit: int = integer("The size of the page", 1, 1000, 100)
+    cursor: int | None = cursor("The `next_cursor` of the previous page", "100", _PLACE, _read_number)
+
+
+class ReadRevision(Query):
+    """The page of the changes of a revision."""
+
+    limit: int = integer("The number of changed objects at most", 1, 1000, 100)
+    cursor: int | None = cursor("The `next_cursor` of the previous page", "99", _PLACE, _read_number)
+
+
+class CompareRevisions(Query):
+    """The page of the objects that differ."""
+
+    limit: int = integer("The number of objects at most", 1, 1000, 100)
+    cursor: Key | None = cursor("The `next_cursor` of the previous page", "proxy:prx_0123456789abcdef", _KEY, _read_key)
+
+
+class RestoreState(Query):
+    """Options of restoring a state."""
+
+    dry_run: str = choice("Change nothing; only return the changes that it would make", ("false", "true"), "false")
+    object_id: tuple[str, ...] = texts("Restore only this object", "prx_0123456789abcdef", 128, 100)
+
+
+def list_revisions(call: Call) -> Reply:
+    """List revisions of the configuration.
+
+    Returns who changed which objects, when and from which address, newest first. `fields` names what differs;
+    `objects` has the first 20 objects of a revision, or those that the filter names.
+    """
+    query: ListRevisions = call.query
+    reader = call.services.revisions
+    selection = RevisionSelection(
+        query.kind,
+        query.object_id,
+        query.object_name,
+        query.user_id,
+        query.username,
+        _timestamp(query.start_time),
+        _timestamp(query.end_time),
+        query.cursor,
+    )
+    found, total = reader.page(selection, query.limit + 1)
+    page, more = found[: query.limit], len(found) > query.limit
+    views = [revision_view(each, reader.summaries(each.number, NAMED_MAX, selection)) for each in page]
+    following = str(page[-1].number) if more else None
+    return Reply({"revisions": views, "total": total, "has_more": more, "next_cursor": following})
+
+
+def _timestamp(moment: float | None) -> str | None:
+    return None if moment is None else timestamp_text(moment)
+
+
+def get_revision(call: Call) -> Reply:
+    """Show a revision of the configuration.
+
+    Returns who made it, and each changed field with its value before and after. Secrets are masked.
+    """
+    query: ReadRevision = call.query
+    revision = _found(call, call.params["revision_id"])
+    after = -1 if query.cursor is None else query.cursor
+    found = call.services.revisions.changes(revision.number, after, query.limit + 1)
+    page, more = found[: query.limit], len(found) > query.limit
+    return Reply(
+        {
+            "revision": revision_view(revision, call.services.revisions.summaries(revision.number, NAMED_MAX)),
+            "changes": [change_view(each) for _, each in page],
+            "has_more": more,
+            "next_cursor": str(page[-1][0]) if more else None,
+        }
+    )
+
+
+def compare_revisions(call: Call) -> Reply:
+    """Compare two revisions of the configuration.
+
+    Returns each object that differs between the states after the one and after the other, field by field. Secrets are
+    masked.
+    """
+    query: CompareRevisions = call.query
+    base, other = (_found(call, call.params[name]).number for name in ("revision_id", "other_id"))
+    first, last = sorted((base, other))
+    reader = call.services.revisions
+    keys = reader.keys(first, last, query.cursor, query.limit + 1)
+    page, more = keys[: query.limit], len(keys) > query.limit
+    changes = [reader.between(first, last, key) for key in page]
+    views = [change_view(each if base <= other else each.reversed()) for each in changes]
+    return Reply(
+        {
+            "from_revision": base,
+            "to_revision": other,
+            "changes": [each for each in views if each["fields"]],
+            "has_more": more,
+            "next_cursor": f"{kind_of(page[-1][0])}:{page[-1][1]}" if more else None,
+        }
+    )
+
+
+def get_object_then(call: Call) -> Reply:
+    """Show an object as it was.
+
+    Returns a proxy, user, API key, webhook, plan, account or the overrides of settings as it was after a revision, as
+    it is stored, without secrets. `document` is null if it did not exist then.
+    """
+    services, identifier = call.services, call.params["object_id"]
+    revision = _found(call, call.params["revision_id"])
+    last = services.revisions.newest
+    change = services.revisions.of_object(identifier, revision.number, last)
+    if change is not None:
+        return Reply(object_view(revision.number, change.collection, identifier, change.before))
+    for collection in COLLECTIONS.values():
+        store = services.account_store if collection in ("plans", "accounts") else services.store
+        present = store.get(collection, identifier)
+        if present is not None:
+            return Reply(object_view(revision.number, collection, identifier, present.body))
+    raise NotFound("The object")
+
+
+def restore_revision(call: Call) -> Reply:
+    """Restore a state of the configuration.
+
+    Changes the configuration to what it was after a revision, all or nothing, and returns the differences; the result
+    is a new revision. API keys and passwords of users stay as they are: `not_restored` names them, and missing secrets.
+    """
+    query: RestoreState = call.query
+    revision, dry_run = _found(call, call.params["revision_id"]).number, query.dry_run == "true"
+    request = RestoreRequest(revision, call.caller.user.id, dry_run, call.if_match, query.object_id)
+    restored = restore(call.services, request)
+    outcome = restored.outcome
+    data = {
+        **import_view(outcome, dry_run),
+        "restored": revision,
+        "revision": outcome.revision,
+        "not_restored": list(map(asdict, restored.left)),
+    }
+    return Reply(data, revision=outcome.mark, after_response=call.services.on_moved if outcome.moved else None)
+
+
+def _found(call: Call, text: str) -> Revision:
+    number = int(text) if _NUMBER.fullmatch(text) else 0
+    revision = call.services.revisions.get(number) if number else None
+    if revision is None:
+        raise NotFound("The revision")
+    return revision
