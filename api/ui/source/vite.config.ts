@@ -49,5 +49,5 @@ export default defineConfig({
     sourcemap: false,
     reportCompressedSize: false,
   },
-  server: { proxy: { "/api": "http://127.0.0.1:8080" } },
+  server: { proxy: { "/api": process.env.PROXYFLEET_URL ?? "http://127.0.0.1:8080" } },
 });

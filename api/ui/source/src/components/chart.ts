@@ -1,6 +1,6 @@
 /** How a chart is drawn by uPlot, with the colours of the theme. */
 import uPlot from "uplot";
-import { language } from "../texts";
+import { locale } from "../texts";
 
 export interface Series {
   title: string;
@@ -14,13 +14,15 @@ interface Drawn {
   height: number;
   series: readonly Series[];
   format: (value: number) => string;
+  /** Steps of the axis are powers of two, for bytes. */
+  binary: boolean;
   sync: string | undefined;
   zoomed: (from: number, to: number) => void;
   moved: (index: number | null) => void;
 }
 
 /** The options of uPlot. */
-export function drawn({ width, height, series, format, sync, zoomed, moved }: Drawn): uPlot.Options {
+export function drawn({ width, height, series, format, binary, sync, zoomed, moved }: Drawn): uPlot.Options {
   const text = color("--muted");
   const grid = { stroke: color("--border"), width: 1 };
   const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -29,7 +31,7 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
     width,
     height,
     legend: { show: false },
-    padding: [10, 12, 0, 0],
+    padding: [8, 26, 0, 0],
     cursor: {
       y: false,
       points: { size: 7 },
@@ -39,8 +41,8 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
     select: { show: true, left: 0, top: 0, width: 0, height: 0 },
     scales: { x: { time: true, auto: false }, y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : 1] } },
     axes: [
-      { ...base, grid: { show: false }, space: 70, values: (_plot, splits) => labels(splits) },
-      { ...base, size: 72, space: 36, values: (_plot, splits) => splits.map((value) => format(value)) },
+      { ...base, grid: { show: false }, space: 84, size: 24, gap: 8, values: (_plot, splits) => labels(splits) },
+      { ...base, size: (_plot, texts) => axisWidth(texts, font), gap: 8, space: 36, values: (_plot, splits) => splits.map((value) => brief(format(value))), ...(binary ? { incrs: BINARY } : {}) },
     ],
     series: [
       {},
@@ -66,9 +68,22 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
 function labels(splits: number[]): string[] {
   const apart = (splits[1] ?? 0) - (splits[0] ?? 0);
   const options: Intl.DateTimeFormatOptions =
-    apart >= 86_400 ? { day: "numeric", month: "short" } : apart < 60 ? { timeStyle: "medium" } : { timeStyle: "short" };
-  const format = new Intl.DateTimeFormat(language(), options);
+    apart >= 86_400 ? { day: "numeric", month: "short" } : apart > 0 && apart < 60 ? { timeStyle: "medium" } : { timeStyle: "short" };
+  const format = new Intl.DateTimeFormat(locale(), options);
   return splits.map((time) => format.format(time * 1000));
+}
+
+const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+/** Without decimals that are zero: `512 KB/s`. */
+const brief = (text: string): string => text.replace(/[.,]0+(?=\s)/, "");
+
+/** Pixels for the labels of the axis at the left. */
+function axisWidth(texts: string[] | null, font: string): number {
+  const canvas = document.createElement("canvas").getContext("2d");
+  if (!canvas || !texts) return 60;
+  canvas.font = font;
+  return Math.ceil(Math.max(...texts.map((each) => canvas.measureText(each).width))) + 12;
 }
 
 /** A colour of the theme as the canvas takes it. */

@@ -13,8 +13,8 @@ export interface Column<T> {
   align?: "right";
   /** Left out below this width of the table (pixels). */
   from?: number;
-  /** On a phone a row is a card: its first line, a further one, or left out. */
-  card?: "title" | "corner" | "line" | "hide";
+  /** On a phone a row is a card: its first line, its corner, a further value with or without its name, or left out. */
+  card?: "title" | "corner" | "line" | "plain" | "hide";
   /** What is in the cell: a text, or a snippet for more than that. */
   text?: (row: T) => string | number | null | undefined;
   cell?: Snippet<[T]>;

@@ -1,5 +1,5 @@
 /** Numbers, sizes and times as people read them; sizes as in the API (1024-based, two decimals). */
-import { language } from "../texts";
+import { locale, t } from "../texts";
 
 const UNITS = ["B", "KB", "MB", "GB", "TB", "PB"];
 const formats = new Map<string, Intl.NumberFormat | Intl.DateTimeFormat>();
@@ -63,22 +63,23 @@ export function utc(time: string | number | Date): string {
 /** `3 minutes ago`, `in 2 days`; in the language of the page. */
 export function relative(time: string | number | Date, now: number = Date.now()): string {
   const seconds = (new Date(time).getTime() - now) / 1000;
+  if (Math.abs(seconds) < 5) return t("common.just_now");
   const steps: [Intl.RelativeTimeFormatUnit, number][] = [["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3600], ["minute", 60]];
-  const format = new Intl.RelativeTimeFormat(language(), { numeric: "auto", style: "short" });
+  const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto", style: "short" });
   for (const [unit, length] of steps) if (Math.abs(seconds) >= length) return format.format(Math.trunc(seconds / length), unit);
   return format.format(Math.trunc(seconds), "second");
 }
 
 function decimals(value: number, places: number): string {
-  const key = `${language()} ${places}`;
-  const made = formats.get(key) ?? new Intl.NumberFormat(language(), { minimumFractionDigits: places, maximumFractionDigits: places });
+  const key = `${locale()} ${places}`;
+  const made = formats.get(key) ?? new Intl.NumberFormat(locale(), { minimumFractionDigits: places, maximumFractionDigits: places });
   formats.set(key, made);
   return made.format(value as never);
 }
 
 function dates(name: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
-  const key = `${language()} ${name}`;
-  const made = (formats.get(key) as Intl.DateTimeFormat | undefined) ?? new Intl.DateTimeFormat(language(), options);
+  const key = `${locale()} ${name}`;
+  const made = (formats.get(key) as Intl.DateTimeFormat | undefined) ?? new Intl.DateTimeFormat(locale(), options);
   formats.set(key, made);
   return made;
 }

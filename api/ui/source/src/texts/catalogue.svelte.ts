@@ -9,6 +9,12 @@ class Catalogue {
   language = $state<Language>("en");
   texts = $state.raw<Texts>(en satisfies En);
 
+  /** The browser's form of the language. */
+  get locale(): string {
+    const own = typeof navigator === "undefined" ? [] : (navigator.languages ?? []);
+    return own.find((each) => each.slice(0, 2).toLowerCase() === this.language) ?? this.language;
+  }
+
   /** Load the language of the browser; before the page is shown. */
   async start(): Promise<void> {
     await this.choose(this.#preferred());

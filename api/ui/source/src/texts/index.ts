@@ -27,6 +27,9 @@ export function tMaybe(key: string, otherwise: string): string {
 /** `en` or `de`. */
 export const language = (): string => catalogue.language;
 
+/** For numbers and times: the browser's own form of the language, such as `en-GB`. */
+export const locale = (): string => catalogue.locale;
+
 function form(text: string, values: Values): string {
   const [one, other] = text.split("|");
   if (other === undefined || typeof values.n !== "number") return text;
@@ -38,5 +41,5 @@ function filled(text: string, values: Values): string {
 }
 
 function shown(value: string | number): string {
-  return typeof value === "number" ? value.toLocaleString(catalogue.language) : value;
+  return typeof value === "number" ? value.toLocaleString(catalogue.locale) : value;
 }
