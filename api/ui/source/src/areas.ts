@@ -51,4 +51,27 @@ export const AREAS: Area[] = [
       { path: "/proxies/:id/:tab?", load: () => import("./screens/proxies/Proxy.svelte") },
     ],
   },
+  {
+    key: "connections",
+    title: "shell.area.connections",
+    group: "traffic",
+    icon: "connections",
+    permission: "proxy.read",
+    shortcut: "c",
+    path: "/connections",
+    routes: [{ path: "/connections", load: () => import("./screens/connections/Connections.svelte") }],
+  },
+  {
+    key: "logs",
+    title: "shell.area.logs",
+    group: "traffic",
+    icon: "logs",
+    permission: "metrics.read",
+    shortcut: "l",
+    path: "/logs",
+    routes: [
+      { path: "/logs", load: () => import("./screens/logs/Logs.svelte") },
+      { path: "/logs/record", load: () => import("./screens/logs/Record.svelte") },
+    ],
+  },
 ];

@@ -19,9 +19,9 @@ export class Pages<T> {
   readonly size: number;
   readonly poll: Poll<void>;
 
-  constructor(fetch: (page: number, size: number, signal: AbortSignal) => Promise<Slice<T>>, size: number, every: number) {
+  constructor(fetch: (page: number, size: number, signal: AbortSignal) => Promise<Slice<T>>, size: number, every: () => number) {
     this.size = size;
-    this.poll = new Poll((signal) => this.#load(fetch, signal), () => every);
+    this.poll = new Poll((signal) => this.#load(fetch, signal), every);
   }
 
   /** The row at an index; undefined while it is loaded. */
@@ -64,9 +64,10 @@ const KEPT = 10;
  */
 export function pages<T>(
   fetch: (page: number, size: number, signal: AbortSignal) => Promise<Slice<T>>,
-  options: { size?: number; every?: number; reset?: () => unknown } = {},
+  options: { size?: number; every?: number | (() => number); reset?: () => unknown } = {},
 ): Pages<T> {
-  const made = new Pages(fetch, options.size ?? 100, options.every ?? 5000);
+  const { every = 5000 } = options;
+  const made = new Pages(fetch, options.size ?? 100, typeof every === "number" ? () => every : every);
   let before: string | null = null;
   $effect(() => {
     const key = JSON.stringify(options.reset?.() ?? null);

@@ -14,4 +14,7 @@ export interface ProxyTab {
 
 export const TABS: ProxyTab[] = [
   { key: "overview", title: "proxies.tab.overview", permission: null, load: () => import("./ProxyOverview.svelte") },
+  { key: "charts", title: "proxies.tab.charts", permission: "metrics.read", load: () => import("./ProxyCharts.svelte") },
+  { key: "connections", title: "proxies.tab.connections", permission: "proxy.read", load: () => import("./ProxyConnections.svelte") },
+  { key: "log", title: "proxies.tab.log", permission: "metrics.read", load: () => import("./ProxyLog.svelte") },
 ];

@@ -1,7 +1,9 @@
 import type { Texts } from "../index";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
+import { connections } from "./connections";
+import { logs } from "./logs";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies };
+export const de: Texts = { common, errors, shell, overview, proxies, connections, logs };

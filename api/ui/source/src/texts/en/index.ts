@@ -1,7 +1,9 @@
+import { connections } from "./connections";
+import { logs } from "./logs";
 import { common, errors, shell } from "./shell";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies };
+export const en = { common, errors, shell, overview, proxies, connections, logs };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

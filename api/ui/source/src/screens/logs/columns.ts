@@ -1,0 +1,12 @@
+/** The columns of records: which there are, and which are shown. */
+export const COLUMNS = ["time", "status", "method", "target", "client", "user", "proxy", "reason", "duration", "in", "out", "upstream"] as const;
+export type ColumnKey = (typeof COLUMNS)[number];
+
+/** Hidden unless the reader chose otherwise. */
+const HIDDEN: readonly ColumnKey[] = ["in", "upstream"];
+
+/** Those that are shown; `hidden` is the word of the address: empty for the default, else keys separated by commas. */
+export function shownColumns(hidden: string): ColumnKey[] {
+  const without: readonly string[] = hidden ? hidden.split(",") : HIDDEN;
+  return COLUMNS.filter((key) => !without.includes(key));
+}
