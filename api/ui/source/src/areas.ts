@@ -48,6 +48,7 @@ export const AREAS: Area[] = [
     path: "/proxies",
     routes: [
       { path: "/proxies", load: () => import("./screens/proxies/Proxies.svelte") },
+      { path: "/proxies/new", permission: "proxy.write", load: () => import("./screens/proxies/NewProxy.svelte") },
       { path: "/proxies/:id/:tab?", load: () => import("./screens/proxies/Proxy.svelte") },
     ],
   },

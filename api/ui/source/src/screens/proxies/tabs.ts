@@ -17,4 +17,5 @@ export const TABS: ProxyTab[] = [
   { key: "charts", title: "proxies.tab.charts", permission: "metrics.read", load: () => import("./ProxyCharts.svelte") },
   { key: "connections", title: "proxies.tab.connections", permission: "proxy.read", load: () => import("./ProxyConnections.svelte") },
   { key: "log", title: "proxies.tab.log", permission: "metrics.read", load: () => import("./ProxyLog.svelte") },
+  { key: "configuration", title: "proxies.configuration", permission: "proxy.write", load: () => import("./ProxyEdit.svelte") },
 ];

@@ -1,9 +1,10 @@
 import type { Texts } from "../index";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
+import { proxyform } from "./proxyform";
 import { connections } from "./connections";
 import { logs } from "./logs";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, connections, logs };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs };

@@ -3,7 +3,8 @@ import { logs } from "./logs";
 import { common, errors, shell } from "./shell";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
+import { proxyform } from "./proxyform";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, connections, logs };
+export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -1,0 +1,93 @@
+/** An object that is edited in a form: what it was, what it is to be, and what the API says about its fields. */
+import { ApiError } from "../api/client";
+import { changes, differences } from "./differences";
+import { router } from "./router.svelte";
+import { toasts } from "./toasts.svelte";
+
+export interface Loaded<T> {
+  data: T;
+  etag: string | null;
+}
+
+export class Draft<T extends object> {
+  /** As it was loaded. */
+  original = $state.raw() as T;
+  /** As the form has it; inputs bind to its fields. */
+  value = $state() as T;
+  /** Errors by the path of a field: `settings.timeout`. */
+  errors = $state.raw<Record<string, string>>({});
+  /** As it is stored now, where another person or program has changed it meanwhile. */
+  theirs = $state.raw<T | null>(null);
+  busy = $state(false);
+  #etag: string | null;
+
+  constructor(loaded: Loaded<T>) {
+    this.#etag = loaded.etag;
+    this.reset(loaded.data);
+  }
+
+  /** The body of a PATCH; empty when nothing is different. */
+  get patch(): Partial<T> {
+    return changes(this.original, $state.snapshot(this.value) as T);
+  }
+
+  /** How many fields are different. */
+  get count(): number {
+    return differences(this.original, $state.snapshot(this.value)).length;
+  }
+
+  /** The error of a field or of what is within it: `upstreams` also has that of `upstreams[2].port`. */
+  error = (path: string): string | null => {
+    const own = this.errors[path];
+    if (own) return own;
+    const within = Object.keys(this.errors).find((each) => each.startsWith(`${path}.`) || each.startsWith(`${path}[`));
+    return within ? `${within.slice(path.length).replace(/^\./, "")}: ${this.errors[within]}` : null;
+  };
+
+  /** Continue with this as what is stored; what was typed is lost. */
+  reset(stored: T = this.original): void {
+    this.original = stored;
+    this.value = structuredClone(stored);
+    this.errors = {};
+    this.theirs = null;
+  }
+
+  /**
+   * Send the changes with the ETag. `send` returns what is stored then; `load` is asked when it was changed meanwhile.
+   * Errors of fields go to `errors`, others to a message with `failed` before them. Returns whether it was stored.
+   */
+  async save(send: (etag: string | null) => Promise<Loaded<T>>, load: () => Promise<Loaded<T>>, failed: string): Promise<boolean> {
+    if (this.busy) return false;
+    this.busy = true;
+    try {
+      const stored = await send(this.#etag);
+      this.#etag = stored.etag;
+      this.reset(stored.data);
+      router.guard(null);
+      return true;
+    } catch (error) {
+      await this.#refused(error, load, failed);
+      return false;
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  /** After a change by somebody else: keep what was typed, and save over theirs next time. */
+  keepMine(): void {
+    if (this.theirs) this.original = this.theirs;
+    this.theirs = null;
+  }
+
+  async #refused(error: unknown, load: () => Promise<Loaded<T>>, failed: string): Promise<void> {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === 412) {
+      const stored = await load();
+      this.#etag = stored.etag;
+      this.theirs = stored.data;
+      return;
+    }
+    this.errors = error.fields;
+    if (Object.keys(error.fields).length === 0) toasts.failed(error, failed);
+  }
+}
