@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -25,6 +26,7 @@ from api.bus_bridge import Bridge
 from api.history import Reader, Recorder
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
+from api.security import users
 from api.security.account_sessions import AccountSessions
 from api.security.api_keys import LastUsed
 from api.security.authentication import Authenticator
@@ -42,11 +44,13 @@ from api.services.account_ends import AccountEnds
 from api.services.account_imports import AccountImports
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
+from api.services.attention import Attention
 from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
 from api.services.inline_accounts import InlineAccounts
 from api.services.log_search import LogSearch
+from api.services.overview import Overviews
 from api.services.plans import Plans
 from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import StoredProxy
@@ -159,6 +163,7 @@ class Services:
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
         self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
+        self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
         self.on_moved: Callable[[], None] = lambda: None
@@ -210,6 +215,20 @@ class Services:
         if not self.history.visible and (self.store.revision or self.account_store.revision):
             with on_behalf_of("system", "history-begin"):
                 self.history.add_empty(self.audit.stamp())
+
+    def _make_overviews(self) -> Overviews:
+        def certificate() -> Path | None:
+            tls = self.settings.server.tls
+            return tls.cert_file if tls.enabled else None
+
+        def administrator() -> str | None:
+            user = users.by_name(self.store, users.ADMINISTRATOR)
+            return None if user is None else user.id
+
+        attention = Attention(self.webhooks, self.data, certificate, administrator)
+        return Overviews(
+            self.bridge, self.runtime, self.proxies, self.health, attention, lambda: self.settings.logging.access
+        )
 
     def apply(self, settings: ApiSettings) -> None:
         """Make these settings effective for the requests to come: at the start, and whenever they change.

@@ -83,6 +83,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         accounts.DropAccountUsage: _API,
         records.QueryLogs: _WATCHERS,
         records.TailLogs: _WATCHERS,
+        records.CountLogs: _API,
         events.QueryWebhookSender: _API,
         webhooks.ReplayEvents: _SENDER,
         webhooks.SetWebhooks: _API,

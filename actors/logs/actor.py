@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from actors.bus.mailbox import Reply, refuse
-from actors.bus.messages.records import QueryLogs, TailLogs
+from actors.bus.messages.records import CountLogs, QueryLogs, TailLogs
 from actors.bus.records import Batch, RecordReceiver
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import Row
@@ -48,6 +48,8 @@ class LogsActor(Actor):
         """Search, off the loop."""
         if isinstance(message, QueryLogs):
             self._searches.find(message, reply)
+        elif isinstance(message, CountLogs):
+            self._searches.count(message, reply)
         elif isinstance(message, TailLogs):
             self._searches.tail(message, reply)
         else:

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.logs.columns import Columns
+from actors.logs.columns import Columns, conjunction
 from actors.logs.dayfile import BLOCK_ROWS, COUNTED, fresh_batches, runs
 from actors.logs.ngram_filter import may_contain
-from actors.logs.query_filter import CompiledQuery
+from actors.logs.query_filter import CompiledQuery, where
 from actors.logs.record_schema import Row
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,18 @@ class Block:
             if self.fresh or not any(ngrams) or may_contain(self._load("filter"), ngrams):
                 self._mask = query.mask(self.columns)
         return self._mask
+
+    def mask_in_time(self, query: CompiledQuery, ngrams: list[frozenset[int]]) -> bytes | None:
+        """Which records match and are of the times of the query; None: none."""
+        mask = self.mask(query, ngrams)
+        if mask is None:
+            return None
+        masks = [mask]
+        if self.oldest < query.start:
+            masks.append(where(self.columns.times(), query.start.__le__))
+        if self.newest > query.end:
+            masks.append(where(self.columns.times(), query.end.__ge__))
+        return conjunction(masks)
 
     def _load(self, segment: str) -> bytes:
         found = self._database.execute(f"SELECT {segment} FROM contents WHERE first = ?", (self.first,)).fetchone()  # noqa: S608 - our own names

@@ -20,6 +20,8 @@ NUMBERS = ("response_time", "duration", "bytes_in", "bytes_out")
 FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "reason", "parent")
 """Fields with few different values. `status_code` is a number outside and a text in here, to be searched like one."""
 TARGET = "target_url"
+HOST = "target_host"
+"""Stands for the host of the target where values are counted (`actors.logs.counting`)."""
 ADDED = ("detail", "rule", "credential")
 """Fields that records of earlier releases lack: all, or the last."""
 REQUEST_ID = "request_id"

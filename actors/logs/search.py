@@ -19,10 +19,11 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from actors.bus.messages.records import LogPage, LogTail, QueryLogs
+from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs
 from actors.logs.blocks import Block, Key, LogReader, OpenFile, Snapshot
 from actors.logs.columns import conjunction
-from actors.logs.query_filter import MICRO, CompiledQuery, where
+from actors.logs.counting import count_records
+from actors.logs.query_filter import MICRO, CompiledQuery
 
 READ_MAX = 2.0
 """Seconds that a search may read for its page."""
@@ -58,6 +59,11 @@ class Searcher:
         newest = query.end if query.before is None else min(query.end, query.before[0] / MICRO)
         with self._reader.snapshot(query.start, newest) as snapshot:
             return _Search(snapshot, query, self._clock).page()
+
+    def count(self, message: CountLogs) -> LogCounts:
+        """Records over time, and the most frequent values. Raises `sqlite3.Error`."""
+        with self._reader.snapshot(message.query.start, message.query.end) as snapshot:
+            return count_records(snapshot, message, self._clock)
 
     def tail(self, query: QueryLogs, after: int) -> LogTail:
         """What was stored after number `after`, in the order of storing. Raises `sqlite3.Error`."""
@@ -148,18 +154,11 @@ class _Search:
 
     def _mask(self, block: Block) -> bytes | None:
         """Of the records that match and were stored before the search began."""
-        mask = block.mask(self._compiled, self._ngrams)
-        if mask is None:
-            return None
-        masks = [mask]
-        if block.oldest < self._compiled.start:
-            masks.append(where(block.columns.times(), self._compiled.start.__le__))
-        if block.newest > self._compiled.end:
-            masks.append(where(block.columns.times(), self._compiled.end.__ge__))
-        if block.last > self._upto:
-            known = self._upto - block.first + 1
-            masks.append(b"\x01" * known + b"\x00" * (block.count - known))
-        return conjunction(masks)
+        mask = block.mask_in_time(self._compiled, self._ngrams)
+        if mask is None or block.last <= self._upto:
+            return mask
+        known = self._upto - block.first + 1
+        return conjunction([mask, b"\x01" * known + b"\x00" * (block.count - known)])
 
     def _count(self) -> tuple[int, bool]:
         """How many records there are on all pages, and whether that is exact: else it is a lower bound."""

@@ -18,7 +18,7 @@ from typing import Any
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Failed
-from actors.bus.messages.records import LogTail, QueryLogs, TailLogs
+from actors.bus.messages.records import CountLogs, LogTail, QueryLogs, TailLogs
 from actors.logs.search import Searcher, TooSlow
 from actors.thread_pool import ThreadPool
 
@@ -69,6 +69,11 @@ class Searches:
         """Reply with a page."""
         if not self._reject_excess(reply):
             self._submit(lambda searcher: searcher.find(query), reply)
+
+    def count(self, message: CountLogs, reply: Reply) -> None:
+        """Reply with counts."""
+        if not self._reject_excess(reply):
+            self._submit(lambda searcher: searcher.count(message), reply)
 
     def tail(self, message: TailLogs, reply: Reply) -> None:
         """Reply with the new records, as soon as there are some."""

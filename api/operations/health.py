@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from api.openapi.schemas.overview import Overview
 from api.openapi.schemas.resources import Alive, HealthReport, SmallHealth, SystemStatus, Version
 from api.operations.operation import ANY, NONE, V1, get, resource
-from api.resources import health
+from api.resources import health, overview
 
 TABLE = (
     *resource("", read=NONE)(
@@ -13,6 +14,16 @@ TABLE = (
         get("/readyz", "readyz", health.ready, SmallHealth, may_be_503=True, unlimited=True),
     ),
     *resource(V1)(
+        get(
+            "/overview",
+            "getOverview",
+            overview.overview,
+            Overview,
+            ANY,
+            query=overview.OverviewRange,
+            scoped=True,
+            conditional=True,
+        ),
         get("/health", "getHealth", health.report, HealthReport, ANY, may_be_503=True, scoped=True),
         get("/status", "getStatus", health.system_status, SystemStatus, "metrics.read"),
         get("/version", "getVersion", health.version, Version, ANY, scoped=True),

@@ -74,6 +74,12 @@ class HealthService:
             "checks": checks | resources,
         }
 
+    def summary(self, scope: frozenset[str] | None) -> tuple[str, list[condition.Flaw], float]:
+        """The worst of all checks, everything that is wrong, and since when it runs (Unix seconds)."""
+        fleet = self._runtime.whole()
+        flaws = [each for each in self._flaws(fleet) if scope is None or each.id in scope]
+        return _worst(self._checks(scope).values()), flaws, self._started_at if fleet is None else fleet.started_at
+
     def system(self) -> View:
         """What the service uses and carries, and everything that is wrong with it."""
         fleet, checks = self._runtime.whole(), self._checks()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from actors.bus.messages.records import LogPage, LogTail, QueryLogs
+from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import empty_record
 from actors.logs.search import Searcher
@@ -30,8 +30,15 @@ class SearchedIndex(LogIndex):
     def find(self, query: QueryLogs) -> LogPage:
         return self._searcher.find(query)
 
+    def count(self, message: CountLogs) -> LogCounts:
+        return self._searcher.count(message)
+
     def tail(self, query: QueryLogs, after: int) -> LogTail:
         return self._searcher.tail(query, after)
+
+    def pack(self) -> None:
+        """Put all records into blocks."""
+        self._file.pack()
 
     def close(self) -> None:
         self._searcher.close()

@@ -76,3 +76,33 @@ class LogTail:
 
     rows: tuple[dict[str, Any], ...]
     last: int
+
+
+@message
+class CountLogs:
+    """API → log indexer: how many records `query` finds over time, and the most frequent values of `fields`.
+
+    Buckets of `step` seconds begin at the multiple of `step` at or before the start. Of each field (a facet of
+    `actors.logs.record_schema`, or `HOST` for the host of the target) the `most` values with most records. The page of
+    `query` does not count. → `LogCounts` or `Failed`.
+    """
+
+    query: QueryLogs
+    step: int
+    fields: tuple[str, ...] = ()
+    most: int = 10
+
+
+@message
+class LogCounts:
+    """Log indexer → API: records of each bucket, and of them those with a status from 400 on; the values of each field.
+
+    A value has its records, `bytes_in` and `bytes_out`; the empty one is left out. Where counting all would have taken
+    too long, `exact` is False and the numbers are estimated from an even sample.
+    """
+
+    start: int
+    records: tuple[int, ...]
+    failed: tuple[int, ...]
+    values: dict[str, tuple[tuple[str, int, int, int], ...]]
+    exact: bool

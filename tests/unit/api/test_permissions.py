@@ -34,6 +34,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     "/metrics": {"GET": "metrics.read"},
     "/proxy.pac": {"GET": "proxy.read"},
     f"{V1}/health": {"GET": ANYBODY},
+    f"{V1}/overview": {"GET": ANYBODY},
     f"{V1}/status": {"GET": "metrics.read"},
     f"{V1}/auth/login": {"POST": OPEN},
     f"{V1}/auth/methods": {"GET": OPEN},
@@ -146,6 +147,7 @@ ABOUT_THEIR_PROXIES = {
     ("metrics.read", f"{V1}/usage"),
     ("metrics.read", "/metrics"),
     (ANYBODY, f"{V1}/health"),
+    (ANYBODY, f"{V1}/overview"),
     (ANYBODY, f"{V1}/auth/test"),
     (ANYBODY, f"{V1}/version"),
 }

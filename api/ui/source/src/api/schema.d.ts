@@ -64,6 +64,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the state of everything at a glance
+         * @description Returns health, current metrics with a short series, proxies by state, what is used most, and what needs attention. Parts that the caller has no permission for are null. Poll it with `If-None-Match`; it is made once a second for all.
+         */
+        get: operations["getOverview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/health": {
         parameters: {
             query?: never;
@@ -5100,6 +5120,44 @@ export interface components {
             error: string | null;
         };
         /**
+         * AttentionEntry
+         * @description Something to look after; `kind` and `id` are those of the resource, `upstream` is one of a proxy.
+         */
+        AttentionEntry: {
+            /**
+             * Severity
+             * @enum {string}
+             */
+            severity: "error" | "warning";
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "proxy" | "actor" | "webhook" | "settings" | "user" | "disk" | "memory";
+            /** Id */
+            id: string | null;
+            /** Name */
+            name: string | null;
+            /** Reason */
+            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "listener" | "process") | ("webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
+            /** Error */
+            error: string;
+            /** Since */
+            since: string | null;
+            /** Upstream */
+            upstream: string | null;
+        };
+        /**
+         * AttentionList
+         * @description What needs attention, errors first; `entries` are at most 100 of `total`.
+         */
+        AttentionList: {
+            /** Total */
+            total: number;
+            /** Entries */
+            entries: components["schemas"]["AttentionEntry"][];
+        };
+        /**
          * AuditActor
          * @description The author of a change. `user_id` is the id of the account where its holder has made it.
          */
@@ -5575,6 +5633,24 @@ export interface components {
             credentials: components["schemas"]["CredentialView"][];
             /** Next Cursor */
             next_cursor: string | null;
+        };
+        /**
+         * CurrentMetrics
+         * @description Rates of the last 5 s; error rate (percent) and response time (ms) of the last 60 s; open connections.
+         */
+        CurrentMetrics: {
+            /** Requests Per Second */
+            requests_per_second: number;
+            /** Bandwidth In */
+            bandwidth_in: number;
+            /** Bandwidth Out */
+            bandwidth_out: number;
+            /** Error Rate */
+            error_rate: number;
+            /** Response Time P95 */
+            response_time_p95: number;
+            /** Active Connections */
+            active_connections: number;
         };
         /**
          * DatabaseCheck
@@ -6716,6 +6792,56 @@ export interface components {
             };
         };
         /**
+         * MetricsSeries
+         * @description One value for each `step` seconds from `start` on, the last one of the bucket that ended last.
+         *
+         *     An average is null where there was no traffic.
+         */
+        MetricsSeries: {
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /** Step */
+            step: number;
+            /** Requests Per Second */
+            requests_per_second: (number | null)[];
+            /** Bandwidth In */
+            bandwidth_in: (number | null)[];
+            /** Bandwidth Out */
+            bandwidth_out: (number | null)[];
+            /** Error Rate */
+            error_rate: (number | null)[];
+            /** Response Time P95 */
+            response_time_p95: (number | null)[];
+            /** Active Connections */
+            active_connections: (number | null)[];
+        };
+        /**
+         * MostUsed
+         * @description What occurs in most access records, as of the last minute.
+         *
+         *     Not `exact` are estimates from an even sample. `records` is `logging.access`: which requests have a record.
+         */
+        MostUsed: {
+            /** Proxies */
+            proxies: components["schemas"]["TopProxy"][];
+            /** Accounts */
+            accounts: components["schemas"]["TopUser"][];
+            /** Targets */
+            targets: components["schemas"]["TopTarget"][];
+            /** Refusals */
+            refusals: components["schemas"]["TopReason"][];
+            /** Exact */
+            exact: boolean;
+            /**
+             * Records
+             * @enum {string}
+             */
+            records: "all" | "errors" | "off";
+        };
+        /**
          * NamedAccount
          * @description An account that was created or changed.
          */
@@ -6915,6 +7041,41 @@ export interface components {
          */
         OneWebhook: {
             webhook: components["schemas"]["WebhookView"];
+        };
+        /**
+         * Overview
+         * @description The first screen. Parts are null that the caller has no permission for, or whose process does not reply.
+         */
+        Overview: {
+            /**
+             * Range
+             * @enum {string}
+             */
+            range: "5m" | "1h" | "1d";
+            health: components["schemas"]["OverviewHealth"];
+            now: components["schemas"]["CurrentMetrics"] | null;
+            series: components["schemas"]["MetricsSeries"] | null;
+            proxies: components["schemas"]["ProxyStates"] | null;
+            top: components["schemas"]["MostUsed"] | null;
+            attention: components["schemas"]["AttentionList"];
+        };
+        /**
+         * OverviewHealth
+         * @description The overall health, and since when the service runs.
+         */
+        OverviewHealth: {
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "healthy" | "degraded" | "unhealthy";
+            /** Version */
+            version: string;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
         };
         /**
          * OwnAccount
@@ -7474,6 +7635,18 @@ export interface components {
             keep_alive: boolean;
             /** Max Connections */
             max_connections: number;
+        };
+        /**
+         * ProxyStates
+         * @description How many proxies there are, and by state of `runtime`; one that is inactive is `stopped`.
+         */
+        ProxyStates: {
+            /** Total */
+            total: number;
+            /** By State */
+            by_state: {
+                [key: string]: number;
+            };
         };
         /**
          * Quota
@@ -8235,6 +8408,64 @@ export interface components {
              * @constant
              */
             token_type: "Bearer";
+        };
+        /**
+         * TopProxy
+         * @description A proxy by its records. `name` is null of one that was deleted.
+         */
+        TopProxy: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string | null;
+            /** Requests */
+            requests: number;
+            /** Bytes In */
+            bytes_in: number;
+            /** Bytes Out */
+            bytes_out: number;
+        };
+        /**
+         * TopReason
+         * @description The reason of refusals and failures.
+         */
+        TopReason: {
+            /** Reason */
+            reason: string;
+            /** Requests */
+            requests: number;
+            /** Bytes In */
+            bytes_in: number;
+            /** Bytes Out */
+            bytes_out: number;
+        };
+        /**
+         * TopTarget
+         * @description A host that clients asked for.
+         */
+        TopTarget: {
+            /** Host */
+            host: string;
+            /** Requests */
+            requests: number;
+            /** Bytes In */
+            bytes_in: number;
+            /** Bytes Out */
+            bytes_out: number;
+        };
+        /**
+         * TopUser
+         * @description An account by its user name in the records.
+         */
+        TopUser: {
+            /** Username */
+            username: string;
+            /** Requests */
+            requests: number;
+            /** Bytes In */
+            bytes_in: number;
+            /** Bytes Out */
+            bytes_out: number;
         };
         /**
          * UnavailableProxy
@@ -9336,6 +9567,157 @@ export interface operations {
                     };
                 };
             };
+        };
+    };
+    getOverview: {
+        parameters: {
+            query?: {
+                /** @description What is used most in the last 5 minutes, hour or day, and the series */
+                range?: "5m" | "1h" | "1d";
+            };
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show the state of everything at a glance */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "range": "5m",
+                     *         "health": {
+                     *           "status": "healthy",
+                     *           "version": "1.0.0",
+                     *           "started_at": "2026-01-31T12:00:00Z"
+                     *         },
+                     *         "now": {
+                     *           "requests_per_second": 1.5,
+                     *           "bandwidth_in": 1.5,
+                     *           "bandwidth_out": 1.5,
+                     *           "error_rate": 1.5,
+                     *           "response_time_p95": 1.5,
+                     *           "active_connections": 1.5
+                     *         },
+                     *         "series": {
+                     *           "start": "2026-01-31T12:00:00Z",
+                     *           "step": 1,
+                     *           "requests_per_second": [
+                     *             1.5
+                     *           ],
+                     *           "bandwidth_in": [
+                     *             1.5
+                     *           ],
+                     *           "bandwidth_out": [
+                     *             1.5
+                     *           ],
+                     *           "error_rate": [
+                     *             1.5
+                     *           ],
+                     *           "response_time_p95": [
+                     *             1.5
+                     *           ],
+                     *           "active_connections": [
+                     *             1.5
+                     *           ]
+                     *         },
+                     *         "proxies": {
+                     *           "total": 1,
+                     *           "by_state": {
+                     *             "by_state": 1
+                     *           }
+                     *         },
+                     *         "top": {
+                     *           "proxies": [
+                     *             {
+                     *               "id": "prx_0123456789abcdef",
+                     *               "name": "office",
+                     *               "requests": 1,
+                     *               "bytes_in": 5120,
+                     *               "bytes_out": 1048576
+                     *             }
+                     *           ],
+                     *           "accounts": [
+                     *             {
+                     *               "username": "bob",
+                     *               "requests": 1,
+                     *               "bytes_in": 5120,
+                     *               "bytes_out": 1048576
+                     *             }
+                     *           ],
+                     *           "targets": [
+                     *             {
+                     *               "host": "127.0.0.1",
+                     *               "requests": 1,
+                     *               "bytes_in": 5120,
+                     *               "bytes_out": 1048576
+                     *             }
+                     *           ],
+                     *           "refusals": [
+                     *             {
+                     *               "reason": "text",
+                     *               "requests": 1,
+                     *               "bytes_in": 5120,
+                     *               "bytes_out": 1048576
+                     *             }
+                     *           ],
+                     *           "exact": true,
+                     *           "records": "all"
+                     *         },
+                     *         "attention": {
+                     *           "total": 1,
+                     *           "entries": [
+                     *             {
+                     *               "severity": "error",
+                     *               "kind": "proxy",
+                     *               "id": "prx_0123456789abcdef",
+                     *               "name": "office",
+                     *               "reason": "certificate",
+                     *               "error": "text",
+                     *               "since": "2026-01-31T12:00:00Z",
+                     *               "upstream": "text"
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Overview"];
+                    };
+                };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
         };
     };
     getHealth: {

@@ -1,0 +1,143 @@
+"""The view of the first screen."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from api.openapi.schemas.resources import HealthState, Moment, Reason, ResponseModel
+
+
+class OverviewHealth(ResponseModel):
+    """The overall health, and since when the service runs."""
+
+    status: HealthState
+    version: str
+    started_at: Moment
+
+
+class CurrentMetrics(ResponseModel):
+    """Rates of the last 5 s; error rate (percent) and response time (ms) of the last 60 s; open connections."""
+
+    requests_per_second: float
+    bandwidth_in: float
+    bandwidth_out: float
+    error_rate: float
+    response_time_p95: float
+    active_connections: float
+
+
+class MetricsSeries(ResponseModel):
+    """One value for each `step` seconds from `start` on, the last one of the bucket that ended last.
+
+    An average is null where there was no traffic.
+    """
+
+    start: Moment
+    step: int
+    requests_per_second: list[float | None]
+    bandwidth_in: list[float | None]
+    bandwidth_out: list[float | None]
+    error_rate: list[float | None]
+    response_time_p95: list[float | None]
+    active_connections: list[float | None]
+
+
+class ProxyStates(ResponseModel):
+    """How many proxies there are, and by state of `runtime`; one that is inactive is `stopped`."""
+
+    total: int
+    by_state: dict[str, int]
+
+
+class TopProxy(ResponseModel):
+    """A proxy by its records. `name` is null of one that was deleted."""
+
+    id: str
+    name: str | None
+    requests: int
+    bytes_in: int
+    bytes_out: int
+
+
+class TopUser(ResponseModel):
+    """An account by its user name in the records."""
+
+    username: str
+    requests: int
+    bytes_in: int
+    bytes_out: int
+
+
+class TopTarget(ResponseModel):
+    """A host that clients asked for."""
+
+    host: str
+    requests: int
+    bytes_in: int
+    bytes_out: int
+
+
+class TopReason(ResponseModel):
+    """The reason of refusals and failures."""
+
+    reason: str
+    requests: int
+    bytes_in: int
+    bytes_out: int
+
+
+class MostUsed(ResponseModel):
+    """What occurs in most access records, as of the last minute.
+
+    Not `exact` are estimates from an even sample. `records` is `logging.access`: which requests have a record.
+    """
+
+    proxies: list[TopProxy]
+    accounts: list[TopUser]
+    targets: list[TopTarget]
+    refusals: list[TopReason]
+    exact: bool
+    records: Literal["all", "errors", "off"]
+
+
+class AttentionEntry(ResponseModel):
+    """Something to look after; `kind` and `id` are those of the resource, `upstream` is one of a proxy."""
+
+    severity: Literal["error", "warning"]
+    kind: Literal["proxy", "actor", "webhook", "settings", "user", "disk", "memory"]
+    id: str | None
+    name: str | None
+    reason: (
+        Reason
+        | Literal[
+            "webhook_failing",
+            "webhook_disabled",
+            "deliveries_given_up",
+            "certificate_ends",
+            "disk_full",
+            "memory_full",
+            "first_password",
+        ]
+    )
+    error: str
+    since: Moment | None
+    upstream: str | None
+
+
+class AttentionList(ResponseModel):
+    """What needs attention, errors first; `entries` are at most 100 of `total`."""
+
+    total: int
+    entries: list[AttentionEntry]
+
+
+class Overview(ResponseModel):
+    """The first screen. Parts are null that the caller has no permission for, or whose process does not reply."""
+
+    range: Literal["5m", "1h", "1d"]
+    health: OverviewHealth
+    now: CurrentMetrics | None
+    series: MetricsSeries | None
+    proxies: ProxyStates | None
+    top: MostUsed | None
+    attention: AttentionList

@@ -1,0 +1,293 @@
+"""The first screen: what is in it, who sees which part, and how little it costs to ask often."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from falcon.testing import Result
+
+from actors.bus.messages.common import LOGS, METRICS, WEBHOOKS, Done
+from actors.bus.messages.events import Event
+from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.records import CountLogs, LogCounts
+from actors.bus.messages.webhooks import Deliveries, Delivery, QueryDeliveries, WebhookStatuses
+from actors.logs.record_schema import HOST
+from api.services import attention
+from api.services.overview import NOW
+from tests.kit.api_stage import PROXY, Api
+
+DAY = 86_400.0
+
+
+class Others:
+    """The collector, the log indexer and the webhook sender, played here."""
+
+    def __init__(self, api: Api) -> None:
+        self.asked: list[Any] = []
+        self.rate = 12.5
+        self.given_up: list[Delivery] = []
+        self.values: dict[str, Any] = {}
+        for name in (METRICS, LOGS, WEBHOOKS):
+            api.fleet.others[name] = self._reply
+
+    def _reply(self, message: Any) -> Any:
+        self.asked.append(message)
+        if isinstance(message, QueryRealtime):
+            return Realtime(time.time(), {**dict.fromkeys(NOW, 0.0), "requests_per_second": self.rate})
+        if isinstance(message, QueryMetrics):
+            count = (message.end - message.start) // message.step
+            return MetricSeries(dict.fromkeys(message.names, (1.0,) * count))
+        if isinstance(message, CountLogs):
+            return LogCounts(0, (1,), (0,), self.values, exact=True)
+        if isinstance(message, QueryDeliveries):
+            return Deliveries(tuple(self.given_up), len(self.given_up))
+        return WebhookStatuses({}) if type(message).__name__ == "QueryWebhookStatus" else Done()
+
+    def count(self, kind: type[Any]) -> int:
+        return sum(isinstance(each, kind) for each in self.asked)
+
+
+@pytest.fixture
+def others(api: Api, monkeypatch: pytest.MonkeyPatch) -> Others:
+    monkeypatch.setattr(attention, "FULL_PERCENT", 100.1)  # of the machine of the tests
+    monkeypatch.setattr(attention, "SLOW_PERIOD", 0.0)
+    api.services.overviews.fresh = 0.0
+    return Others(api)
+
+
+def overview(api: Api, headers: dict[str, str] | None = None, path: str = "/overview") -> dict[str, Any]:
+    response = api.get(path, headers or api.token())
+    assert response.status_code == 200, response.text
+    data: dict[str, Any] = response.json["data"]
+    return data
+
+
+def needs_attention(api: Api, headers: dict[str, str] | None = None) -> list[tuple[str, str, str | None, str]]:
+    found = overview(api, headers)["attention"]
+    assert found["total"] == len(found["entries"])
+    return [(each["severity"], each["kind"], each["id"], each["reason"]) for each in found["entries"]]
+
+
+def proxy(api: Api, number: int = 0, **fields: Any) -> str:
+    body = {**PROXY, "name": f"p{number}", "port": 3128 + number, **fields}
+    return str(api.post("/proxies", body, api.token()).json["data"]["proxy"]["id"])
+
+
+# --- what is in it ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("others")
+def test_the_state_of_everything(api: Api) -> None:
+    ids = [proxy(api, number) for number in range(3)]
+    api.post(f"/proxies/{ids[0]}/stop", None, api.token())
+    api.fleet.failed.add(ids[1])
+    found = overview(api)
+    assert found["health"]["status"] == "degraded"
+    assert found["now"]["requests_per_second"] == 12.5
+    assert found["proxies"] == {"total": 3, "by_state": {"failed": 1, "running": 1, "stopped": 1}}
+    assert found["series"]["step"] == 60
+    assert len(found["series"]["bandwidth_in"]) == 60
+
+
+def test_what_is_used_most(api: Api, others: Others) -> None:
+    known = proxy(api)
+    others.values = {
+        "proxy_id": ((known, 9, 1, 2), ("prx_deleted", 3, 0, 0)),
+        "user": (("<script>", 5, 3, 4),),
+        HOST: (("example.com", 7, 5, 6),),
+        "reason": (("dns_error", 1, 0, 0),),
+    }
+    top = overview(api)["top"]
+    assert top["proxies"][0] == {"id": known, "name": "p0", "requests": 9, "bytes_in": 1, "bytes_out": 2}
+    assert top["proxies"][1]["name"] is None
+    assert top["accounts"][0]["username"] == "<script>"
+    assert top["targets"][0]["host"] == "example.com"
+    assert top["refusals"][0]["reason"] == "dns_error"
+    assert (top["exact"], top["records"]) == (True, "all")
+
+
+@pytest.mark.parametrize(("name", "seconds", "points"), [("5m", 300, 30), ("1h", 3600, 60), ("1d", 86_400, 30)])
+def test_the_range_is_that_of_lists_and_series(api: Api, others: Others, name: str, seconds: int, points: int) -> None:
+    found = overview(api, path=f"/overview?range={name}")
+    assert (found["range"], len(found["series"]["error_rate"])) == (name, points)
+    (asked,) = [each for each in others.asked if isinstance(each, CountLogs)]
+    assert asked.query.end - asked.query.start == pytest.approx(seconds)
+
+
+def test_without_the_other_processes_the_rest_is_there(api: Api) -> None:
+    found = overview(api)
+    assert (found["now"], found["series"], found["top"]) == (None, None, None)
+    assert found["proxies"]["total"] == 0
+
+
+# --- what needs attention -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("others")
+def test_failed_proxies_come_before_degraded_ones(api: Api) -> None:
+    degraded, failed = proxy(api, 0), proxy(api, 1)
+    api.fleet.failed.add(failed)
+    api.fleet.problems[degraded] = (Problem("upstream_down", "no route", time.time(), "paris"),)
+    assert needs_attention(api) == [
+        ("error", "proxy", failed, "process"),
+        ("warning", "proxy", degraded, "upstream_down"),
+    ]
+    assert overview(api)["attention"]["entries"][1]["upstream"] == "paris"
+
+
+@pytest.mark.usefixtures("others")
+def test_an_actor_that_does_not_run_is_an_error(api: Api) -> None:
+    del api.fleet.helpers["logs"]
+    assert needs_attention(api) == [("error", "actor", "logs", "process")]
+
+
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize(("days", "severity"), [(-1, "error"), (20, "warning"), (22, None)])
+def test_certificates_that_end(api: Api, days: int, severity: str | None) -> None:
+    identifier = proxy(api)
+    api.fleet.certificate_ends = time.time() + days * DAY
+    assert needs_attention(api) == ([(severity, "proxy", identifier, "certificate_ends")] if severity else [])
+
+
+def test_webhooks_that_were_disabled_or_have_given_up(api: Api, others: Others) -> None:
+    body = {"name": "hook", "url": "https://example.com/", "events": ["*"]}
+    hook = api.post("/webhooks", body, api.token()).json["data"]["webhook"]["id"]
+    event = Event("evt_1", "proxy.created", time.time(), {})
+    others.given_up = [Delivery("d", hook, event, "failed", time.time(), None, ())]
+    assert needs_attention(api) == [("warning", "webhook", hook, "deliveries_given_up")]
+    others.given_up = [Delivery("d", hook, event, "failed", time.time() - 2 * DAY, None, ())]
+    assert needs_attention(api) == []
+    api.services.webhooks.disable(hook, "410 Gone", time.time() + 1)
+    assert needs_attention(api) == [("warning", "webhook", hook, "webhook_disabled")]
+
+
+@pytest.mark.usefixtures("others")
+def test_a_full_disk_and_the_first_password(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.data.initial_password.write_text("secret")
+    monkeypatch.setattr(attention, "FULL_PERCENT", 0.0)
+    found = needs_attention(api)
+    assert found == [
+        ("warning", "disk", None, "disk_full"),
+        ("warning", "memory", None, "memory_full"),
+        ("warning", "user", api.admin.id, "first_password"),
+    ]
+
+
+@pytest.mark.usefixtures("others")
+def test_the_number_of_entries_is_bounded(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "LONGEST", 2)
+    api.fleet.failed |= {proxy(api, number) for number in range(3)}
+    found = overview(api)["attention"]
+    assert (found["total"], len(found["entries"])) == (3, 2)
+
+
+# --- who sees what ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("others")
+@pytest.mark.parametrize(
+    ("permissions", "parts"),
+    [
+        ([], set()),
+        (["metrics.read"], {"now", "series", "top"}),
+        (["proxy.read"], {"proxies"}),
+        (["metrics.read", "proxy.read"], {"now", "series", "top", "proxies"}),
+    ],
+)
+def test_a_part_needs_its_permission(api: Api, permissions: list[str], parts: set[str]) -> None:
+    api.fleet.failed.add(proxy(api))
+    api.add_user("eva", permissions=permissions)
+    found = overview(api, api.token("eva"))
+    assert {name for name in ("now", "series", "top", "proxies") if found[name] is not None} == parts
+    assert {each["kind"] for each in found["attention"]["entries"]} <= ({"proxy"} if "proxies" in parts else set())
+
+
+@pytest.mark.usefixtures("others")
+def test_webhooks_and_the_first_password_need_their_permissions(api: Api) -> None:
+    api.data.initial_password.write_text("secret")
+    hook = {"name": "hook", "url": "https://example.com/", "events": ["*"]}
+    made = api.post("/webhooks", hook, api.token()).json["data"]["webhook"]["id"]
+    api.services.webhooks.disable(made, "410 Gone", time.time() + 1)
+    kinds = {}
+    for permission in ("settings.read", "users.read", "metrics.read", "proxy.read"):
+        api.add_user(permission, permissions=[permission])
+        kinds[permission] = {kind for _, kind, _, _ in needs_attention(api, api.token(permission))}
+    assert kinds == {"settings.read": {"webhook"}, "users.read": {"user"}, "metrics.read": set(), "proxy.read": set()}
+
+
+def test_a_key_of_some_proxies_sees_these_alone(api: Api, others: Others) -> None:
+    ids = [proxy(api, number) for number in range(3)]
+    api.fleet.failed |= set(ids)
+    api.data.initial_password.write_text("secret")
+    found = overview(api, api.key(scope={"proxies": ids[:1]}))
+    assert found["proxies"]["total"] == 1
+    assert [each["id"] for each in found["attention"]["entries"]] == ids[:1]
+    asked = [each for each in others.asked if isinstance(each, (QueryRealtime, QueryMetrics))]
+    assert {each.proxy_ids for each in asked} == {(ids[0],)}
+    assert [each.query.proxy_ids for each in others.asked if isinstance(each, CountLogs)] == [(ids[0],)]
+
+
+# --- what it costs ------------------------------------------------------------------------------------------------
+
+
+def test_all_callers_who_see_the_same_share_one_response(api: Api, others: Others) -> None:
+    api.services.overviews.fresh = 3600.0
+    api.add_user("eva", role="administrator")
+    bodies = {api.get("/overview", api.token(name)).text for name in ("admin", "eva") for _ in range(5)}
+    assert len(bodies) == 1
+    assert others.count(QueryRealtime) == 1
+    api.add_user("bob", role="user")
+    overview(api, api.token("bob"))
+    assert others.count(QueryRealtime) == 2
+
+
+def test_what_is_used_most_is_counted_once_for_all_for_a_minute(api: Api, others: Others) -> None:
+    for _ in range(5):
+        overview(api)
+    assert (others.count(QueryRealtime), others.count(CountLogs)) == (5, 1)
+
+
+def conditional(api: Api, etag: str, headers: dict[str, str]) -> Result:
+    return api.get("/overview", {**headers, "If-None-Match": etag})
+
+
+def test_what_has_not_changed_is_304(api: Api, others: Others) -> None:
+    headers = api.token()
+    first = api.get("/overview", headers)
+    etag = first.headers["ETag"]
+    assert etag.startswith('"')
+    for known in (etag, f'"other", W/{etag}', "*"):
+        response = conditional(api, known, headers)
+        assert (response.status_code, response.content, response.headers["ETag"]) == (304, b"", etag)
+    assert conditional(api, '"other"', headers).status_code == 200
+    others.rate = 99.0
+    changed = conditional(api, etag, headers)
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != etag
+
+
+def test_while_one_makes_it_others_get_the_one_before(api: Api, others: Others) -> None:
+    headers = api.token()
+    overview(api, headers)
+    reached, go_on = threading.Event(), threading.Event()
+    replies = api.fleet.others[METRICS]
+
+    def slow(message: Any) -> Any:
+        if isinstance(message, QueryRealtime):
+            reached.set()
+            assert go_on.wait(30)
+        return replies(message)
+
+    api.fleet.others[METRICS] = slow
+    others.rate = 99.0
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(overview, api, headers)
+        assert reached.wait(30)
+        assert overview(api, headers)["now"]["requests_per_second"] == 12.5
+        go_on.set()
+        assert making.result(30)["now"]["requests_per_second"] == 99.0
