@@ -122,7 +122,7 @@ class Table:
                 subdir=False,
                 readonly=not writable,
                 create=writable,
-                sync=boot_id() is None,
+                sync=writable and boot_id() is None,
                 metasync=False,
                 mode=0o600,
                 max_readers=READERS_MAX,

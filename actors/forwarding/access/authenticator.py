@@ -266,7 +266,7 @@ def _on_decided(done: OnChecked, user: str | None, failure: Failure | None = Non
 
 
 def _matches(password: bytes, stored: bytes) -> bool:
-    import bcrypt  # only proxies with credentials pay for it
+    import bcrypt  # the zygote has it for all; in an actor that was not forked only checks pay for it
 
     hashed = stored.removeprefix(_PLAIN)
     forms = [prehash(password)] if hashed == stored else [password[:_PASSWORD_MAX], prehash(password)]
