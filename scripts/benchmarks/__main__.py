@@ -95,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--seconds", type=float, default=10.0, help="of minting credentials")
     only = "measure this alone: mint for so long, and what is left of it an hour later"
     many.add_argument("--mint-seconds", type=float, metavar="SECONDS", help=only)
+    many.add_argument("--sign-ins", action="store_true", help="only how long sign-ins of clients take")
     managing = commands.add_parser("api", help="the management API, beside FastAPI under uvicorn")
     managing.add_argument("--configured", type=int, default=10_000, metavar="PROXIES")
     return parser
@@ -180,6 +181,8 @@ def _accounts(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, objec
         stack.callback(origin.end)
         if arguments.mint_seconds:
             rows = minting.measure(folder, origin, arguments.mint_seconds)
+        elif arguments.sign_ins:
+            rows = accounts.measure_sign_ins(folder, origin, arguments.accounts)
         else:
             rows = accounts.measure(folder, origin, arguments.accounts, arguments.proxies, arguments.seconds)
         return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION, "SQLite": sqlite3.sqlite_version}}

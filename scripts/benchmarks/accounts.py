@@ -6,13 +6,8 @@ figures stands squid with basic_ncsa_auth, whose helper reads a file of users.
 
 from __future__ import annotations
 
-import base64
-import http.client
 import itertools
 import random
-import shutil
-import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -23,28 +18,26 @@ from actors.accounts.records import effective
 from actors.accounts.table import TableReader
 from api.store import Write
 from api.store.accounts import open_accounts
+from benchmarks.client_signins import FEW, PASSWORD, SignIns, median_ms, refusals, request, rows_of, sign_ins, squids
 from benchmarks.ours import Product
-from benchmarks.peers import Origin, Program, program
-from benchmarks.processes import BenchError, free_port, pss, uss, wait_until
+from benchmarks.peers import Origin
+from benchmarks.processes import BenchError, free_port, pss, uss
 from benchmarks.report import Bar, Row
 from config.files.paths import open_data_dir
 from config.model.fleet_accounts import FleetAccount
 from config.passwords import hash_password
 
 MB = 1024**2
-FEW = 10
-PASSWORD = "a password for the benchmark"
 BATCH = 5_000
 SAMPLES = 15
 PAGES = 60
 MINTED_EACH_SECOND = 100
-HELPER = Path("/usr/lib/squid/basic_ncsa_auth")
-TIMEOUT = 30.0
 
 
 def measure(folder: Path, origin: Origin, accounts: int, proxies: int, seconds: float) -> list[Row]:
     """With `FEW` accounts, then with `accounts`, each with so many proxies; `seconds` of minting."""
-    memory, sign_ins = {}, {}
+    memory: dict[int, float] = {}
+    ours: dict[int, SignIns] = {}
     rows: list[Row] = []
     for count in (FEW, accounts):
         own = folder / str(count)
@@ -55,15 +48,33 @@ def measure(folder: Path, origin: Origin, accounts: int, proxies: int, seconds: 
             stack.callback(product.end)
             ports = [_proxy(product, number) for number in range(proxies)]
             memory[count] = pss(product.processes())
-            sign_ins[count] = _sign_ins(ports[0], origin)
+            ours[count] = sign_ins(ports[0], origin, product)
             if count == accounts:
                 rows += _with_many(product, own, ports, origin, seconds)
     more = (memory[accounts] - memory[FEW]) / MB
     return [
         Row(f"memory for {accounts:,} accounts, product with {proxies} proxies (PSS)", "MB", more, bar=Bar(100.0)),
         *rows,
-        *_sign_in_rows(sign_ins, accounts, _squid(folder, origin, (FEW, accounts))),
+        *rows_of(ours, accounts, squids(folder, origin, (FEW, accounts))),
     ]
+
+
+def measure_sign_ins(folder: Path, origin: Origin, accounts: int) -> list[Row]:
+    """Sign-ins of clients alone, with one proxy."""
+    ours: dict[int, SignIns] = {}
+    refused: list[Row] = []
+    for count in (FEW, accounts):
+        own = folder / str(count)
+        own.mkdir()
+        fill(own / "data", count)
+        with ExitStack() as stack:
+            product = Product(own)
+            stack.callback(product.end)
+            port = _proxy(product, 0)
+            ours[count] = sign_ins(port, origin, product)
+            if count == accounts:
+                refused = refusals(product, port)
+    return [*rows_of(ours, accounts, squids(folder, origin, (FEW, accounts))), *refused]
 
 
 def fill(data: Path, count: int) -> None:
@@ -186,97 +197,7 @@ def _minting(product: Product, seconds: float) -> list[Row]:
     ]
 
 
-# --- sign-ins of clients ---
-
-
-def _sign_ins(port: int, origin: Origin) -> dict[str, float]:
-    """Medians in ms of a client's first request with a name, and of one whose credentials are known."""
-    names = [f"account-{number:06}" for number in range(1, FEW)]
-    first = [request(port, origin, name, PASSWORD) for name in names]
-    again = [request(port, origin, name, PASSWORD) for name in names]
-    return {"first": median_ms(first), "again": median_ms(again)}
-
-
-def _sign_in_rows(ours: dict[int, dict[str, float]], accounts: int, squid: dict[int, dict[str, float]]) -> list[Row]:
-    kinds = {"first": "first request of a client, with the check of its password", "again": "one that is known"}
-    rows = []
-    for kind, name in kinds.items():
-        for count in (FEW, accounts):
-            peer = squid.get(count, {}).get(kind)
-            rows.append(Row(f"{name}, {count:,} accounts", "ms", ours[count][kind], "squid" if squid else "", peer))
-        grown = ours[accounts][kind] / ours[FEW][kind]
-        rows.append(Row(f"{name}: {accounts:,} accounts beside {FEW}", "x", grown, bar=Bar(1.3)))
-    return rows
-
-
-def _squid(folder: Path, origin: Origin, counts: Sequence[int]) -> dict[int, dict[str, float]]:
-    """The same of squid with basic_ncsa_auth; empty where it is not installed. Its users have hashes of MD5."""
-    if not HELPER.exists() or shutil.which("openssl") is None:
-        return {}
-    command = ["openssl", "passwd", "-apr1", PASSWORD]
-    hashed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    found = {}
-    for count in counts:
-        own = folder / f"squid-{count}"
-        own.mkdir(mode=0o755)
-        users = own / "users"
-        users.write_text("".join(f"account-{number:06}:{hashed}\n" for number in range(count)))
-        users.chmod(0o644)
-        peer = _SquidWithUsers(own, users)
-        try:
-            wait_until(lambda port=peer.port: _responds(port, origin), "squid checks passwords", 60.0)  # type: ignore[misc]
-            found[count] = _sign_ins(peer.port, origin)
-        finally:
-            peer.end()
-    return found
-
-
-class _SquidWithUsers(Program):
-    """squid that wants credentials, with one helper."""
-
-    def __init__(self, folder: Path, users: Path) -> None:
-        folder.chmod(0o777)  # it gives up root's rights before it opens its log
-        port = free_port()
-        configuration = f"""
-http_port 127.0.0.1:{port}
-auth_param basic program {HELPER} {users}
-auth_param basic children 1 startup=1
-acl known proxy_auth REQUIRED
-http_access allow known
-cache deny all
-access_log none
-cache_log {folder}/squid-cache.log
-pid_filename none
-netdb_filename none
-pinger_enable off
-coredump_dir none
-shutdown_lifetime 0 seconds
-"""
-        super().__init__("squid", folder, port, [program("squid"), "-N", "-f", f"{folder}/squid.conf"], configuration)
-
-
-def _responds(port: int, origin: Origin) -> bool:
-    try:
-        request(port, origin, "account-000000", PASSWORD)
-    except (OSError, BenchError, http.client.HTTPException):
-        return False
-    return True
-
-
-# --- requests and figures ---
-
-
-def request(port: int, origin: Origin, user: str, password: str) -> float:
-    """Seconds of one request on a new connection, which gets 404 from the origin. Raises `BenchError`."""
-    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
-    began = time.monotonic()
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)) as client:
-        client.request("GET", f"http://127.0.0.1:{origin.port}/none", headers={"Proxy-Authorization": f"Basic {pair}"})
-        response = client.getresponse()
-        content = response.read()
-    if response.status != http.HTTPStatus.NOT_FOUND:
-        raise BenchError(f"a request of {user} at port {port}: {response.status} {content[:200]!r}")
-    return time.monotonic() - began
+# --- figures ---
 
 
 def _times(act: Callable[[], object], count: int) -> list[float]:
@@ -287,11 +208,6 @@ def _times(act: Callable[[], object], count: int) -> list[float]:
             yield time.monotonic() - began
 
     return list(each())
-
-
-def median_ms(seconds: Sequence[float]) -> float:
-    """In ms."""
-    return statistics.median(seconds) * 1e3
 
 
 def p99_ms(seconds: Sequence[float]) -> float:

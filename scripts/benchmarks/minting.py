@@ -21,7 +21,8 @@ import psutil
 from api.audit.trail import trail_file
 from api.services.account_credentials import KEPT_AFTER_END, PURGE_PERIOD
 from api.store.accounts import accounts_file
-from benchmarks.accounts import FEW, MB, fill, median_ms, p99_ms, request
+from benchmarks.accounts import MB, fill, p99_ms
+from benchmarks.client_signins import FEW, median_ms, request
 from benchmarks.ours import Product
 from benchmarks.peers import Origin
 from benchmarks.processes import free_port, uss, wait_until
