@@ -145,6 +145,8 @@ def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
     view = proxy_views.with_backend_secret(proxy_views.detail(call.services.runtime, proxy), proxy)
+    if not call.caller.may("proxy.write"):
+        view = proxy_views.with_masked_backend(view)
     if proxy.record.upstreams and view["runtime"] is not None:
         view["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
     return view

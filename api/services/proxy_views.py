@@ -19,6 +19,7 @@ from config.model.auth_backend import AuthBackend
 from config.model.declaration import visible
 from config.model.proxies import ProxyAuth, ProxyRecord
 from config.model.upstreams import upstream_view
+from config.model.webhooks import masked_url
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
 BRIEF = ("id", "name", "host", "port", "protocol", "status", "tags", "created_at", "updated_at")
@@ -83,6 +84,14 @@ def with_backend_secret(view: dict[str, Any], proxy: StoredProxy) -> dict[str, A
         return view
     backend = {**view["auth"]["backend"], "secret": proxy.backend_secret}
     return {**view, "auth": {**view["auth"], "backend": backend}}
+
+
+def with_masked_backend(view: dict[str, Any]) -> dict[str, Any]:
+    """`view` for those who may not change the proxy: path and query of the back end's URL may hold a credential."""
+    backend = view["auth"].get("backend")
+    if backend is None:
+        return view
+    return {**view, "auth": {**view["auth"], "backend": {**backend, "url": masked_url(backend["url"])}}}
 
 
 def _view(stored: BaseModel, names: Iterable[str], special: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:

@@ -55,6 +55,17 @@ def test_a_change_keeps_what_it_does_not_give(api: Api, headers: dict[str, str])
     assert (spec.secret, spec.allow_cached) == (other, True)
 
 
+def test_readers_see_no_path_and_query_of_the_url(api: Api, headers: dict[str, str]) -> None:
+    made = create(api, headers, auth={"backend": {"url": URL + "?key=planted"}})
+    api.add_user("reader", role="user")
+    path = f"/proxies/{made['id']}"
+    for name, url in (("reader", "https://ldap.example/***"), ("admin", URL + "?key=planted"), ("reader", None)):
+        response = api.get(path, api.token(name))
+        assert url is None or response.json["data"]["proxy"]["auth"]["backend"]["url"] == url
+    assert "planted" not in response.text
+    assert "planted" not in api.get("/proxies", api.token("reader")).text
+
+
 def test_null_removes_it_and_credentials_are_wanted_still(api: Api, headers: dict[str, str]) -> None:
     made = create(api, headers, auth={"backend": {"url": URL}})
     assert patch(api, made, {"backend": None})["auth"] == {"enabled": True, "username": None}
