@@ -51,6 +51,7 @@ from api.services.health import HealthService
 from api.services.inline_accounts import InlineAccounts
 from api.services.log_search import LogSearch
 from api.services.overview import Overviews
+from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
 from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import StoredProxy
@@ -189,6 +190,7 @@ class Services:
         )
         self.inline_accounts = InlineAccounts(self.proxies.all, self.account_store.figures)
         self.every_account = EveryAccount(self.fleet_accounts, self.inline_accounts)
+        self.password_renewal = PasswordRenewal(self.audited_accounts)
         self.self_service = SelfService(
             AccountSessions(data),
             self.account_store,
@@ -199,6 +201,7 @@ class Services:
             self.proxies,
             self.password_checker,
             self._record_holder,
+            self.password_renewal,
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
         self.account_imports = AccountImports(

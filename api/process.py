@@ -27,7 +27,9 @@ from api.server.listener_handover import ListenerReceiver
 from api.server.rejected_requests import RejectedRequestLog
 from api.services.account_credentials import LapsedCredentials
 from api.services.account_ends import ExpiredAccounts
+from api.services.account_table import TableChecks
 from api.services.history_pruning import HistoryPruning
+from api.services.password_renewal import PasswordRenewalHandler
 from api.services.password_reset import PasswordResetHandler
 from api.services.webhook_sync import WebhookLink
 from api.store import StoreError, open_store
@@ -74,11 +76,14 @@ class ApiActor(Actor):
         self._lapsed = LapsedCredentials(self._services.credentials)
         self._ends = ExpiredAccounts(self._services.account_ends)
         self._pruning = HistoryPruning(self._services.history, lambda: self._services.settings.history)
+        self._table_checks = TableChecks(self._services.account_store)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         services = self._services
         self._password_resets = PasswordResetHandler(
             services.store, services.login_throttle, services.publish, services.data, self._bridge
         )
+        self._renewals = PasswordRenewalHandler(services.password_renewal, self._bridge)
+        self._handlers = (self._webhooks, self._password_resets, self._renewals)
         self._handover: ListenerReceiver | None = None
         if not behind_tls:
             handover = self._handover = ListenerReceiver(self.loop, self.run_dir.api_handover, self._move)
@@ -88,11 +93,11 @@ class ApiActor(Actor):
         self._report_desired_state()
 
     def receive(self, sender: str, message: Any, reply: Reply) -> None:
-        """Handle the end of the TLS terminator, and requests of the webhook sender and the command line."""
+        """Handle the end of the TLS terminator, and requests of other actors and the command line."""
         if isinstance(message, DrainConnections):
             self._drain_connections()
             reply(Done())
-        elif not (self._webhooks.receive(message, reply) or self._password_resets.receive(message, reply)):
+        elif not any(each.receive(message, reply) for each in self._handlers):
             refuse(sender, message, reply)
 
     def settings_changed(self, _groups: Collection[str]) -> None:
@@ -126,6 +131,8 @@ class ApiActor(Actor):
         self._lapsed.close()
         self._ends.close()
         self._pruning.close()
+        self._table_checks.close()
+        self._renewals.close()
         self._services.close()
         self._store.close()
         super().close()
@@ -146,6 +153,7 @@ class ApiActor(Actor):
             self._lapsed.start()
             self._ends.start()
             self._pruning.start()
+            self._table_checks.start()
             self.ready()
             self._webhooks.send_webhooks()
         else:

@@ -4,13 +4,15 @@ bcrypt reads 72 bytes at most (and stops at a NUL), so what it gets is the base6
 characters that depend on all of it.
 
 A hash that was made elsewhere may be bcrypt over the password itself. It can't be seen from the hash, so such a one is
-stored with the prefix `FOREIGN`, and both are tried.
+stored with the prefix `FOREIGN`, and both are tried. When the right password comes, one of our own takes its place;
+`renewal` says that the two are of one password, so that what was authenticated by the former goes on.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 
 import bcrypt
 
@@ -18,6 +20,9 @@ COST = 10
 """log2 of bcrypt's rounds: about 50 ms for one check on one core of a small server."""
 FOREIGN = "plain:"
 """Precedes a hash from elsewhere: bcrypt over the plain password, as of htpasswd, or over the pre-hash."""
+_HASH = re.compile(rf"({FOREIGN})?\$2[aby]\$([0-3][0-9])\$.{{53}}")
+_DIGEST = b"J8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
+_COST_MIN = 4
 _BCRYPT_MAX = 72
 """Bytes of a password that bcrypt reads."""
 
@@ -51,10 +56,64 @@ def foreign_hash(hashed: str) -> str:
 
 
 def check_foreign(password: str, stored: str) -> bool:
-    """Whether a hash from elsewhere was made from `password`: from the password itself, or from its pre-hash."""
+    """Whether a hash from elsewhere was made from `password`: from the password itself, or from its pre-hash.
+
+    A wrong password costs as much as against a hash of our own, if not more.
+    """
     hashed = stored.removeprefix(FOREIGN).encode("ascii")
     plain = password.encode("utf-8", "surrogatepass")[:_BCRYPT_MAX]
-    return check_prehashed(plain, hashed) or check_prehashed(prehashed(password), hashed)
+    if check_prehashed(plain, hashed) or check_prehashed(prehashed(password), hashed):
+        return True
+    spend_rounds((1 << COST) - rounds_of(stored))
+    return False
+
+
+def unknown_hash() -> str:
+    """A hash of our own cost that no password is known for."""
+    return (_salt(COST) + _DIGEST).decode("ascii")
+
+
+def spend_rounds(rounds: int) -> int:
+    """Make about so many rounds for nothing, at most those of a hash of our own; how many they were."""
+    spent = 0
+    for cost in range(COST, _COST_MIN - 1, -1):
+        if rounds - spent >= 1 << cost:
+            bcrypt.hashpw(b"", _salt(cost))
+            spent += 1 << cost
+    return spent
+
+
+def _salt(cost: int) -> bytes:
+    return b"$2b$%02d$CwTycUXWue0Thq9StjUM0u" % cost
+
+
+def is_foreign(stored: str) -> bool:
+    """Whether a hash is from elsewhere."""
+    return stored.startswith(FOREIGN)
+
+
+def rounds_of(stored: str | None) -> int:
+    """The rounds of bcrypt that a wrong password costs; 0 where there is no hash."""
+    found = None if stored is None else _HASH.fullmatch(stored)
+    return 0 if found is None else (2 if found[1] else 1) << int(found[2])
+
+
+def is_whole(password: str) -> bool:
+    """Whether bcrypt reads all of it: a hash from elsewhere says nothing about what is behind that."""
+    return len(password.encode("utf-8", "surrogatepass")) <= _BCRYPT_MAX
+
+
+def fingerprint(stored: str) -> str:
+    """By which a hash is recognized; it is another one when the password has changed."""
+    return hashlib.sha256(stored.encode()).hexdigest()
+
+
+def renewal(former: str, stored: str) -> str:
+    """What is stored beside a hash that has taken the place of the former one of the same password.
+
+    `former` is the fingerprint of that.
+    """
+    return hashlib.sha256(f"{former} {stored}".encode()).hexdigest()
 
 
 def prehashed(password: str) -> bytes:

@@ -7,7 +7,7 @@ of another boot of the machine.
 
 - `records`: what the table has of an account, a plan, a credential; `effective` merges an account with its plan.
 - `schedule`: windows of the week in a time zone.
-- `table`: the file, its writer and its readers.
+- `table`: the file and its readers; `table_writer`: its writer.
 
 An actor sees a change at its next look-up, since readers of LMDB see the last commit. For connections that are open it
 follows the table's list of changes, so a revocation holds even when the API dies right behind its commit.

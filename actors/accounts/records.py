@@ -41,6 +41,7 @@ class AccountRecord(NamedTuple):
 
     `password_hash` None: it has no password. `expires_at` 0: never. `plan` is an id, empty for none. `certificates`
     are normal entries (`config.files.client_certificates`): a client with a matching certificate is this account.
+    `renewal` is `config.passwords.renewal`'s, empty where the hash has taken the place of none.
     """
 
     id: str
@@ -57,6 +58,7 @@ class AccountRecord(NamedTuple):
     tags: tuple[str, ...] = ()
     rules: Rules = Rules()
     certificates: tuple[str, ...] = ()
+    renewal: str = ""
 
     def may_use(self, proxy_id: str, proxy_tags: Collection[str]) -> bool:
         """Whether the account is one of this proxy."""
@@ -102,6 +104,7 @@ def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
         schedule=rules.schedule,
         socks4_by_name=account.socks4_by_name,
         certificates=account.certificates,
+        renewal=account.renewal,
     )
 
 

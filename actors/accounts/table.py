@@ -10,44 +10,37 @@ each look-up, without a system call, for 2 µs or so. `changes` keeps the last c
 longer asks for everything it holds anew.
 
 A commit is written, not synced: the store is what is durable. The death of a process at any moment leaves a whole
-table. A power cut may not, so a table is of one boot (`config.files.accounts_table`).
+table. A power cut may not, so a table is of one boot (`config.files.accounts_table`). `table_writer` has the writer.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
-import time
-from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import lmdb
 import msgpack
 
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
-from config.files.accounts_table import boot_id, lock_of
+from config.files.accounts_table import boot_id
 
-log = logging.getLogger(__name__)
-
-VERSION = 2
+VERSION = 3
 """Of the records; a table of another version is made anew."""
 MAP_SIZE = 16 * 2**30
 """Address space, not memory: the file grows as it is filled."""
 READERS_MAX = 4096
 """Processes and threads that read at the same time."""
-READERS_CHECKED = 60.0
-"""Seconds between two checks for readers that were killed."""
-CHANGES_KEPT = 20_000
-"""Entries of the list of changes."""
 
 Kind = Literal["account", "plan", "credential"]
 Changed = tuple[Kind, str]
 """What changed, and its id."""
 
-_DATABASES = ("meta", "accounts", "names", "certificates", "plans", "credentials", "credential_keys", "changes")
-_META = b"table"
+DATABASES = ("meta", "accounts", "names", "certificates", "plans", "credentials", "credential_keys", "changes")
+META_KEY = b"table"
+ROUNDS_KEY = b"rounds"
+"""In `meta`: by rounds of bcrypt, where they are more than ours, the number of accounts whose password costs them."""
 
 
 class TableError(Exception):
@@ -68,7 +61,8 @@ _DAMAGE = (
 )
 
 
-def _error(path: Path, error: lmdb.Error) -> TableError:
+def table_error(path: Path, error: lmdb.Error) -> TableError:
+    """An error of LMDB as one of ours."""
     kind = TableDamaged if isinstance(error, _DAMAGE) else TableError
     return kind(f"{path}: {error}")
 
@@ -79,35 +73,6 @@ class TableMeta(NamedTuple):
     version: int
     store: str
     revision: int
-
-
-class PutAccount(NamedTuple):
-    """An account is new or has changed."""
-
-    account: AccountRecord
-
-
-class PutPlan(NamedTuple):
-    """A plan is new or has changed."""
-
-    plan: PlanRecord
-
-
-class PutCredential(NamedTuple):
-    """A credential is new. `digest` is the SHA-256 of its secret."""
-
-    credential: CredentialRecord
-    digest: bytes
-
-
-class Remove(NamedTuple):
-    """Something is gone; what the table doesn't have is removed already."""
-
-    kind: Kind
-    id: str
-
-
-TableChange = PutAccount | PutPlan | PutCredential | Remove
 
 
 class Table:
@@ -126,24 +91,45 @@ class Table:
                 metasync=False,
                 mode=0o600,
                 max_readers=READERS_MAX,
-                max_dbs=len(_DATABASES),
+                max_dbs=len(DATABASES),
             )
-            self._databases = {name: self._open(name, writable) for name in _DATABASES}
+            self._inode, self._size = _file_at(path)
+            if self._size < self._used():
+                self._env.close()
+                raise TableDamaged(f"{path}: was cut short")
+            self._databases = {name: self._open(name, writable) for name in DATABASES}
         except lmdb.Error as error:
-            raise _error(path, error) from error
-        self._inode = _inode(path)
+            raise table_error(path, error) from error
+
+    @property
+    def removed(self) -> bool:
+        """Whether there is no file any more: what was opened can be read as it was."""
+        return not _file_at(self.path)[0]
 
     @property
     def replaced(self) -> bool:
-        """Whether the file was removed, or another one has taken its place: it is to be opened again."""
-        return _inode(self.path) != self._inode
+        """Whether the file was removed or cut short, or another one has taken its place: it is to be opened again.
+
+        Reading what was cut off would end the process (SIGBUS).
+        """
+        inode, size = _file_at(self.path)
+        if inode == self._inode and size >= self._size:
+            self._size = size
+            return False
+        return True
+
+    def _used(self) -> int:
+        """Bytes that the pages of the last commit take."""
+        pages: int = self._env.info()["last_pgno"] + 1
+        page_size: int = self._env.stat()["psize"]
+        return pages * page_size
 
     def _open(self, name: str, writable: bool) -> Any:
         return self._env.open_db(name.encode(), create=writable)
 
     def meta(self) -> TableMeta | None:
         """Whose table it is; None while nothing was written."""
-        found = self._get("meta", _META)
+        found = self._get("meta", META_KEY)
         return None if found is None else TableMeta._make(found)
 
     @property
@@ -155,19 +141,23 @@ class Table:
     def account(self, identifier: str) -> AccountRecord | None:
         """The account, or None. Raises `TableError`, as all that read."""
         found = self._get("accounts", identifier.encode())
-        return None if found is None else _account(found)
+        return None if found is None else read_account(found)
 
     def accounts_named(self, username: str) -> list[AccountRecord]:
         """All accounts with this user name; for any one proxy there is at most one."""
-        ids = self._get("names", _name_key(username)) or ()
+        ids = self._get("names", name_key(username)) or ()
         found = (self.account(each) for each in ids)
         return [each for each in found if each is not None and each.username == username]
 
     def accounts_certified(self, entry: str) -> list[AccountRecord]:
         """All accounts with this entry for certificates; for any one proxy there is at most one."""
-        ids = self._get("certificates", _name_key(entry)) or ()
+        ids = self._get("certificates", name_key(entry)) or ()
         found = (self.account(each) for each in ids)
         return [each for each in found if each is not None and entry in each.certificates]
+
+    def most_rounds(self) -> int:
+        """The rounds of bcrypt that a wrong password of an account costs at most; 0 when all have hashes of our own."""
+        return max(self._get("meta", ROUNDS_KEY) or (), default=0)
 
     def plan(self, identifier: str) -> PlanRecord | None:
         """The plan, or None."""
@@ -196,15 +186,15 @@ class Table:
                     return set()
                 return {_changed(value) for value in cursor.iternext(keys=False)}
         except lmdb.Error as error:
-            raise _error(self.path, error) from error
+            raise table_error(self.path, error) from error
 
     def _get(self, database: str, key: bytes) -> Any:
         try:
             with self._env.begin(db=self._databases[database]) as transaction:
                 found = transaction.get(key)
         except lmdb.Error as error:
-            raise _error(self.path, error) from error
-        return None if found is None else _unpack(found)
+            raise table_error(self.path, error) from error
+        return None if found is None else unpack(found)
 
     def close(self) -> None:
         """Unmap the file."""
@@ -221,166 +211,13 @@ class TableReader(Table):
         super().__init__(path, writable=False)
 
 
-class TableWriter(Table):
-    """The table in the API, its only writer."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises `TableError`."""
-        super().__init__(path, writable=True)
-        self._readers_checked = -READERS_CHECKED
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """The table, or an empty one in place of a file that is damaged. Raises `TableError`."""
-        if not path.exists():
-            discard(path)  # a lock without its table has places of readers of another one
-        try:
-            table = cls(path)
-            meta = table.meta()
-            if meta is None or meta.version == VERSION:
-                return table
-            table.close()
-            log.info("making %s anew: it is of another version", path)
-        except TableDamaged as error:
-            log.warning("making the table of accounts anew: %s", error)
-        except TypeError as error:  # an array of another length
-            log.warning("making the table of accounts anew: %s: %s", path, error)
-        discard(path)
-        return cls(path)
-
-    def apply(self, changes: Iterable[TableChange], store: str, revision: int) -> None:
-        """Write the changes of the commits up to `revision`, all or none. Raises `TableError`."""
-        self._write(changes, store, revision, anew=False)
-
-    def rebuild(self, changes: Iterable[TableChange], store: str, revision: int) -> None:
-        """Make the whole table anew; readers have the former one until it is whole. Raises `TableError`."""
-        self._write(changes, store, revision, anew=True)
-
-    def _write(self, changes: Iterable[TableChange], store: str, revision: int, *, anew: bool) -> None:
-        try:
-            self._drop_dead_readers()
-            with self._env.begin(write=True) as transaction:
-                if anew:
-                    for name in _DATABASES:
-                        transaction.drop(self._databases[name], delete=False)
-                batch = _Batch(transaction, self._databases)
-                for change in changes:
-                    batch.apply(change)
-                batch.note(revision, anew=anew)
-                meta = TableMeta(VERSION, store, revision)
-                transaction.put(_META, _pack(meta), db=self._databases["meta"])
-        except lmdb.Error as error:
-            raise _error(self.path, error) from error
-
-    def _drop_dead_readers(self) -> None:
-        """Free the places of readers that were killed: the pages that one was reading would never be used again."""
-        now = time.monotonic()
-        if now - self._readers_checked >= READERS_CHECKED:
-            self._readers_checked = now
-            self._env.reader_check()
-
-
-class _Batch:
-    """The changes of one transaction."""
-
-    def __init__(self, transaction: Any, databases: dict[str, Any]) -> None:
-        self._transaction = transaction
-        self._databases = databases
-        self._changed: dict[Changed, None] = {}
-
-    def apply(self, change: TableChange) -> None:
-        if isinstance(change, PutAccount):
-            self._put_account(change.account)
-            self._changed["account", change.account.id] = None
-        elif isinstance(change, PutPlan):
-            self._put("plans", change.plan.id.encode(), change.plan)
-            self._changed["plan", change.plan.id] = None
-        elif isinstance(change, PutCredential):
-            self._put("credentials", change.digest, change.credential)
-            self._put("credential_keys", change.credential.id.encode(), change.digest)
-            self._changed["credential", change.credential.id] = None
-        else:
-            self._remove(change)
-            self._changed[change.kind, change.id] = None
-
-    def _put_account(self, account: AccountRecord) -> None:
-        found = self._get("accounts", account.id.encode())
-        before = None if found is None else _account(found)
-        self._reindex("names", account.id, _names(before), _names(account))
-        self._reindex("certificates", account.id, _entries(before), account.certificates)
-        self._put("accounts", account.id.encode(), account)
-
-    def _reindex(self, database: str, identifier: str, before: Collection[str], after: Collection[str]) -> None:
-        """Enter an account under the texts that are new, and remove it from those that are gone."""
-        for text in before:
-            if text not in after:
-                self._enter(database, text, identifier, present=False)
-        for text in after:
-            if text not in before:
-                self._enter(database, text, identifier, present=True)
-
-    def _enter(self, database: str, text: str, identifier: str, *, present: bool) -> None:
-        key = _name_key(text)
-        ids = [each for each in self._get(database, key) or () if each != identifier]
-        if present:
-            ids.append(identifier)
-        if ids:
-            self._put(database, key, ids)
-        else:
-            self._transaction.delete(key, db=self._databases[database])
-
-    def _remove(self, change: Remove) -> None:
-        key = change.id.encode()
-        if change.kind == "account":
-            found = self._get("accounts", key)
-            before = None if found is None else _account(found)
-            self._reindex("names", change.id, _names(before), ())
-            self._reindex("certificates", change.id, _entries(before), ())
-            self._transaction.delete(key, db=self._databases["accounts"])
-        elif change.kind == "plan":
-            self._transaction.delete(key, db=self._databases["plans"])
-        else:
-            digest = self._get("credential_keys", key)
-            if digest is not None:
-                self._transaction.delete(digest, db=self._databases["credentials"])
-            self._transaction.delete(key, db=self._databases["credential_keys"])
-
-    def note(self, revision: int, *, anew: bool) -> None:
-        """List the changes; of a table made anew, or too many to list, none, and followers take everything anew."""
-        database = self._databases["changes"]
-        if anew or len(self._changed) > CHANGES_KEPT:
-            self._transaction.drop(database, delete=False)
-            self._transaction.put(revision.to_bytes(8, "big") + bytes(4), _pack(("account", "")), db=database)
-            return
-        for index, changed in enumerate(self._changed):
-            key = revision.to_bytes(8, "big") + index.to_bytes(4, "big")
-            self._transaction.put(key, _pack(changed), db=database)
-        surplus = self._transaction.stat(database)["entries"] - CHANGES_KEPT
-        with self._transaction.cursor(database) as cursor:
-            while surplus > 0 and cursor.first():
-                cursor.delete()
-                surplus -= 1
-
-    def _get(self, database: str, key: bytes) -> Any:
-        found = self._transaction.get(key, db=self._databases[database])
-        return None if found is None else _unpack(found)
-
-    def _put(self, database: str, key: bytes, value: Any) -> None:
-        self._transaction.put(key, _pack(value), db=self._databases[database])
-
-
-def discard(path: Path) -> None:
-    """Remove the table and its lock, if they are there."""
-    for each in (path, lock_of(path)):
-        each.unlink(missing_ok=True)
-
-
-def _inode(path: Path) -> int:
-    """0 when there is no such file."""
+def _file_at(path: Path) -> tuple[int, int]:
+    """Inode and size; 0 when there is no such file."""
     try:
-        return os.stat(path).st_ino
+        found = os.stat(path)
     except FileNotFoundError:
-        return 0
+        return 0, 0
+    return found.st_ino, found.st_size
 
 
 def digest_of(secret: str) -> bytes:
@@ -388,30 +225,25 @@ def digest_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def _names(account: AccountRecord | None) -> tuple[str, ...]:
-    return () if account is None else (account.username,)
-
-
-def _entries(account: AccountRecord | None) -> tuple[str, ...]:
-    return () if account is None else account.certificates
-
-
-def _name_key(text: str) -> bytes:
-    """A user name, or an entry for certificates, may be longer than a key."""
+def name_key(text: str) -> bytes:
+    """The key of a user name or an entry for certificates, which may be longer than a key."""
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).digest()
 
 
-def _pack(value: Any) -> bytes:
+def pack(value: Any) -> bytes:
+    """A value as it is stored."""
     packed = msgpack.packb(value)
     assert isinstance(packed, bytes)
     return packed
 
 
-def _unpack(data: bytes) -> Any:
-    return msgpack.unpackb(data, use_list=False)
+def unpack(data: bytes) -> Any:
+    """The inverse of `pack`; arrays are tuples."""
+    return msgpack.unpackb(data, use_list=False, strict_map_key=False)
 
 
-def _account(values: tuple[Any, ...]) -> AccountRecord:
+def read_account(values: tuple[Any, ...]) -> AccountRecord:
+    """The record of an account from what is stored. Raises `TypeError` for an array of another length."""
     account = AccountRecord._make(values)
     return account._replace(rules=Rules._make(account.rules))
 
@@ -422,5 +254,5 @@ def _plan(values: tuple[Any, ...]) -> PlanRecord:
 
 
 def _changed(value: bytes) -> Changed:
-    kind, identifier = _unpack(value)
+    kind, identifier = unpack(value)
     return kind, identifier

@@ -64,6 +64,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         common.Listening: frozenset({common.METRICS}),
         problems.ReportProblems: frozenset({FORWARDING, TLS}),
         accounts.ReportUsage: _FORWARDING,
+        accounts.RenewPassword: _FORWARDING,
         forwarding.AllowTestClient: _API,
         forwarding.Explain: _API,
         forwarding.QueryTester: _API,

@@ -40,6 +40,7 @@ from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reporting import trace
 from actors.forwarding.reporting.counter_publisher import CounterPublisher
+from actors.forwarding.reporting.password_renewals import PasswordRenewals
 from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.histogram import sparse
 from actors.log_format import set_subject
@@ -87,6 +88,7 @@ class ForwardingActor(Actor):
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self.forwarding.limits.usage.open_file = self._open_usage_file
         self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)
+        self.forwarding.authenticator.on_renewed = PasswordRenewals(self.mailbox).send
         self._listen_by = 0.0
         self._label = ""
         self._publisher = CounterPublisher(

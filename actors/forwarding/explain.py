@@ -94,7 +94,8 @@ def _subject(context: ForwardingContext, query: Explain) -> _Subject:
     """Raises `UnreadableError`."""
     if not context.policy.session.wants_credentials:
         return _Subject(query.user)
-    context.directory.refresh()
+    if query.credential is not None or not context.directory.is_own(query.user or ""):
+        context.directory.refresh()
     credential = None if query.credential is None else context.directory.credential_by_id(query.credential)
     if credential is not None:
         found = context.directory.account(credential.account_id)

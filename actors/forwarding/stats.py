@@ -23,6 +23,7 @@ from actors.counters import (
 from actors.forwarding.access.rules import REASONS, REPORTED
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import (
+    ACCOUNTS_UNAVAILABLE,
     BACKEND_FAILED,
     BAD_PROXY_HEADER,
     CLIENT_CERTIFICATE_UNMATCHED,
@@ -44,6 +45,7 @@ DENIALS = frozenset(
         CLIENT_CERTIFICATE_UNMATCHED,
         LATE_PROXY_HEADER,
         BACKEND_FAILED,
+        ACCOUNTS_UNAVAILABLE.reason,
         *TLS_REASONS,
         *REASONS,
         *LIMIT_REASONS,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from actors.sqlite import open_database, transaction
 from api.store import StoreError, StoreWriteError
 from config.files.paths import DataDir, PathError
+from config.passwords import fingerprint
 
 PREFIX = "pfs_"
 LIFETIME = 3600
@@ -100,11 +101,6 @@ class AccountSessions:
                 yield database
         except sqlite3.Error as error:
             raise StoreWriteError(f"the sign-ins of accounts can't be stored: {error}") from error
-
-
-def fingerprint(password_hash: str) -> str:
-    """By which a password's hash is recognized; it is another one when the password has changed."""
-    return hashlib.sha256(password_hash.encode()).hexdigest()
 
 
 def _digest(token: str) -> str:

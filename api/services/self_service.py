@@ -3,6 +3,7 @@ permits (`self_service` of a plan)."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from actors.net.client_key import client_key
 from api.errors import Denied, Invalid, NotFound, TooBusy, Unauthenticated
 from api.security.account_holder import AccountHolder
-from api.security.account_sessions import LIFETIME, PREFIX, AccountSession, AccountSessions, fingerprint
+from api.security.account_sessions import LIFETIME, PREFIX, AccountSession, AccountSessions
 from api.security.authentication import UNKNOWN_USER_HASH
 from api.security.login_throttle import LoginThrottle
 from api.security.password_checker import PasswordChecker
@@ -19,16 +20,20 @@ from api.services.account_names import may_use
 from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts, status_of
 from api.services.inline_accounts import InlineAccounts
+from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
+from api.store import StoreError
 from api.store.accounts import AccountStore
 from config.model.account_rules import RuleLimits, StoredRules
 from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate
 from config.model.plans import Plan
 from config.model.plans import SelfService as Permitted
-from config.passwords import FOREIGN, check_foreign
+from config.passwords import check_foreign, hash_password, is_foreign, is_whole
 from config.text.formatting import timestamp_text
+
+log = logging.getLogger(__name__)
 
 SAME_NAME_MAX = 8
 """Accounts of one name whose passwords are checked for one sign-in. With more of them one that names no proxy fails."""
@@ -76,6 +81,7 @@ class SelfService:
         proxies: Proxies,
         checker: PasswordChecker,
         record: Record,
+        renewal: PasswordRenewal,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.enabled = False
@@ -89,6 +95,7 @@ class SelfService:
         self._proxies = proxies
         self._checker = checker
         self._record = record
+        self._renewal = renewal
         self._clock = clock
 
     # --- signing in and out ---
@@ -115,7 +122,7 @@ class SelfService:
         self.throttle.succeeded(username, address)
         if len(right) > 1:
             raise Invalid("proxy", "is required: several accounts have this name and this password")
-        return self._signed_in(right[0])
+        return self._signed_in(self._renewed(right[0], password))
 
     def sign_out(self, holder: AccountHolder) -> None:
         """End the holder's token. Raises `StoreWriteError`."""
@@ -200,9 +207,20 @@ class SelfService:
         ]
 
     def _check(self, password: str, stored: str, address: str) -> bool:
-        if stored.startswith(FOREIGN):
+        if is_foreign(stored):
             return check_foreign(password, stored)
         return self._checker.check_password(password, stored, client_key(address))
+
+    def _renewed(self, account: FleetAccount, password: str) -> FleetAccount:
+        """The account with a hash of our own in place of one from elsewhere, as far as that can be stored now."""
+        former = account.password_hash or ""
+        if is_foreign(former) and is_whole(password):
+            try:
+                if self._renewal.renew(account.id, former, hash_password(password)):
+                    return self._accounts.get(account.id).record
+            except (StoreError, NotFound) as error:
+                log.warning("the password of %s keeps its hash for now: %s", account.id, error)
+        return account
 
     def _signed_in(self, account: FleetAccount) -> tuple[AccountHolder, str]:
         """Issue the token, unless the account was changed while its password was checked."""
@@ -219,7 +237,7 @@ class SelfService:
             account = self._every.get(session.account_id).record
         except NotFound:
             return None
-        same = account.password_hash is not None and fingerprint(account.password_hash) == session.password
+        same = account.is_password(session.password)
         return account if same and _may_sign_in(account, self._clock()) else None
 
     def _failed(self, account_id: str | None, username: str, address: str) -> None:

@@ -15,7 +15,7 @@ from config.model.declaration import SECRET, Given, gives, update
 from config.model.fields import NULLABLE, InvalidResource, Name, Part, Password, example, plain_text, refuse_long
 from config.model.new_credentials import refuse_secret
 from config.model.proxies import Tags
-from config.passwords import check_password, foreign_hash, hash_password
+from config.passwords import check_password, fingerprint, foreign_hash, hash_password, renewal
 
 READ_ONLY_FIELDS = frozenset(
     {"id", "status", "usage", "last_seen_at", "last_client_ip", "active_connections", "created_at", "updated_at"}
@@ -112,12 +112,14 @@ class ProxiesInput(Part):
 class FleetAccount(StoredRules):
     """A document of the collection `accounts`. Times are Unix seconds.
 
-    `plan` is the id of a plan, or empty. `password_hash` None: it has credentials only.
+    `plan` is the id of a plan, or empty. `password_hash` None: it has credentials only. `renewal_hash` says of which
+    former hash the present one is the renewal (`config.passwords.renewal`), empty for none.
     """
 
     id: str
     username: Annotated[str, Given(AccountName)]
     password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
+    renewal_hash: Annotated[str, SECRET] = Field("", repr=False)
     proxies: AccountProxies = AccountProxies(all=True)
     plan: str = ""
     enabled: Annotated[bool, Given(StrictBool)] = True
@@ -129,6 +131,15 @@ class FleetAccount(StoredRules):
     metadata: Annotated[dict[str, str], Given(Metadata)] = Field(default_factory=dict)
     created_at: float
     updated_at: float
+
+    def is_password(self, former: str) -> bool:
+        """Whether the hash with this fingerprint is of the present password."""
+        stored = self.password_hash
+        if stored is None:
+            return False
+        return fingerprint(stored) == former or (
+            self.renewal_hash != "" and renewal(former, stored) == self.renewal_hash
+        )
 
 
 @gives(FleetAccount)

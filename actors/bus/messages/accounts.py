@@ -113,6 +113,18 @@ class AccountActivity:
 
 
 @message
+class RenewPassword:
+    """Forwarding actor → API: the right password came for an account whose hash is from elsewhere. → `Done`, `Failed`.
+
+    `renewed` is a hash of our own of the same password (`config.passwords`), to be stored in place of `former`.
+    """
+
+    account_id: str
+    former: str = field(repr=False)
+    renewed: str = field(repr=False)
+
+
+@message
 class QueryUsage:
     """API → metrics collector: the usage of accounts, by id the period that is wanted. → `Usage`."""
 

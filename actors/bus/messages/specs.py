@@ -43,7 +43,7 @@ class AccountSpec:
     `password_hash` is as `ProxySpec.auth_hash`, None where the protocol has no passwords. `quota` is bytes in both
     directions in a `period` (`config.model.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
     networks, destinations entries of access rules (`config.net.entries`). `schedule` is `actors.accounts.schedule`'s,
-    None for always. `socks4_by_name`: on SOCKS4 the name alone lets in.
+    None for always. `socks4_by_name`: on SOCKS4 the name alone lets in. `renewal` is `config.passwords.renewal`'s.
     """
 
     id: str
@@ -60,6 +60,7 @@ class AccountSpec:
     schedule: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]] | None = None
     socks4_by_name: bool = True
     certificates: tuple[str, ...] = ()
+    renewal: str = ""
 
 
 @message

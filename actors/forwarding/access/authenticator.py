@@ -14,14 +14,13 @@ waits. A wrong one counts as a wrong password.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import logging
 import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
@@ -30,7 +29,9 @@ from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.backend import Backend, Question
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
+from actors.forwarding.access.password_check import Checked, RefusalTime, check, hash_anew
 from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.secrets import is_secret
@@ -49,12 +50,8 @@ SHARE_OF_CLIENT = 2
 
 log = logging.getLogger(__name__)
 
-_PLAIN = b"plain:"
-"""Begins a hash from elsewhere: of the password itself, as other programs make them, or of its pre-hash."""
-_DUMMY = b"$2b$10$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
-"""Checked for those who have no password, with the cost of real hashes."""
-_PASSWORD_MAX = 72
-"""Bytes that bcrypt reads."""
+OnRenewed = Callable[[str, bytes, bytes], None]
+"""Called with the id of an account, its hash from elsewhere, and one of our own of the same password."""
 
 
 class OnChecked(Protocol):
@@ -84,11 +81,6 @@ class _Request(NamedTuple):
     gone: Callable[[], None]
 
 
-def prehash(password: bytes) -> bytes:
-    """What bcrypt gets: a digest, since bcrypt passes over what is behind byte 72 and stops at NUL."""
-    return base64.b64encode(hashlib.sha256(password).digest())
-
-
 class Authenticator:
     """Checks clients' credentials for one proxy: those of `auth`, of its accounts, and of the shared table."""
 
@@ -97,6 +89,8 @@ class Authenticator:
         self._directory = directory or Directory(loop)
         self.backend = Backend(loop, self._directory.stored)
         """Decides about users that the directory does not know, where the proxy has one."""
+        self.on_renewed: OnRenewed = lambda _id, _former, _renewed: None
+        self._refusals = RefusalTime()
         self._threads = FairThreadPool(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
@@ -117,6 +111,12 @@ class Authenticator:
         """Whether there is such a user."""
         return self._directory.stored(user) is not None
 
+    def is_current(self, user: str, verified: bytes | None) -> bool:
+        """Whether `verified` is what `stored` was for this user, or another hash of the same password."""
+        if verified is None:
+            return False
+        return self.stored(user) == verified or self._directory.is_password(user, verified)
+
     def stored(self, user: str) -> bytes | None:
         """The hash of the user's password, empty where there are no passwords; None for an unknown user.
 
@@ -128,6 +128,10 @@ class Authenticator:
     def asks_backend(self, user: str) -> bool:
         """Whether a back end decides about this user."""
         return self.backend.configured and self._directory.is_unknown(user)
+
+    def is_unreadable(self, user: str) -> bool:
+        """Whether it can't be known at the moment whether there is such a user."""
+        return self._directory.is_unreadable(user)
 
     def holds(self, credential: CredentialRecord) -> bool:
         """Whether the credential is still there."""
@@ -158,6 +162,9 @@ class Authenticator:
         if is_secret(secret) and not self._directory.is_own(user):
             self._check_secret("" if password is None else user, secret, requester, done)
             return
+        if self.is_unreadable(user):
+            done(None, None, failures.ACCOUNTS_UNAVAILABLE)
+            return
         if self.asks_backend(user):
             on_decided = partial(_on_decided, done)
             self.backend.check(Question(user, password, target), requester, on_decided, gone)
@@ -180,7 +187,7 @@ class Authenticator:
         After `REMEMBERED` it is checked again, but not where the check would have to wait behind those of others.
         """
         known = self._good.get(digest)
-        if known is None or known[1] != self._directory.stored(user):
+        if known is None or not self._directory.is_password(user, known[1]):
             return False
         return known[0] > self._loop.now or paused or self._threads.waiting > 0
 
@@ -188,7 +195,7 @@ class Authenticator:
         try:
             found = self._directory.credential(secret.decode(), user)
         except UnreadableError:
-            done(None)
+            done(None, None, failures.ACCOUNTS_UNAVAILABLE)
             return
         if found is not None:
             done(*found)
@@ -211,17 +218,31 @@ class Authenticator:
             self._checks[key].append(_Request(requester, done, gone))
             return
         self._checks[key] = requests = [_Request(requester, done, gone)]
-        against = stored or _DUMMY  # an unknown user costs a check, too: else the time would disclose who is known
 
-        def ended(result: bool | object | None) -> None:
+        def ended(result: Any) -> None:
+            """`result` is a `Checked`, `DROPPED`, or None for a bug in our own code."""
+            if not isinstance(result, Checked):
+                finish(result)
+                return
+            if result.matches:
+                finish(result)
+                return
+            self._refusals.note(result)
+            self._loop.call_later(self._refusals.wait(result, self._directory.most_rounds()), lambda: finish(result))
+
+        def finish(result: Checked | object | None) -> None:
             del self._checks[key]
             self._uncount(pair.client)
-            known = self._known(pair) if result is DROPPED else self._record_result(pair, stored, result is True)
+            matches = isinstance(result, Checked) and result.matches
+            known = self._known(pair) if result is DROPPED else self._record_result(pair, stored, matches)
+            if known and stored and isinstance(result, Checked) and result.renewable:
+                self._renew(pair, password, stored)
+            failure = failures.ACCOUNTS_UNAVAILABLE if self.is_unreadable(pair.user) else None
             for each in requests:
                 if known is None:
                     each.gone()
                 else:
-                    each.done(pair.user if known else None)
+                    each.done(pair.user if known else None, None, failure)
 
         def starts() -> bool:
             return any(each.requester.waits for each in requests) and self._known(pair) is None
@@ -230,7 +251,19 @@ class Authenticator:
         self._present[pair.client] += 1
         labels = site_key(requester.client_ip), f"{pair.client} {pair.user}"
         turn = (network_key(requester.client_ip), pair.client) if is_new else None
-        self._threads.submit(labels, partial(_matches, password, against), ended, starts, turn)
+        self._threads.submit(labels, partial(check, password, stored), ended, starts, turn)
+
+    def _renew(self, pair: _Pair, password: bytes, former: bytes) -> None:
+        """Have the hash from elsewhere, whose password this is, replaced by one of our own."""
+        account_id = self._directory.account_id(pair.user)
+        if account_id is None or self._directory.stored(pair.user) != former:
+            return
+
+        def hashed(renewed: Any) -> None:
+            if isinstance(renewed, bytes):
+                self.on_renewed(account_id, former, renewed)
+
+        self._threads.submit((pair.client, pair.user), partial(hash_anew, password), hashed, lambda: True)
 
     def _uncount(self, client: str) -> None:
         self._present[client] -= 1
@@ -250,7 +283,7 @@ class Authenticator:
         """Whether the pair is right: `stored`, the hash that the password was checked against, is still the user's."""
         now = self._loop.now
         if matches and stored:
-            if self._directory.stored(pair.user) != stored:
+            if not self._directory.is_password(pair.user, stored):
                 return False
             keep(self._good, pair.digest, (now + REMEMBERED, stored), CACHE_SIZE)
             return True
@@ -263,14 +296,3 @@ class Authenticator:
 
 def _on_decided(done: OnChecked, user: str | None, failure: Failure | None = None, /) -> None:
     done(user, None, failure)
-
-
-def _matches(password: bytes, stored: bytes) -> bool:
-    import bcrypt  # the zygote has it for all; in an actor that was not forked only checks pay for it
-
-    hashed = stored.removeprefix(_PLAIN)
-    forms = [prehash(password)] if hashed == stored else [password[:_PASSWORD_MAX], prehash(password)]
-    try:
-        return any(bcrypt.checkpw(form, hashed) for form in forms)
-    except ValueError:
-        return False  # no hash is stored

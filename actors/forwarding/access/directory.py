@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
-from actors.forwarding.limits.held_accounts import Found, UnreadableError
+from actors.forwarding.limits.held_accounts import Found, UnreadableError, is_same_password
 from actors.problems import Problems
 from config.files.accounts_table import former_tables
 
@@ -77,6 +77,41 @@ class Directory:
         except UnreadableError:
             return None
         return None if found is None else (found.spec.password_hash or "").encode()
+
+    def is_password(self, user: str, stored: bytes) -> bool:
+        """Whether this hash is of the user's present password: it is the stored one, or the one that was before it."""
+        own = self._own.get(user)
+        if own is not None:
+            return own == stored
+        try:
+            found = self.named(user)
+        except UnreadableError:
+            return False
+        return found is not None and is_same_password(found.spec, stored.decode())
+
+    def account_id(self, user: str) -> str | None:
+        """The id of the account of the table with this name; None where there is none, or it can't be read."""
+        try:
+            found = self.named(user)
+        except UnreadableError:
+            return None
+        return None if found is None else found.spec.id
+
+    def most_rounds(self) -> int:
+        """The rounds of bcrypt that a wrong password costs at most, as far as the table decides that; 0 without one."""
+        try:
+            fleet = self._open()
+            return 0 if fleet is None else fleet.most_rounds()
+        except UnreadableError:
+            return 0
+
+    def is_unreadable(self, user: str) -> bool:
+        """Whether the table of accounts decides about this user, and can't be read."""
+        try:
+            self.named(user)
+        except UnreadableError:
+            return True
+        return False
 
     def is_unknown(self, user: str) -> bool:
         """Whether there is certainly no such user: the table of accounts can be read, and does not have it either."""

@@ -1,7 +1,8 @@
 """The table of accounts as one proxy sees it. Only the zygote loads it in advance, before it forks: it opens nothing.
 
 What can't be opened or read is a problem of the proxy, and is opened again every `RETRY` seconds. Meanwhile accounts of
-the table can't authenticate; connections that are open go on.
+the table can't authenticate; connections that are open go on. A table whose file was removed is read as it was until
+the API has made another.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from actors.problems import Problems
 
 RETRY = 0.5
 """Seconds."""
-REPLACED_CHECKED = 0.25
-"""Seconds between two checks whether another file has taken the table's place."""
+REPLACED_CHECKED = 0.2
+"""Seconds between two checks whether another file has taken the table's place, or it was cut short: so few that each
+poll of the accounts that are held makes one."""
 
 T = TypeVar("T")
 
@@ -49,7 +51,7 @@ class Fleet:
         """Which table it is and its last revision; another value means that something may have changed."""
         if self._loop.now - self._checked >= REPLACED_CHECKED:
             self._checked = self._loop.now
-            if isinstance(self._table, TableReader) and self._table.replaced:
+            if isinstance(self._table, TableReader) and self._table.replaced and not self._table.removed:
                 self._close()
                 self._open()
         meta = self._read(Table.meta)
@@ -76,6 +78,10 @@ class Fleet:
             return [_found(table, each) for each in accounts.values() if each.may_use(proxy_id, tags)]
 
         return self._read(find)
+
+    def most_rounds(self) -> int:
+        """As `Table.most_rounds`."""
+        return self._read(Table.most_rounds)
 
     def account(self, identifier: str, proxy_id: str, tags: Collection[str]) -> Found | None:
         """The account with this id, if it may use the proxy."""

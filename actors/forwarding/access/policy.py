@@ -125,19 +125,23 @@ class Narrowed(AccessPolicy):
 
     def by_address(self, target: Authority, address: str) -> Decision:
         """See `AccessPolicy`."""
-        for rules in self._own:
-            match = rules.match_address(target.host, target.port, address)
-            if match.denied:
-                return _refused_by(rules, match, "address")
-        return super().by_address(target, address)
+        return refused_by_own(self._own, target, address) or super().by_address(target, address)
 
     def by_name_alone(self, target: Authority) -> Decision:
         """See `AccessPolicy`."""
-        for rules in self._own:
+        return refused_by_own(self._own, target, None) or super().by_name_alone(target)
+
+
+def refused_by_own(own: OwnRules, target: Authority, address: str | None) -> Decision | None:
+    """What an account's and a credential's own rules refuse; `address` None: the name is resolved by an upstream."""
+    for rules in own:
+        if address is None:
             match = rules.match_unresolved(target.host, target.port)
-            if match.denied:
-                return _refused_by(rules, match, "name")
-        return super().by_name_alone(target)
+        else:
+            match = rules.match_address(target.host, target.port, address)
+        if match.denied:
+            return _refused_by(rules, match, "name" if address is None else "address")
+    return None
 
 
 def _refused_by(rules: Rules, match: RuleMatch, stage: str) -> Decision:

@@ -24,7 +24,7 @@ def authorize_by_certificate(client: ClientConnection, wanted: ClientTlsSpec) ->
     try:
         found = _account_of(client, peer)
     except UnreadableError:
-        return None
+        return client.session.unchecked(failures.ACCOUNTS_UNAVAILABLE, client.loop.now)
     if isinstance(found, Failure):
         if client.context.debug:
             trace.note(client.id, "%s%s", found.detail, "" if wanted.required else ": it needs other credentials")

@@ -168,6 +168,9 @@ class ClientConnection(ClientIO):
         if self.response_relay is not None:
             self.response_relay.limit(meter.outward)
 
+    def destinations_changed(self) -> None:
+        """See `MeteredConnection`: requests are judged as they come, and tunnels once more when they begin."""
+
     def info(self) -> ConnectionInfo:
         """What it is doing now; its target is that of the last request."""
         request = self.last if self.request.target is None else self.request

@@ -56,12 +56,28 @@ def _tunnel(client: ClientConnection, command: Tunnel) -> None:
     buffered = bytes(client.send_buffer)
     readable = client.client_readable or client.client_ended
     tunnel = RunningTunnel(
-        client.context, client.sock, client.client_ip, origin, buffered, report, client.number, client.meter, readable
+        client.context,
+        client.sock,
+        client.client_ip,
+        origin,
+        buffered,
+        report,
+        client.number,
+        client.meter,
+        readable,
+        client.request.target,
     )
     client.origin = None
     client.closed = True
     client.context.pool.detach(origin)
     client.context.replace(client, tunnel)
+    _judge_again(client, tunnel)
+
+
+def _judge_again(client: ClientConnection, successor: RunningTunnel | UdpAssociation) -> None:
+    """The account's destinations may have changed while the connection was made."""
+    if client.meter is not None and client.context.own_rules(client.meter):
+        client.loop.call_soon(successor.destinations_changed)
 
 
 def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:

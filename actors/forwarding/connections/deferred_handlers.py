@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.access.narrowing import OwnRules
+from actors.forwarding.connections.allowed_now import peer_of
 from actors.forwarding.connections.bind_listener import BindListener
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.request_context import RequestContext
@@ -22,10 +23,9 @@ from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Associate, Authorize, Command, Listen, Open
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.session_username import split_session
-from actors.net.socks_wire import UNSPECIFIED, Endpoint, endpoint_of
+from actors.net.socks_wire import Endpoint, endpoint_of
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
@@ -101,6 +101,7 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
         check(tester.user)
     elif client.context.policy.session.wants_credentials:
         user = _strip_session_word(client, command.user)
+        client.request.name_alone = user if command.password is None else None
         authenticator.check(user, command.password, check, check, check.gone, command.target)
     else:
         _strip_session_word(client, command.user)
@@ -196,18 +197,10 @@ def _may_be_reused(client: ClientConnection, origin: OriginConnection, own: OwnR
     if origin.upstream is not None:
         decision = access.unresolved(target)
     else:
-        decision = access.name(target) or access.address(target, _peer_of(origin, target))
+        decision = access.name(target) or access.address(target, peer_of(origin.sock, target))
     if decision.failure is not None:
         client.context.pool.release(origin)
     return decision.failure is None
-
-
-def _peer_of(origin: OriginConnection, target: Authority) -> str:
-    """The address that a kept connection goes to; where it has broken meanwhile, any will do to find that out."""
-    try:
-        return endpoint_of(origin.sock.getpeername())[0]
-    except OSError:
-        return target.host if target.literal else UNSPECIFIED[0]
 
 
 def _reuse_bound(client: ClientConnection, origin: OriginConnection) -> list[Command]:
@@ -230,7 +223,9 @@ def _refusal(client: ClientConnection) -> list[Command] | None:
     request = client.request
     if not request.admitted:
         if policy.session.wants_credentials and not _credentials_unchanged(client, request):
-            return client.session.failed(failures.CREDENTIALS_WANTED, client.loop.now)
+            unreadable = client.context.authenticator.is_unreadable(request.user)
+            failed = failures.ACCOUNTS_UNAVAILABLE if unreadable else failures.CREDENTIALS_WANTED
+            return client.session.failed(failed, client.loop.now)
         request.admitted = True
     meter = client.meter
     if meter is None:
@@ -240,6 +235,7 @@ def _refusal(client: ClientConnection) -> list[Command] | None:
         meter = client.meter = context.limits.meter()  # nothing was limited or counted until now
         meter.inward.unattributed, meter.outward.unattributed = client.bytes_in, client.bytes_out
     meter.certificate = None if request.certificate is None else request.certificate.entries
+    meter.by_name = request.by_name
     failure = meter.admit(request.user, client, request.credential)
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
@@ -263,14 +259,13 @@ def _credentials_unchanged(client: ClientConnection, request: RequestContext) ->
     if request.tester is not None:
         return True
     authenticator = client.context.authenticator
-    stored = authenticator.stored(request.user)
     if request.certificate is not None:
         from actors.forwarding.connections.certificate_handler import still_certified
 
         return still_certified(client, request.certificate, request.user)
     if request.credential is not None:
-        return stored is not None and authenticator.holds(request.credential)
-    return request.verified_hash is not None and stored == request.verified_hash
+        return authenticator.knows(request.user) and authenticator.holds(request.credential)
+    return authenticator.is_current(request.user, request.verified_hash)
 
 
 @isolated

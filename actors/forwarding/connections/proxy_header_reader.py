@@ -63,6 +63,9 @@ class ProxyHeaderReader:
     def measure(self, meter: Meter) -> None:
         """See `Connection`: the connection gets a meter of its own when it begins."""
 
+    def destinations_changed(self) -> None:
+        """See `MeteredConnection`: it has no account yet."""
+
     @isolated
     def _peek(self, mask: int) -> None:
         """Parse as much of the header as has come."""

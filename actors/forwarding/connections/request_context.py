@@ -21,6 +21,7 @@ class RequestContext:
         "admitted",
         "certificate",
         "credential",
+        "name_alone",
         "session_word",
         "target",
         "tester",
@@ -36,6 +37,8 @@ class RequestContext:
         """The hash that the user's password was checked against; None when no credentials were wanted."""
         self.credential: CredentialRecord | None = None
         """The credential whose secret came in place of the password."""
+        self.name_alone: str | None = None
+        """The user name that came where the protocol has no passwords; None elsewhere."""
         self.certificate: PeerCertificate | None = None
         """The client's certificate, if that has authenticated it."""
         self.tester: Tester | None = None
@@ -55,6 +58,11 @@ class RequestContext:
         if target is None:
             return ""
         return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the user name alone has authenticated it."""
+        return bool(self.user) and self.name_alone == self.user
 
     @property
     def credential_id(self) -> str:

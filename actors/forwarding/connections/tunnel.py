@@ -6,6 +6,7 @@ import select
 import socket
 
 from actors.forwarding.connection import ConnectionInfo
+from actors.forwarding.connections.allowed_now import tunnel_refusal
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
@@ -13,6 +14,7 @@ from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
+from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.transport import Transport, unsent
 
@@ -30,6 +32,7 @@ class Tunnel:
         "_pending_down",
         "_pending_up",
         "_report",
+        "_target",
         "_unsent",
         "_up",
         "_upstream",
@@ -52,6 +55,7 @@ class Tunnel:
         number: int,
         meter: Meter | None = None,
         client_readable: bool = True,
+        target: Authority | None = None,
     ) -> None:
         """`client_readable`, as `origin.readable`: whether bytes may have come whose event is over."""
         self._context = context
@@ -61,6 +65,7 @@ class Tunnel:
         self.client_ip = client_ip
         self._unsent = 0
         self._report = report
+        self._target = target
         self.number = number
         self._pending_down = pending_down
         self._pending_up = bytes(origin.out)
@@ -137,6 +142,17 @@ class Tunnel:
         meter.holder = self
         if self._up is not None and self._down is not None:
             self._up.throttle, self._down.throttle = meter.inward, meter.outward
+
+    @isolated
+    def destinations_changed(self) -> None:
+        """See `MeteredConnection`."""
+        own = self._context.own_rules(self.meter)
+        if not own or self._target is None or self.deadline == NEVER:
+            return
+        failure = tunnel_refusal(own, self._target, self._origin, self._upstream is not None)
+        if failure is not None:
+            self._report = self._report.because(failure)
+            self.end(failure.reason)
 
     def info(self) -> ConnectionInfo:
         """What it is doing now; its bytes are those from the request for it on."""

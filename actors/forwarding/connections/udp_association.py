@@ -17,6 +17,7 @@ from collections import OrderedDict
 from functools import partial
 
 from actors.counters import BYTES_IN, BYTES_OUT
+from actors.forwarding.access.policy import refused_by_own
 from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.udp_targets import Share, Targets
 from actors.forwarding.connections.udp_waiting import Datagram, WaitingDatagrams
@@ -105,7 +106,7 @@ class UdpAssociation:
         self._client = endpoint_of((client_ip, 0))[0]
         self._client_port = _named_port(command.client, self._client)
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
-        self._peers: OrderedDict[Endpoint, Share] = OrderedDict()
+        self._peers: OrderedDict[Endpoint, tuple[Share, Authority]] = OrderedDict()
         self._waiting = WaitingDatagrams()
         self._targets = Targets()
         self._bytes_in = 0
@@ -225,11 +226,11 @@ class UdpAssociation:
         for address in () if refused else addresses:
             refused = access.address(target, address).failure or self._context.dialer.source.refuses(address)
             if refused is None:
-                self._send_to((address, target.port), payload, share)
+                self._send_to((address, target.port), target, payload, share)
                 return
         share.failure = refused or share.failure
 
-    def _send_to(self, peer: Endpoint, payload: bytes, share: Share) -> None:
+    def _send_to(self, peer: Endpoint, target: Authority, payload: bytes, share: Share) -> None:
         try:
             self._sender(socket.AF_INET6 if ":" in peer[0] else socket.AF_INET).sendto(payload, peer)
         except OSError:
@@ -237,7 +238,7 @@ class UdpAssociation:
         self._postpone_expiry()
         peers = self._peers
         known = endpoint_of(peer)
-        peers[known] = share
+        peers[known] = share, target
         share.reached = True
         peers.move_to_end(known)
         if len(peers) > PEERS_MAX:
@@ -267,9 +268,9 @@ class UdpAssociation:
             except OSError:
                 return  # nothing more is there
             source = endpoint_of(address)
-            share = self._peers.get(source)
-            if share is not None:
-                self._to_client(pack_datagram_head(source) + data, share)
+            peer = self._peers.get(source)
+            if peer is not None:
+                self._to_client(pack_datagram_head(source) + data, peer[0])
 
     def _to_client(self, datagram: bytes, share: Share) -> None:
         try:
@@ -308,6 +309,17 @@ class UdpAssociation:
         """See `Connection`."""
         self.meter = meter
         meter.holder = self
+
+    @isolated
+    def destinations_changed(self) -> None:
+        """See `MeteredConnection`: all of it ends, since a peer that it has may no longer be one."""
+        own = self._context.own_rules(self.meter)
+        for (address, _port), (_share, target) in self._peers.items() if own and not self._closed else ():
+            decision = refused_by_own(own, target, address)
+            if decision is not None and decision.failure is not None:
+                self._report = self._report.because(decision.failure)
+                self.end(decision.reason)
+                return
 
     # --- ends ---
 

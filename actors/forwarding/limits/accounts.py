@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 REMOVED = "account_removed"
 PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
 CERTIFICATE_REMOVED = "account_certificate_removed"
+NAME_NOT_ENOUGH = "account_name_not_enough"
 
 
 class Account:
@@ -51,6 +52,7 @@ class Account:
         self._window = 0.0, 0.0
         """The part of the schedule that was open when it was asked last."""
         self._ending = False
+        self._destinations_changed = False
         usage.on_reached = self._on_quota_reached
         usage.configure(spec.username, spec.quota, spec.period, now)
 
@@ -72,6 +74,8 @@ class Account:
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         if spec.schedule != before.schedule:
             self._schedule, self._window = _schedule_of(spec), (0.0, 0.0)
+        if _destinations(spec) != _destinations(before):
+            self._destinations_changed = True
         self.usage.configure(spec.username, spec.quota, spec.period, now)
         return spec.password_hash != before.password_hash
 
@@ -88,6 +92,10 @@ class Account:
             if meter.certificate is not None and not any(each in entries for each in meter.certificate)
         )
 
+    def by_name(self) -> tuple[Meter, ...]:
+        """The connections that the user name alone has authenticated."""
+        return tuple(meter for meter in self.meters if meter.by_name)
+
     @property
     def dormant(self) -> bool:
         """Whether it may be forgotten: it has no connection."""
@@ -95,11 +103,16 @@ class Account:
 
     def enforce(self, now: float) -> None:
         """End the connections that the account does not allow now."""
+        judged, self._destinations_changed = self._destinations_changed, False
         for meter in tuple(self.meters):
             holder = meter.holder
-            failure = self.refusal(holder.client_ip, now) if holder is not None else None
-            if holder is not None and failure is not None:
+            if holder is None:
+                continue
+            failure = self.refusal(holder.client_ip, now)
+            if failure is not None:
                 holder.end(failure.reason)
+            elif judged:
+                holder.destinations_changed()
 
     def end_all(self, reason: str) -> None:
         """End all connections."""
@@ -209,6 +222,10 @@ class Account:
 
     def __repr__(self) -> str:
         return f"<Account {self.spec.username}, {self.usage!r}, {len(self.meters)} connections>"
+
+
+def _destinations(spec: AccountSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return spec.allow_destinations, spec.deny_destinations
 
 
 def _schedule_of(spec: AccountSpec) -> Schedule | None:

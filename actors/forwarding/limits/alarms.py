@@ -15,6 +15,8 @@ from actors.bus.loop import Loop, Timer
 
 ALARM_MAX = 600.0
 """Seconds after which the wall clock is checked in any case: it may be set."""
+CLOCK_STEP = 0.5
+"""Seconds by which the wall clock differs from what the timer was set by, if it was set."""
 SURPLUS_MAX = 64
 """Outdated entries of the heap beyond the accounts, from which on it is made anew."""
 
@@ -40,6 +42,7 @@ class Alarms:
         self._numbers = itertools.count()
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        self._set_at_offset = 0.0
 
     def watch(self, account: Rolling) -> None:
         """Wake for this account; to be called again when its next change has become another."""
@@ -54,6 +57,16 @@ class Alarms:
                 heapq.heapify(self._heap)
             self._set_timer()
 
+    def check_clock(self) -> None:
+        """Look after what is due when the wall clock was set, or the machine was asleep."""
+        if self._timer is not None and abs(self._offset() - self._set_at_offset) > CLOCK_STEP:
+            self._timer.cancel()
+            self._timer = None
+            self._set_timer()
+
+    def _offset(self) -> float:
+        return time.time() - self._loop.now
+
     def forget(self, account: Rolling) -> None:
         """Wake for it no more."""
         self._moments.pop(account, None)
@@ -63,7 +76,7 @@ class Alarms:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = self._heap[0][0]
+        self._timer_at, self._set_at_offset = self._heap[0][0], self._offset()
         seconds = min(max(self._timer_at - time.time(), 0.0) + 0.001, ALARM_MAX)
         self._timer = self._loop.call_later(seconds, self._on_timer)
 

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits.accounts import CERTIFICATE_REMOVED, PASSWORD_CHANGED, REMOVED, Account
+from actors.forwarding.limits.accounts import (
+    CERTIFICATE_REMOVED,
+    NAME_NOT_ENOUGH,
+    PASSWORD_CHANGED,
+    REMOVED,
+    Account,
+)
 from actors.forwarding.limits.credentials import REVOKED, Credential, spec_of
 from actors.forwarding.limits.meter import Meter
 
@@ -84,6 +90,8 @@ class HeldAccounts:
         on_dropped: Callable[[Account], None],
     ) -> None:
         self.source: Source | None = None
+        self.on_poll: Callable[[], None] = lambda: None
+        """Called at each poll, as long as any is held."""
         self._loop = loop
         self._by_name = by_name
         self._new = new
@@ -102,13 +110,8 @@ class HeldAccounts:
     # --- what comes into use ---
 
     def account(self, username: str) -> Account | None:
-        """The account of the table with this name, which is held from now on."""
-        if self.source is None:
-            return None
-        try:
-            found = self.source.named(username)
-        except UnreadableError:
-            return None
+        """The account of the table with this name, which is held from now on. Raises `UnreadableError`."""
+        found = None if self.source is None else self.source.named(username)
         if found is None:
             return None
         held = self._accounts.get(found.spec.id)
@@ -135,6 +138,7 @@ class HeldAccounts:
 
     def _poll(self) -> None:
         self._poll_timer = None
+        self.on_poll()
         if self.source is not None:
             try:
                 self.source.refresh()
@@ -176,13 +180,16 @@ class HeldAccounts:
         self._by_name[found.spec.username] = account
         if found.spec == before:
             return
-        password_changed = account.update(found.spec, time.time())
+        account.update(found.spec, time.time())
+        password_changed = not is_same_password(found.spec, before.password_hash)
         if renamed:
             self._end_soon(account, account.meters, REMOVED)
         elif password_changed:
             self._end_soon(account, account.with_password(), PASSWORD_CHANGED)
         if not renamed and found.spec.certificates != before.certificates:
             self._end_soon(account, account.without_certificate(), CERTIFICATE_REMOVED)
+        if not (renamed or found.spec.socks4_by_name):
+            self._end_soon(account, account.by_name(), NAME_NOT_ENOUGH)
         self._enforce_soon(account)
 
     def _update_credential(self, identifier: str) -> None:
@@ -221,6 +228,17 @@ class HeldAccounts:
 
     def __repr__(self) -> str:
         return f"<HeldAccounts: {len(self._accounts)} accounts, {len(self._credentials)} credentials>"
+
+
+def is_same_password(spec: AccountSpec, verified: str | None) -> bool:
+    """Whether `verified`, a hash that the account has had, is of its present password."""
+    if spec.password_hash == verified:
+        return True
+    if not spec.renewal or spec.password_hash is None or verified is None:
+        return False
+    from config.passwords import fingerprint, renewal  # which loads bcrypt
+
+    return renewal(fingerprint(verified), spec.password_hash) == spec.renewal
 
 
 def _end(account: Account, meters: tuple[Meter, ...], reason: str) -> None:

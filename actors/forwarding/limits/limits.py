@@ -51,6 +51,7 @@ class Limits:
         """What accounts and credentials use, by id."""
         self._alarms = Alarms(loop)
         self.held = HeldAccounts(loop, self.accounts, self._new_held, self._alarms.watch, self._release)
+        self.held.on_poll = self._alarms.check_clock
         self.guests = Guests(loop)
         """Users that are no accounts, with limits of their own."""
         self.active = False
@@ -160,7 +161,7 @@ class Limits:
     # --- requests ---
 
     def user_refusal(self, user: str, client_ip: str) -> Failure | None:
-        """Why the account of this name may not be used; None when it may, or is none."""
+        """Why the account of this name may not be used; None when it may, or is none. Raises `UnreadableError`."""
         account = self.account(user)
         return None if account is None else account.refusal(client_ip, time.time())
 
@@ -169,14 +170,17 @@ class Limits:
         return self.held.credential(record).refusal(client_ip, time.time())
 
     def account(self, user: str) -> Account | None:
-        """The account of this name; None when it is none."""
+        """The account of this name; None when it is none. Raises `UnreadableError`."""
         return self.accounts.get(user) or (self.held.account(user) or self.guests.get(user) if user else None)
 
     def admit_request(
         self, meter: Meter, user: str, holder: MeteredConnection, record: CredentialRecord | None
     ) -> Failure | None:
         """Count a request and attach its connection to the account. Returns why it is refused, else None."""
-        account = self.account(user)
+        try:
+            account = self.account(user)
+        except UnreadableError:
+            return failures.ACCOUNTS_UNAVAILABLE
         credential = None
         if account is not None:
             now, client_ip = time.time(), holder.client_ip

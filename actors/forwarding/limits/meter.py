@@ -43,6 +43,9 @@ class MeteredConnection(Protocol):
     def end(self, reason: str) -> None:
         """End it now; `reason` is for its record."""
 
+    def destinations_changed(self) -> None:
+        """Its account or credential allows other destinations now: end it if it goes where it no longer may."""
+
 
 Admit = Callable[["Meter", str, MeteredConnection, "CredentialRecord | None"], Failure | None]
 """Counts a request of this user on this connection and attaches the meter to the account, or says why not."""
@@ -82,6 +85,7 @@ class Meter:
         "_admit",
         "account",
         "admitted",
+        "by_name",
         "certificate",
         "credential",
         "holder",
@@ -99,6 +103,8 @@ class Meter:
         """The credential of the account that the last request was authenticated by."""
         self.certificate: tuple[str, ...] | None = None
         """The entries of the client's certificate, if that has authenticated the last request."""
+        self.by_name = False
+        """Whether the user name alone has authenticated the last request, as on SOCKS4."""
         self.holder: MeteredConnection | None = None
         self.admitted = False
         """Whether the current request is counted already: it may be sent twice."""

@@ -274,6 +274,11 @@ def backend_failed(detail: str) -> Failure:
     return Failure(503, "proxy_internal_error", text, rule=BACKEND_FAILED, recorded=detail)
 
 
+ACCOUNTS_UNAVAILABLE = Failure(
+    503, "proxy_internal_error", "the accounts can't be read at the moment", rule="accounts_unavailable", retry_after=1
+)
+"""The table of accounts decides and can't be read. Accounts of the proxy itself get in all the same."""
+
 NOT_THROUGH_UPSTREAMS = Failure(
     400, "http_request_error", "this proxy has upstreams, which are only asked to connect", close=True
 )

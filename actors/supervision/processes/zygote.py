@@ -56,13 +56,14 @@ PRELOAD = (
     "actors.bus.records",
     "actors.forwarding.actor",
     "actors.forwarding.access.fleet",
-    "bcrypt",
+    "config.passwords",
     "lmdb._envid",
 )
 """What forwarding actors import; the others import their own extras after the fork. Preloading pydantic, which most of
 the others need, would save them 4 MB and 0.1 s of processor time each, and cost 0.9 MB in every forwarding actor. LMDB,
 which `fleet` imports, takes 0.5 MB here, and would take 4 MB in each forwarding actor that reads accounts; what it
-imports itself when a file is opened would take 0.2 MB, bcrypt 0.3 MB in each one that checks passwords."""
+imports itself when a file is opened would take 0.2 MB, bcrypt (of `config.passwords`) 0.3 MB in each one that checks
+passwords."""
 
 COMM_MAX = 15
 """Bytes of a process name that Linux keeps (proc(5), comm)."""

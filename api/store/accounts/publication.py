@@ -14,17 +14,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
-from actors.accounts.table import (
-    PutAccount,
-    PutCredential,
-    PutPlan,
-    Remove,
-    TableChange,
-    TableDamaged,
-    TableError,
-    TableWriter,
-    discard,
-)
+from actors.accounts.table import TableDamaged, TableError
+from actors.accounts.table_writer import PutAccount, PutCredential, PutPlan, Remove, TableChange, TableWriter, discard
 from api.store.accounts.schema import ACCOUNTS, CREDENTIALS, PLANS
 from api.store.interface import Change, HistoryPruned, StoreError
 from config.files.accounts_table import announce, announcement, former_tables
@@ -141,9 +132,14 @@ class Retry:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def under_way(self) -> bool:
+        """Whether it has not succeeded yet."""
+        return self._thread is not None and self._thread.is_alive()
+
     def start(self) -> None:
         """Begin, unless it is under way."""
-        if self._thread is None or not self._thread.is_alive():
+        if not self.under_way:
             self._thread = threading.Thread(target=self._run, name="publish-accounts", daemon=True)
             self._thread.start()
 
@@ -187,6 +183,7 @@ def _account(body: Mapping[str, Any]) -> TableChange:
         tags=tuple(body["tags"]),
         rules=_rules(body),
         certificates=tuple(body.get("certificates", ())),
+        renewal=body.get("renewal_hash", ""),
     )
     return PutAccount(record)
 

@@ -167,6 +167,11 @@ class AccountStore(AccountReader):
                 self._database.execute("UPDATE meta SET revision = ?", [revision])
             self._committed(revision, self._horizon)
 
+    def check_table(self) -> None:
+        """Make the table anew if its file was removed, replaced or damaged by others."""
+        if not self._retry.under_way:
+            self._publish_or_retry()
+
     def close(self) -> None:
         """See `Store.close`."""
         self._retry.end()

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
-from actors.accounts.table import PutAccount, PutCredential, PutPlan, Remove, TableChange, TableWriter, digest_of
+from actors.accounts.table import digest_of
+from actors.accounts.table_writer import PutAccount, PutCredential, PutPlan, Remove, TableChange, TableWriter
 from config.files.paths import DataDir
 from tests.actor.forwarding.account_client import HASH, WORD, credentials
 from tests.actor.forwarding.http_client import connect, get, read_response

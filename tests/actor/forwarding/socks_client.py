@@ -75,3 +75,12 @@ def datagram_socket(host: str = "127.0.0.1") -> socket.socket:
     sock.bind((host, 0))
     sock.settimeout(15)
     return sock
+
+
+def signed_in(rig: Rig, user: str, word: str) -> socket.socket:
+    """A connection whose user name and password were accepted (RFC 1929)."""
+    sock = arrive(rig)
+    name, password = user.encode(), word.encode()
+    sock.sendall(b"\x05\x01\x02" + bytes((1, len(name))) + name + bytes((len(password),)) + password)
+    assert exactly(sock, 4) == b"\x05\x02\x01\x00"
+    return sock

@@ -76,6 +76,17 @@ def status(rig: Rig, origin: Origin, pair: Pair | None, *fields: str) -> int:
         return int(read_response(client)[0].split()[1])
 
 
+def test_a_certificate_is_not_called_unknown_while_the_accounts_can_not_be_read(
+    rig: Rig, table: AccountsTable, origin: Origin, authority: Authority
+) -> None:
+    table.account("builder", password_hash=None, certificates=("CN=build-7",))
+    pair = authority.issue("build-7")
+    assert status(rig, origin, pair) == 200
+    os.truncate(table.path, 8192)
+    until(lambda: ("accounts_table", "") in rig.problems, "the problem is reported")
+    assert status(rig, origin, pair) == 503
+
+
 def refused(rig: Rig, pair: Pair | None, word: str) -> None:
     """The handshake fails, with a record and in the counter of its reason."""
     rig.records.clear()

@@ -18,13 +18,14 @@ from actors.bus.loop import Loop
 from actors.bus.messages.common import ApplySettings, Done
 from actors.fair_thread_pool import DROPPED, ORDINARY_TURN, WAITING_MAX, FairThreadPool
 from actors.forwarding.access import authenticator as credentials_module
-from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenticator, prehash
+from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenticator
+from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
+from actors.forwarding.access.password_check import Checked, prehash
 from actors.forwarding.net.hosts_file import CHECKED_EVERY, HostsFile
 from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.protocols.failures import Failure
 from actors.thread_pool import ThreadPool
-from config.passwords import COST
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.kit.forwarding_rig import spec
 from tests.kit.settings import boot_settings
@@ -299,23 +300,23 @@ class Desk:
     def __init__(self, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = loop
         self.checked = 0
-        self.against = b""
-        self._real = credentials_module._matches
-        monkeypatch.setattr(credentials_module, "_matches", self._matches)
+        self.seconds = 0.0
+        monkeypatch.setattr(credentials_module, "check", self._check)
         hashed = bcrypt.hashpw(prehash(b"right"), bcrypt.gensalt(4)).decode()
         self.credentials = Authenticator(loop)
         self.credentials.update(spec(1, auth_username="ada", auth_hash=hashed))
 
-    def _matches(self, password: bytes, stored: bytes) -> bool:
+    def _check(self, password: bytes, stored: bytes | None) -> Checked:
+        """As the real one, without the rounds that a wrong password costs."""
         self.checked += 1
-        self.against = stored
-        return self._real(password, stored)
+        matches = stored is not None and bcrypt.checkpw(prehash(password), stored)
+        return Checked(matches, rounds=16, seconds=self.seconds)
 
     def begin(self, user: str, password: str, client: Client) -> list[object]:
         """The result, once it is there."""
         results: list[object] = []
 
-        def done(found: str | None, _credential: object = None, /) -> None:
+        def done(found: str | None, _credential: object = None, _failure: object = None, /) -> None:
             results.append(found)
 
         self.credentials.check(user, password.encode(), client, done, lambda: results.append("gone"))
@@ -341,10 +342,23 @@ def test_a_wrong_pair_is_remembered_for_some_seconds(desk: Desk, clock: Settable
     assert desk.checked == 2
 
 
-def test_an_unknown_name_costs_as_much_as_a_wrong_password(desk: Desk) -> None:
-    assert desk.result_of("eve", "right") is None
-    assert bcrypt.checkpw(b"anything", desk.against) is False
-    assert desk.against.startswith(f"$2b${COST:02}$".encode())
+def test_a_refusal_waits_for_as_long_as_the_dearest_hash_would_take(
+    desk: Desk, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.seconds = 0.5
+    monkeypatch.setattr(Directory, "most_rounds", lambda _self: 64)
+    refused, also = (desk.begin("eve", "wrong", Client("192.0.2.1")) for _ in range(2))
+    run_until(desk.loop, lambda: desk.checked == 1)
+    assert desk.result_of("ada", "right") == "ada"
+    for _ in range(20):
+        desk.loop.turn(0.01)
+    clock.now += 1.4
+    desk.loop.turn(0)
+    assert (refused, also) == ([], [])
+    assert desk.begin("eve", "wrong", Client("192.0.2.1")) == []  # the same again discloses nothing either
+    clock.now += 0.2
+    run_until(desk.loop, lambda: refused)
+    assert (refused, also, desk.checked) == ([None], [None], 2)
 
 
 def test_a_remembered_wrong_pair_that_becomes_right_is_right_at_once(desk: Desk) -> None:

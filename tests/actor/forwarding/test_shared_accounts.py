@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -302,7 +303,7 @@ def test_a_damaged_table_is_a_problem_that_ends_when_it_is_made_anew() -> None:
         whole = table.path.read_bytes()
         table.path.unlink()
         table.path.write_bytes(b"no table" * 4096)
-        assert fetch(rig, origin, credentials("ada"))[0] == 407
+        assert fetch(rig, origin, credentials("ada"))[0] == 503
         until(lambda: ("accounts_table", "") in rig.problems, "the problem is reported")
         assert fetch(rig, origin, credentials("own"))[0] == 200
         table.path.unlink()
@@ -325,6 +326,53 @@ def test_a_table_of_another_boot_is_not_opened_and_its_accounts_wait_until_it_wa
         assert fetch(rig, origin, credentials("ada"))[0] == 200
         assert former.name not in Path(f"/proc/{rig.process.pid}/maps").read_text()
         table.close()
+
+
+def test_while_the_table_can_not_be_read_it_is_not_said_that_credentials_are_wrong() -> None:
+    with Rig(auth_required=True, accounts=(account("own"),)) as rig, Origin(YES) as origin:
+        table = AccountsTable(rig)
+        ada = table.account("ada", socks4_by_name=True)
+        _record, secret = table.mint(ada)
+        with connect(rig) as kept:
+            kept.sendall(get(origin, "/", credentials("ada")))
+            assert b" 200 " in read_response(kept)[0]
+            whole = table.path.read_bytes()
+            os.truncate(table.path, len(whole) // 2)
+            until(lambda: ("accounts_table", "") in rig.problems, "the problem is reported")
+            kept.sendall(get(origin, "/", credentials("ada")))
+            assert b" 503 " in read_response(kept)[0]
+        for field in (credentials("ada"), credentials("ada", secret), bearer(secret), credentials("eve", "any-word")):
+            status, head = fetch(rig, origin, field)
+            assert (status, b"rule=accounts_unavailable" in head, b"Retry-After: 1" in head) == (503, True, True)
+        assert fetch(rig, origin, credentials("own"))[0] == 200
+        assert fetch(rig, origin, credentials("own", "wrong-word"))[0] == 407
+        assert fetch(rig, origin, "X-None: 1")[0] == 407
+        assert rig.ask(Explain("127.0.0.1", "own", "127.0.0.1:80")).stage == "address"
+        assert "can't be read" in rig.ask(Explain("127.0.0.1", "ada", "127.0.0.1:80")).error
+        rig.configure(protocol="socks5")
+        tried = [("ada", WORD), ("", secret), ("own", WORD)]
+        assert [socks5_status(rig, user, word) for user, word in tried] == [1, 1, 0]
+        rig.configure(protocol="socks4")
+        assert [socks4_code(rig, origin, user) for user in ("ada", secret, "own")] == [91, 91, 90]
+        records = [each for each in list(rig.records) if each["reason"] == "accounts_unavailable"]
+        assert {each["status_code"] for each in records} == {503}
+        table.close()
+        table.path.unlink()
+        table.path.write_bytes(whole)
+        rig.configure(protocol="http")
+        until(lambda: fetch(rig, origin, credentials("ada"))[0] == 200, "the table can be read again")
+
+
+def test_a_removed_table_is_read_as_it_was_until_there_is_another() -> None:
+    with Rig(auth_required=True) as rig, Origin(YES) as origin:
+        table = AccountsTable(rig)
+        table.account("ada")
+        assert fetch(rig, origin, credentials("ada"))[0] == 200
+        table.close()
+        table.path.unlink()
+        until(lambda: fetch(rig, origin, credentials("eve"))[0] == 407, "another is asked for")
+        assert fetch(rig, origin, credentials("ada"))[0] == 200
+        assert not rig.problems
 
 
 def test_a_table_that_took_the_place_of_another_is_read(rig: Rig) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from actors.bus.messages.common import ApplySettings, Done
 from actors.bus.messages.specs import AccessSpec
-from actors.forwarding.access.authenticator import prehash
+from actors.forwarding.access.password_check import prehash
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.kit import forked_actor
 from tests.kit.forwarding_rig import Rig, until

@@ -17,7 +17,7 @@ import pytest
 from actors.bus.messages.forwarding import ConnectionFilter, Explain, QueryConnections
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.bus.messages.upstreams import QueryUpstreams, UpstreamSpec, UpstreamState
-from actors.forwarding.access.authenticator import prehash
+from actors.forwarding.access.password_check import prehash
 from actors.net.proxy_protocol import LOCAL_V2, build_v2, read_header
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.certificates import make_pair

@@ -10,7 +10,7 @@ import bcrypt
 import pytest
 
 from actors.bus.messages.upstreams import QueryUpstreams, UpstreamState
-from actors.forwarding.access.authenticator import prehash
+from actors.forwarding.access.password_check import prehash
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig

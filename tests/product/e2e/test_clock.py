@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import psutil
 import pytest
 
 from config.text.formatting import timestamp_text
+from tests.kit.faked_clock import INSTALLED, FakedClock
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -19,41 +18,11 @@ from tests.kit.webhook_targets import Target
 from tests.product.e2e.fetching import fetched
 
 HOUR = 3600
-LIBRARIES = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 
 pytestmark = [
     pytest.mark.product,
-    pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed"),
+    pytest.mark.skipif(not INSTALLED, reason="libfaketime is not installed"),
 ]
-
-
-class Clock:
-    """The wall clock of a product, which the test sets; the monotonic one goes on as ever."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._ahead = 0
-        self.set(0)
-
-    def set(self, ahead: int) -> None:
-        """So many seconds before the true time (negative: behind)."""
-        self._ahead = ahead
-        fresh = self._file.with_suffix(".new")
-        fresh.write_text(f"{ahead:+d}\n")
-        fresh.rename(self._file)
-
-    def now(self) -> float:
-        return time.time() + self._ahead
-
-    def environment(self) -> dict[str, str]:
-        return {
-            "LD_PRELOAD": LIBRARIES[0],
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true",
-        }
 
 
 @pytest.fixture
@@ -62,7 +31,7 @@ def target() -> Iterator[Target]:
         yield made
 
 
-def rates(product: Product, clock: Clock) -> list[float]:
+def rates(product: Product, clock: FakedClock) -> list[float]:
     """The requests per second of each minute of the last two hours, by the product's clock."""
     since = timestamp_text(clock.now() - 2 * HOUR)
     data = product.data("GET", f"/metrics?interval=1m&metrics=requests_per_second&start_time={since}")
@@ -76,8 +45,8 @@ def total(product: Product, proxy: dict[str, Any]) -> int:
 def test_a_clock_that_is_set_back_an_hour_makes_no_spike_and_events_and_records_go_on(
     tmp_path: Path, origin: Origin, target: Target
 ) -> None:
-    clock = Clock(tmp_path / "clock")
-    with Product(clock.environment()) as product:
+    clock = FakedClock(tmp_path / "clock")
+    with Product({**clock.environment(), "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product:
         proxy = product.proxy()
         hook = {"name": "hook", "url": target.url, "events": ["proxy.down", "proxy.up"]}
         product.data("POST", "/webhooks", hook)
@@ -85,7 +54,7 @@ def test_a_clock_that_is_set_back_an_hour_makes_no_spike_and_events_and_records_
             assert fetched(proxy, origin)
         wait_until(lambda: total(product, proxy) == 5, "the first are counted")
         clock.set(-HOUR)
-        product._token = None
+        product.forget_token()
         for _ in range(5):
             assert fetched(proxy, origin)
         wait_until(lambda: total(product, proxy) == 10, "the others are counted")
@@ -103,6 +72,6 @@ def test_a_clock_that_is_set_back_an_hour_makes_no_spike_and_events_and_records_
         wait_until(lambda: product.actor("metrics").pid != before.pid, "the collector runs again")
         assert fetched(proxy, origin)
         clock.set(0)
-        product._token = None
+        product.forget_token()
         wait_until(lambda: total(product, proxy) == 11, "no step when the clock is right again")
         assert max(rates(product, clock)) <= 11

@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from typing import Any
 
+import bcrypt
 import pytest
 
 from config.files.paths import DataDir
@@ -114,6 +115,42 @@ def test_a_credential_lapses_to_the_second_with_its_connections(own_product: Pro
         assert through(proxy["port"], "http", origin, made["secret"]) is None
         found = wait_until(lambda: records(product, "credential_expired"), "the records", 10)
         assert {each["credential"] for each in found} == {made["credential"]["id"]}
+
+
+def test_a_table_that_is_removed_is_there_again_without_any_change(own_product: Product) -> None:
+    product = own_product
+    with Origin(echoes) as origin:
+        proxy = product.proxy(auth={"enabled": True})
+        make_account(product)
+        assert status(proxy, origin) == 200
+        table = DataDir(product.data_dir).accounts_table
+        table.unlink()
+        wait_until(table.exists, "it is made anew", 20)
+        later = product.proxy(auth={"enabled": True})
+        assert [status(each, origin) for each in (proxy, later)] == [200, 200]
+
+
+def test_an_imported_hash_is_replaced_at_the_first_right_password(own_product: Product) -> None:
+    product = own_product
+    hashed = bcrypt.hashpw(WORD.encode(), bcrypt.gensalt(5)).decode()
+    with Origin(echoes) as origin:
+        proxies = [product.proxy(auth={"enabled": True}) for _ in range(2)]
+        account = product.data("POST", "/accounts", {"username": "ada", "password_hash": hashed})["account"]
+        path = f"/accounts/{account['id']}"
+        opened = [tunnel(each, origin) for each in proxies]
+        assert [found for _sock, found in opened] == [200, 200]
+        query = f"/audit?action=account.updated&resource_id={account['id']}"
+        (entry,) = wait_until(lambda: product.data("GET", query)["audit"], "the new hash is stored")
+        assert (entry["actor"]["type"], entry["operation"]) == ("system", "renew-password")
+        for sock, _found in opened:
+            with sock:
+                sock.sendall(b"goes on")
+                assert sock.recv(100) == b"goes on"
+        assert [status(each, origin) for each in proxies] == [200, 200]
+        assert "$2b$" not in product.log
+        assert WORD not in product.log
+        product.data("PATCH", path, {"password": "another long word"})
+        assert [status(each, origin) for each in proxies] == [407, 407]
 
 
 def records(product: Product, reason: str) -> list[dict[str, Any]]:

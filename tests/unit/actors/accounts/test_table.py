@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from actors.accounts import table
+from actors.accounts import table_writer
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
-from actors.accounts.table import (
-    CHANGES_KEPT,
-    VERSION,
-    PutAccount,
-    PutCredential,
-    PutPlan,
-    Remove,
-    TableError,
-    TableReader,
-    TableWriter,
-    digest_of,
-)
+from actors.accounts.table import VERSION, TableDamaged, TableError, TableReader, digest_of
+from actors.accounts.table_writer import CHANGES_KEPT, PutAccount, PutCredential, PutPlan, Remove, TableWriter
 
 STORE = "store-1"
 ALICE = AccountRecord("acc_1", "alice", "hash", rules=Rules(quota=(1000, "day"), allow_destinations=("a.example",)))
@@ -146,6 +137,23 @@ def test_a_damaged_file_is_replaced_and_its_readers_notice(tmp_path: Path) -> No
     assert table.account("acc_1") == ALICE
 
 
+def test_a_file_that_was_cut_short_is_damaged_and_not_read(tmp_path: Path) -> None:
+    """Reading what it has no more would end the process."""
+    path = tmp_path / "accounts.mdb"
+    table = TableWriter.open(path)
+    table.apply([PutAccount(ALICE._replace(id=f"acc_{each}", username=f"u{each}")) for each in range(500)], STORE, 1)
+    assert not table.replaced
+    os.truncate(path, 8192)
+
+    assert table.replaced
+    table.close()
+    with pytest.raises(TableDamaged, match="cut short"):
+        TableReader(path)
+    anew = TableWriter.open(path)
+    assert anew.meta() is None
+    anew.close()
+
+
 def test_there_is_no_table_before_the_first_start(tmp_path: Path) -> None:
     with pytest.raises(TableError):
         TableReader(tmp_path / "accounts.mdb")
@@ -186,6 +194,6 @@ def test_a_killed_reader_keeps_no_place_and_no_pages(writer: TableWriter, monkey
         reader.kill()
     assert str(reader.pid) in writer._env.readers()
 
-    monkeypatch.setattr(table, "READERS_CHECKED", 0.0)
+    monkeypatch.setattr(table_writer, "READERS_CHECKED", 0.0)
     writer.apply([PutAccount(ALICE)], STORE, 2)
     assert str(reader.pid) not in writer._env.readers()

@@ -55,6 +55,24 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
+def test_a_clock_that_was_set_forward_is_noticed_when_it_is_checked(world: World) -> None:
+    far, further = Watched(world.wall() + 300), Watched(world.wall() + 4000)
+    world.alarms.watch(far)
+    world.alarms.watch(further)
+    world.offset += 0.2
+    world.alarms.check_clock()
+    world.pass_time(1)
+    assert (far.rolled, further.rolled) == (0, 0)
+    world.offset += 3600
+    world.alarms.check_clock()
+    world.pass_time(1)
+    assert (far.rolled, further.rolled) == (1, 0)
+    world.offset -= 3600
+    world.alarms.check_clock()
+    world.pass_time(100)
+    assert (far.rolled, further.rolled) == (1, 0)
+
+
 def test_each_is_looked_after_at_its_moments_in_whatever_order_they_came(world: World) -> None:
     start = world.wall()
     late, early, twice = Watched(start + 30), Watched(start + 10), Watched(start + 20, start + 40)

@@ -45,6 +45,9 @@ class Held:
     def end(self, reason: str) -> None:
         self.reasons.append(reason)
 
+    def destinations_changed(self) -> None:
+        raise AssertionError
+
 
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:

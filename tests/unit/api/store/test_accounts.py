@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from actors.accounts.table import TableReader, TableWriter, digest_of
+from actors.accounts.table import TableReader, digest_of
+from actors.accounts.table_writer import TableWriter
+from api.services.account_table import TableChecks
 from api.store import (
     HistoryPruned,
     NotInEffect,
@@ -322,6 +324,38 @@ def test_a_table_that_is_overwritten_while_it_is_open_is_made_anew(data: DataDir
     store.put("accounts", account("acc_2"))
     store.close()
     assert read(data) == (2, ["acc_1", "acc_2"])
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+@pytest.mark.parametrize("harm", ["removed", "replaced", "overwritten", "cut short"])
+def test_a_table_is_made_anew_while_nothing_changes(data: DataDir, harm: str) -> None:
+    store = open_accounts(data)
+    store.commit([Write("accounts", f"acc_{each}", account(f"acc_{each}"), 0) for each in range(200)])
+    checks = TableChecks(store, period=0.05)
+    checks.start()
+    file = data.accounts_table
+    if harm == "removed":
+        file.unlink()
+    elif harm == "replaced":
+        (file.parent / "other").write_bytes(b"x" * 8192)
+        (file.parent / "other").rename(file)
+    elif harm == "overwritten":
+        with file.open("r+b") as other:
+            other.write(b"\xa5" * 16_384)
+    else:
+        os.truncate(file, 8192)
+    before = _identity(file)
+    wait_until(lambda: _identity(file) not in (None, before), "it is made anew")
+    checks.close()
+    store.close()
+    assert read(data) == (200, ["acc_1", "acc_2", "acc_3"])
 
 
 def test_a_table_that_can_not_be_written_gets_the_commit_later(

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.accounts.table import TableReader, TableWriter
+from actors.accounts.table import TableReader
+from actors.accounts.table_writer import TableWriter
 from api.store import StoreDamaged
 from api.store.accounts import accounts_file, open_accounts
 from config.files import accounts_table
@@ -179,7 +180,7 @@ def test_a_start_after_a_boot_that_is_killed_is_made_good_by_the_next(
 def test_a_table_is_whole_whenever_its_writer_is_killed(data: DataDir) -> None:
     """It is not synced: what it wrote before its death is in the page cache."""
     code = (
-        "import sys; from pathlib import Path; from actors.accounts.table import *;"
+        "import sys; from pathlib import Path; from actors.accounts.table_writer import *;"
         "from actors.accounts.records import AccountRecord;"
         "table = TableWriter(Path(sys.argv[1]));"
         "[(table.apply([PutAccount(AccountRecord(f'acc_{n}', f'u{n}'))], 'store', n), print(n, flush=True))"
