@@ -12,6 +12,7 @@ from falcon.testing import Result
 
 from actors.accounts import table
 from actors.accounts.table import Table
+from api.history import Limits
 from api.services import account_imports, account_names
 from api.store import StoreWriteError, Write
 from api.store.accounts import Staging, open_accounts
@@ -234,3 +235,34 @@ def test_more_changes_than_the_table_lists_make_followers_take_everything_anew(
     seen = reader.revision
     stored(api, {"username": "last"})
     assert reader.changes(seen) == {("account", names(api)["last"].id)}
+
+
+def test_an_import_in_parts_is_one_revision_and_a_failed_one_is_none(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account_imports, "EVENTS_PERIOD", 0)
+
+    def revisions() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = api.get("/revisions", api.token()).json["data"]["revisions"]
+        return found
+
+    def changes() -> int:
+        count = "SELECT count(*) FROM revision_changes WHERE key < 0"
+        return int(api.services.audit.transact(lambda database: database.execute(count).fetchone()[0]))
+
+    before = len(revisions())
+    assert stored(api, *({"username": f"u{number}"} for number in range(1200)))["created"] == 1200
+    assert (len(revisions()), revisions()[0]["summary"]["create"], changes()) == (before + 1, 1200, 1200)
+
+    def full(*_given: Any) -> None:
+        raise StoreWriteError("full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Staging, "merge", full)
+        assert send(api, *({"username": f"v{number}"} for number in range(1200))).status_code == 500
+    assert (len(revisions()), changes()) == (before + 1, 2400)
+    api.post("/plans", {"name": "basic"}, api.token())
+    assert [each["revision"] for each in revisions()[:2]] == [before + 2, before + 1]
+    api.services.history.prune(Limits(), 0.0)
+    assert changes() == 1200
+    done = api.post(f"/revisions/{before}/restore", None, api.token())
+    assert done.json["data"]["summary"]["delete"] == 1201
+    assert names(api) == {}
