@@ -138,13 +138,16 @@ def _show_password(data: DataDir, password: str | None) -> None:
 
 
 def _greet(settings: Settings, data: DataDir, api_socket: socket.socket) -> None:
-    """Where the API is, how to sign in, what to try next."""
-    host, port = settings.server.host, api_socket.getsockname()[1]
+    """Where the dashboard and the API are, how to sign in, what to try next."""
+    from config.net.host_names import from_this_machine
+
+    host, port = from_this_machine(settings.server.host), api_socket.getsockname()[1]
     scheme = "https" if settings.server.tls.enabled else "http"
     base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     known = f"the password in {data.initial_password}" if data.initial_password.exists() else "your password"
     sys.stdout.write(f"""
 Proxyfleet {VERSION} is running.
+  page      {base}/ui/
   API       {base}/api/v1
   sign in   {_command()} login --url {base}
             as `admin` with {known}

@@ -20,7 +20,7 @@ from api.middleware import RequestMiddleware
 from api.openapi.routes import describe
 from api.operations import TABLE
 from api.operations.responder import Responder, write_json
-from api.resources.redirects import REDIRECTS, Redirect
+from api.resources.redirects import REDIRECTS, Redirect, RootRedirect
 from api.ui.page import add_dashboard
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def create_app(services: Services) -> falcon.App[Any, Any]:
     for path, by_method in responders.items():
         app.add_route(path, type("Resource", (), {name: staticmethod(each) for name, each in by_method.items()})())
     for path, target in REDIRECTS.items():
-        app.add_route(path, Redirect(target))
+        app.add_route(path, (RootRedirect if path == "/" else Redirect)(target))
     app.add_sink(_unknown_path, "/")
     add_dashboard(app)
     for kind in (Exception, falcon.HTTPError):  # Falcon has handlers of its own for both

@@ -1,11 +1,10 @@
-"""Redirects from the usual paths of an API's documentation to the real ones."""
+"""Redirects from the usual paths of an API's documentation to the real ones, and of a browser to the dashboard."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import falcon
 
+DASHBOARD = "/ui/"
 REDIRECTS = {
     "/": "/api/v1/docs",
     "/docs": "/api/v1/docs",
@@ -19,10 +18,23 @@ class Redirect:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def on_get(self, _req: Any, resp: falcon.Response) -> None:
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redirect."""
+        path = self._target(req, resp)
         resp.status = falcon.HTTP_302
-        resp.set_header("Location", self._path)
-        resp.media = {"success": True, "data": {"location": self._path}}
+        resp.set_header("Location", path)
+        resp.media = {"success": True, "data": {"location": path}}
 
     on_head = on_get
+
+    def _target(self, _req: falcon.Request, _resp: falcon.Response) -> str:
+        return self._path
+
+
+class RootRedirect(Redirect):
+    """The one of `/`: to the dashboard for clients that accept HTML by name, as browsers do."""
+
+    def _target(self, req: falcon.Request, resp: falcon.Response) -> str:
+        resp.set_header("Vary", "Accept")
+        kinds = {part.partition(";")[0].strip().lower() for part in req.accept.split(",")}
+        return DASHBOARD if "text/html" in kinds else self._path

@@ -16,6 +16,11 @@ def is_host_name(text: str) -> bool:
     return len(text) <= 253 and _NAME.fullmatch(text) is not None and not NUMERIC_END.search(text)
 
 
+def from_this_machine(host: str) -> str:
+    """The host by which this machine reaches a listener at `host`: loopback where it listens at all addresses."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - nothing is bound here
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host, by its address or as `localhost`, is reached from this machine alone."""
     try:

@@ -125,7 +125,7 @@ def test_the_first_start_makes_a_password_that_only_the_terminal_and_a_private_f
         assert password not in product.log
         assert f"password in {file}" in product.log
         wait_until(lambda: "is running" in product.log, "the greeting")
-        assert f"http://127.0.0.1:{product.port}" in product.log
+        assert f"http://127.0.0.1:{product.port}/ui/" in product.log
         health = product.session.get(f"{product.base_url}/api/v1/health", auth=("admin", password), timeout=10)
         assert health.status_code == 200
         kept = [path for place in (product.data_dir, product.run_dir) for path in (place, *place.rglob("*"))]

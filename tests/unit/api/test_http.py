@@ -94,6 +94,22 @@ def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
     assert api.get("/proxies", {**api.token(), "Accept": "text/html, */*;q=0.1"}).status_code == 200
 
 
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "target"),
+    [(BROWSER, "/ui/"), ("TEXT/HTML;q=0.5", "/ui/"), ("*/*", "/api/v1/docs"), ("application/json", "/api/v1/docs")],
+)
+def test_the_root_leads_browsers_to_the_dashboard_and_programs_to_the_documentation(
+    api: Api, accept: str, target: str
+) -> None:
+    response = api.client.simulate_get("/", headers={"Accept": accept})
+    assert (response.status_code, response.headers["location"]) == (302, target)
+    assert response.headers["vary"] == "Accept"
+    assert api.client.simulate_get("/docs", headers={"Accept": accept}).headers["location"] == "/api/v1/docs"
+
+
 @pytest.mark.parametrize(("path", "target"), [("/", "/docs"), ("/docs", "/docs"), ("/openapi.json", "/openapi.json")])
 def test_what_people_try_first_leads_to_where_it_is(api: Api, path: str, target: str) -> None:
     response = api.client.simulate_get(path)

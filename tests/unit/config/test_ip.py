@@ -9,6 +9,7 @@ import pytest
 from actors.forwarding.limits.limits import client_key
 from api.http.client import client_address, is_within
 from api.security.api_keys import ApiKey, Scope
+from config.net.host_names import from_this_machine
 from config.net.ip import plain
 
 NAT64 = "64:ff9b::c000:207"
@@ -70,3 +71,11 @@ def test_a_client_counts_as_one_however_its_address_is_written() -> None:
 
 def test_a_mapped_proxy_is_trusted_as_the_ipv4_address_that_it_is() -> None:
     assert client_address("::ffff:192.0.2.7", "198.51.100.1", ["192.0.2.7"]) == "198.51.100.1"
+
+
+@pytest.mark.parametrize(
+    ("host", "reached_by"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("192.0.2.7", "192.0.2.7"), ("fleet.example", "fleet.example")],
+)
+def test_a_listener_at_all_addresses_is_reached_by_loopback(host: str, reached_by: str) -> None:
+    assert from_this_machine(host) == reached_by
