@@ -35,6 +35,23 @@ export async function tagged<R extends Result>(request: Promise<R>): Promise<{ d
   return { data: content as Data<R>, etag: result.response.headers.get("ETag") };
 }
 
+/**
+ * For polling what has an ETag: asks with the one before, and gives the same object again while nothing has changed, so
+ * that nothing is drawn anew. One for each poll.
+ */
+export class Remembered<R extends Result> {
+  #etag: string | null = null;
+  #data: Data<R> | undefined;
+
+  async get(ask: (headers: Record<string, string>) => Promise<R>): Promise<Data<R>> {
+    const result = await ask(this.#etag === null ? {} : { "If-None-Match": this.#etag });
+    if (result.response.status === 304 && this.#data !== undefined) return this.#data;
+    const found = await tagged(Promise.resolve(result));
+    this.#etag = found.etag;
+    return (this.#data = found.data);
+  }
+}
+
 /** What `fetch` is for the client: never a cookie, except where the session itself is refreshed. */
 async function authorized(request: Request): Promise<Response> {
   const again = request.clone();

@@ -1,5 +1,6 @@
 /** How a chart is drawn by uPlot, with the colours of the theme. */
 import uPlot from "uplot";
+import { brief } from "../lib/brief";
 import { locale } from "../texts";
 
 export interface Series {
@@ -74,9 +75,6 @@ function labels(splits: number[]): string[] {
 }
 
 const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
-
-/** Without decimals that are zero: `512 KB/s`. */
-const brief = (text: string): string => text.replace(/[.,]0+(?=\s)/, "");
 
 /** Pixels for the labels of the axis at the left. */
 function axisWidth(texts: string[] | null, font: string): number {

@@ -28,6 +28,7 @@ export { default as NumberInput } from "./NumberInput.svelte";
 export { default as Page } from "./Page.svelte";
 export { default as Rate } from "./Rate.svelte";
 export { default as SaveBar } from "./SaveBar.svelte";
+export { default as Segments } from "./Segments.svelte";
 export { default as Select } from "./Select.svelte";
 export { default as Spark } from "./Spark.svelte";
 export { default as Stale } from "./Stale.svelte";

@@ -1,1 +1,0 @@
-import{Vt as e,en as t,nn as n,ot as r,tn as i,x as a}from"./components-6wDV-ogt.js";import{t as o}from"./ConnectionList-Cqz0-k4g.js";function s(s,c){n(c,!0);{let n=t(()=>r(`connections.title`));a(s,{get title(){return e(n)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}i()}export{s as default};

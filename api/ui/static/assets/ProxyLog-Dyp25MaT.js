@@ -1,1 +1,0 @@
-import{It as e,Pt as t,an as n,nn as r,qt as i,tn as a}from"./components-6wDV-ogt.js";import{t as o}from"./RecordList-a4d6Grxk.js";var s=e(`<div class="stack"><!></div>`);function c(e,c){r(c,!0);var l=s(),u=i(l);o(u,{get only(){return c.proxy.id}}),n(l),t(e,l),a()}export{c as default};
