@@ -6,7 +6,8 @@ counter of its own; TinyDB would write tens of megabytes for each change. The AP
 - `schema`: tables, and what of a document is in columns, so that it can be found.
 - `reading` and `store`, which writes; `batch`: the writes of one commit; `file`: the file as a whole.
 - `staging`: accounts that are stored in one step, too many for memory.
-- `pages`: pages of accounts, and clashes of names; `usage_order`: pages by figures of the metrics collector.
+- `pages`: pages of accounts, and clashes of names; `usage_order`, `never_used`: pages by figures of the metrics
+  collector.
 - `publication`: behind each commit the same change goes to the table that forwarding actors read.
 
 Nothing here holds all accounts in memory.

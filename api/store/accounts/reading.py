@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from api.store.accounts.file import translated
+from api.store.accounts.never_used import NeverUsed
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, Sort, certificate_clash_sql, clash_sql
 from api.store.accounts.schema import ACCOUNTS, PLANS, known
 from api.store.accounts.usage_order import figures_of, positions_by_figure
@@ -32,6 +33,7 @@ class AccountReader:
         self._file = file
         self._usage = usage
         self._reading = threading.Lock()
+        self._never_used = NeverUsed()
         with translated(file):
             self._reader = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             self._reader.execute("PRAGMA query_only=1")
@@ -93,7 +95,7 @@ class AccountReader:
     ) -> tuple[list[tuple[Document, Position]], Position | None]:
         """As `account_page`, with the position of each. Raises `sqlite3.Error` in an order of `BY_FIGURE`."""
         if selection.sort in BY_FIGURE:
-            rows = positions_by_figure(self._file, self._usage, selection, after, limit + 1)
+            rows = positions_by_figure(self._file, self._usage, selection, after, limit + 1, self._never_used)
         else:
             rows = self._rows(*selection.page_sql(after, limit + 1))
         places = {identifier: (value, identifier) for value, identifier in rows[:limit]}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import heapq
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from actors.sqlite import open_for_reading
+from api.store.accounts.never_used import NeverUsed
 from api.store.accounts.pages import AccountSelection, Position, Sort
 from config.model.quotas import PERIODS, period_at
 
@@ -35,16 +36,23 @@ CREATE INDEX collector.accounts_by_last_seen ON accounts (last_seen, id);
 
 
 def positions_by_figure(
-    file: Path, usage: Path, selection: AccountSelection, after: Position | None, limit: int
+    file: Path,
+    usage: Path,
+    selection: AccountSelection,
+    after: Position | None,
+    limit: int,
+    never_used: NeverUsed,
 ) -> list[Position]:
     """Figures and ids of a page. Raises `sqlite3.Error`; a collector that has no file yet has counted nothing."""
     with closing(open_for_reading(file)) as database:
-        if usage.exists():
+        collector = usage.stat().st_ino if usage.exists() else 0
+        if collector:
             database.execute("ATTACH ? AS collector", [f"{usage.absolute().as_uri()}?mode=ro"])
         else:
             database.executescript(_NO_USAGE)
         database.execute("BEGIN")
-        return list(_positions(database, selection, after, limit))
+        search = _Search(database, selection, _order(selection.sort, time.time()))
+        return list(_positions(search, after, limit, lambda: never_used.of(database, collector, FEW)))
 
 
 def figures_of(usage: Path, sort: Sort, identifiers: Sequence[str]) -> dict[str, Any]:
@@ -55,9 +63,7 @@ def figures_of(usage: Path, sort: Sort, identifiers: Sequence[str]) -> dict[str,
     ranges = " OR ".join(f"({term})" for term, _ in order.ranges)
     bound = [value for _, values in order.ranges for value in values]
     with closing(open_for_reading(usage)) as database:
-        for begin in range(0, len(identifiers), READ):
-            part = identifiers[begin : begin + READ]
-            marks = ", ".join("?" * len(part))
+        for part, marks in _parts(identifiers):
             sql = (
                 f"SELECT id, {order.column} FROM accounts AS figures"  # noqa: S608 - names are ours, values are bound
                 f" WHERE id IN ({marks}) AND {order.column} > 0 AND ({ranges})"
@@ -67,39 +73,47 @@ def figures_of(usage: Path, sort: Sort, identifiers: Sequence[str]) -> dict[str,
 
 
 def _positions(
-    database: sqlite3.Connection, selection: AccountSelection, after: Position | None, limit: int
+    search: _Search, after: Position | None, limit: int, never_used: Callable[[], list[str] | None]
 ) -> Iterator[Position]:
-    search = _Search(database, selection, _order(selection.sort, time.time()))
-    if search.has_few():
-        yield from search.few(after, limit)
-    elif selection.descending:
+    few = search.matching_few()
+    if few is not None:
+        yield from search.sorted_few(few, after, limit)
+        return
+    used_first = search.descending
+    if used_first:
         found = search.used(after, limit) if after is None or after[0] > 0 else []
         yield from found
-        if len(found) < limit:
-            after = None if after is None or after[0] > 0 else after
-            yield from search.unused(after, limit - len(found))
-    else:
-        found = search.unused(after, limit) if after is None or after[0] == 0 else []
+        limit -= len(found)
+        after = None if after is None or after[0] > 0 else after
+    if limit and (after is None or after[0] == 0):
+        found = search.unused(after, limit, never_used)
         yield from found
-        if len(found) < limit:
-            after = None if after is None or after[0] == 0 else after
-            yield from search.used(after, limit - len(found))
+        limit -= len(found)
+        after = None
+    if limit and not used_first:
+        yield from search.used(after, limit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A column of the collector, its index, and the ranges of the index that have figures of the present."""
+    """A column of the collector, its index, and the ranges of the index that have figures of the present, or none."""
 
     column: str
     index: str
     ranges: tuple[_Term, ...]
+    without: tuple[_Term, ...]
 
 
 def _order(sort: Sort, now: float) -> _Order:
     if sort == "last_seen_at":
-        return _Order("last_seen", "accounts_by_last_seen", (("1", []),))
+        return _Order("last_seen", "accounts_by_last_seen", (("1", []),), (("figures.last_seen <= 0", []),))
     ranges = [("figures.period = ? AND figures.since = ?", [kind, period_at(kind, now)[0]]) for kind in PERIODS]
-    return _Order("used", "accounts_by_usage", tuple(ranges))
+    without = [
+        (f"figures.period = ? AND figures.since {rest}", [kind, period_at(kind, now)[0]])
+        for kind in PERIODS
+        for rest in ("< ?", "> ?", "= ? AND figures.used <= 0")
+    ]
+    return _Order("used", "accounts_by_usage", tuple(ranges), tuple(without))
 
 
 class _Search:
@@ -107,43 +121,65 @@ class _Search:
         self._database = database
         self._terms = list(selection.terms())
         self._order = order
-        self._descending = selection.descending
+        self.descending = selection.descending
         self._direction, self._behind = ("DESC", "<") if selection.descending else ("ASC", ">")
 
-    def has_few(self) -> bool:
-        """Whether few accounts match the filters."""
+    def matching_few(self) -> list[str] | None:
+        """The accounts that match the filters; None when they are many, or there is no filter."""
         if not self._terms:
-            return False
-        return len(self._rows(f"SELECT 1 FROM {_INDEX}", self._terms, "username", FEW + 1)) <= FEW  # noqa: S608 - as below
+            return None
+        found = self._rows(f"SELECT id FROM {_INDEX}", self._terms, "username", FEW + 1)  # noqa: S608 - as below
+        return [each for (each,) in found] if len(found) <= FEW else None
 
-    def few(self, after: Position | None, limit: int) -> list[Position]:
-        """All of them sorted."""
+    def sorted_few(self, few: Sequence[str], after: Position | None, limit: int) -> list[Position]:
+        """A page of these accounts."""
         known, values = self._figure()
-        figures = f"(SELECT ifnull(({known}), 0) AS figure, id FROM {_INDEX} WHERE {self._where(self._terms)})"  # noqa: S608 - as below
-        bound = [*values, *(value for _, each in self._terms for value in each)]
-        terms: list[_Term] = [("1", bound)]
-        if after is not None:
-            terms.append((f"(figure, id) {self._behind} (?, ?)", [*after]))
-        return self._rows(
-            f"SELECT figure, id FROM {figures}",  # noqa: S608 - as below
-            terms,
-            f"figure {self._direction}, id {self._direction}",
-            limit,
-        )
+        places: list[Position] = []
+        for part, marks in _parts(few):
+            sql = f"SELECT ifnull(({known}), 0), id FROM main.accounts WHERE id IN ({marks})"  # noqa: S608 - as below
+            places += self._database.execute(sql, [*values, *part])
+        return self._page(places, after, limit)
 
     def used(self, after: Position | None, limit: int) -> list[Position]:
         """Those with a figure, behind a position: each range is in order, so the first of all are among their first."""
         found = [self._range(each, after, limit) for each in self._order.ranges]
-        return list(heapq.merge(*found, reverse=self._descending))[:limit]
+        return list(heapq.merge(*found, reverse=self.descending))[:limit]
 
-    def unused(self, after: Position | None, limit: int) -> list[Position]:
-        """Those without a figure, by their ids."""
+    def unused(self, after: Position | None, limit: int, never_used: Callable[[], list[str] | None]) -> list[Position]:
+        """Those without a figure, by their ids: in a walk along all accounts, unless they are few among many."""
         known, values = self._figure()
         terms = [*self._terms, (f"NOT EXISTS ({known})", values)]
+        few = self._without_figure(never_used)
+        if few is not None:
+            places: list[Position] = []
+            for part, marks in _parts(few):
+                places += self._unused([*terms, (f"id IN ({marks})", [*part])], len(part))
+            return self._page(places, after, limit)
         if after is not None:
             terms.append((f"main.accounts.id {self._behind} ?", [after[1]]))
+        return self._unused(terms, limit)
+
+    def _unused(self, terms: list[_Term], limit: int) -> list[Position]:
         order = f"main.accounts.id {self._direction}"
         return self._rows("SELECT 0, main.accounts.id FROM main.accounts", terms, order, limit)
+
+    def _without_figure(self, never_used: Callable[[], list[str] | None]) -> list[str] | None:
+        """The ids of accounts without a figure, others perhaps among them; None when they are many."""
+        found: list[str] = []
+        for range_ in self._order.without:
+            figures = f"collector.accounts AS figures INDEXED BY {self._order.index}"
+            found += (each for (each,) in self._rows(f"SELECT id FROM {figures}", [range_], "1", FEW + 1))  # noqa: S608 - as above
+            if len(found) > FEW:
+                return None
+        never = never_used()
+        return None if never is None else [*found, *never]
+
+    def _page(self, places: list[Position], after: Position | None, limit: int) -> list[Position]:
+        """The first of these places behind another one."""
+        if after is not None:
+            behind = tuple(after)
+            places = [each for each in places if (tuple(each) < behind if self.descending else tuple(each) > behind)]
+        return sorted(places, reverse=self.descending)[:limit]
 
     def _figure(self) -> _Term:
         """A query of the figure of an account, without a row if it is 0."""
@@ -172,3 +208,10 @@ class _Search:
     @staticmethod
     def _where(terms: list[_Term]) -> str:
         return " AND ".join(["1", *(term for term, _ in terms)])
+
+
+def _parts(identifiers: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+    """As many as one statement takes, with their marks."""
+    for begin in range(0, len(identifiers), READ):
+        part = identifiers[begin : begin + READ]
+        yield part, ", ".join("?" * len(part))

@@ -13,9 +13,11 @@ import pytest
 from actors.metrics.usage_schema import SCHEMA
 from actors.sqlite import open_database
 from api.store.accounts import AccountSelection, AccountStore, Position
+from api.store.accounts.never_used import NeverUsed
 from config.files.paths import DataDir
 from config.model.fleet_accounts import FleetAccountCreate, new_fleet_account
 from config.model.quotas import PERIODS, period_at
+from tests.kit.clocks import Clock
 
 FEW = "api.store.accounts.usage_order.FEW"
 FIGURES = (5, 0, 30, 30, 30, 12, 7, 7, 1, 0)
@@ -108,3 +110,42 @@ def test_without_a_file_of_the_collector_all_count_as_never_used(data: DataDir, 
         assert listed(store, 2, sort=sort) == ids
         assert listed(store, 2, sort=sort, q="", descending=True) == ids[::-1]
     assert not data.usage.exists()
+
+
+@pytest.mark.parametrize("sort", ["usage", "last_seen_at"])
+def test_accounts_that_are_used_reset_and_added_between_pages_are_in_their_places(
+    data: DataDir, store: AccountStore, sort: str
+) -> None:
+    ids = sorted(add(store, name) for name in ("ada", "bob", "eve"))
+    count(data, ids[0], 7, seen=7.0)
+    assert listed(store, 2, sort=sort) == [*ids[1:], ids[0]]
+    count(data, ids[1], 9, seen=9.0)
+    assert listed(store, 2, sort=sort) == [ids[2], ids[0], ids[1]]
+    new = add(store, "new")
+    assert listed(store, 2, sort=sort) == [*sorted((ids[2], new)), ids[0], ids[1]]
+    database = open_database(data.usage, SCHEMA)
+    database.execute("UPDATE accounts SET used = 0, last_seen = 0 WHERE id = ?", [ids[0]])
+    database.close()
+    assert listed(store, 2, sort=sort) == [*sorted((ids[0], ids[2], new)), ids[1]]
+    store.delete("accounts", ids[2])
+    assert listed(store, 2, sort=sort, descending=True) == [ids[1], *sorted((ids[0], new), reverse=True)]
+    for each in data.usage.parent.glob(f"{data.usage.name}*"):
+        each.rename(each.with_name(f"gone-{each.name}"))
+    count(data, new, 1, seen=1.0)
+    assert listed(store, 2, sort=sort) == [*sorted(ids[:2]), new]
+
+
+def test_whether_the_unused_are_many_is_looked_at_again(
+    data: DataDir, store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FEW, 1)
+    clock = Clock(0.0)
+    store._never_used = NeverUsed(clock)
+    ids = sorted(add(store, name) for name in ("ada", "bob", "eve"))
+    count(data, ids[0], 7)
+    assert listed(store, 2, sort="usage") == [*ids[1:], ids[0]]
+    assert store._never_used._found is None
+    count(data, ids[1], 9)
+    clock.now = 61.0
+    assert listed(store, 2, sort="usage") == [ids[2], ids[0], ids[1]]
+    assert store._never_used._found is not None
