@@ -235,10 +235,17 @@ class _Spans:
 
 
 def _by_account(found: sqlite3.Cursor, spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
+    """Written out: a report may have millions of rows, and this is half of its cost."""
+    start, end, last = "", "", None
     while rows := found.fetchmany(PIECE):
-        yield [
-            (*spans(number), key, *figures) for number, account, proxy, *figures in rows for key in keys(account, proxy)
-        ]
+        piece: list[Row] = []
+        for number, account, proxy, bytes_in, bytes_out, requests, milliseconds, refusals in rows:
+            if number != last:
+                start, end = spans(number)
+                last = number
+            for key in keys(account, proxy):
+                piece.append((start, end, key, bytes_in, bytes_out, requests, milliseconds, refusals))  # noqa: PERF401 - see above
+        yield piece
 
 
 def _merged(found: Iterable[tuple[int, ...]], spans: _Spans, keys: _Keys) -> Iterator[list[Row]]:
@@ -280,16 +287,15 @@ def json_pieces(
     texts: dict[Key, str] = {}
 
     def text(key: Key) -> str:
-        made = texts[key] = json.dumps(dict(zip(columns, key, strict=True)))[1:-1]
+        made = texts[key] = json.dumps(dict(zip(columns, key, strict=True)), separators=(",", ":"))[1:-1]
         return made
 
     yield f'{{"success": true, "data": {head[:-1]}, "usage": ['.encode()
     comma = ""
     for piece in pieces:
         lines = [
-            f'{{"from": "{start}", "to": "{end}", {texts.get(key) or text(key)}, "bytes_in": {bytes_in}, '
-            f'"bytes_out": {bytes_out}, "requests": {requests}, "connection_seconds": {time / 1000}, '
-            f'"refusals": {refusals}}}'
+            f'{{"from":"{start}","to":"{end}",{texts.get(key) or text(key)},"bytes_in":{bytes_in},'
+            f'"bytes_out":{bytes_out},"requests":{requests},"connection_seconds":{time / 1000},"refusals":{refusals}}}'
             for start, end, key, bytes_in, bytes_out, requests, time, refusals in piece
         ]
         yield (comma + ",\n".join(lines)).encode()
