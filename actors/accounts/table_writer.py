@@ -47,6 +47,14 @@ class PutAccount(NamedTuple):
     account: AccountRecord
 
 
+class PutPacked(NamedTuple):
+    """A new account whose value `packed` has made before."""
+
+    id: str
+    username: str
+    value: bytes
+
+
 class PutPlan(NamedTuple):
     """A plan is new or has changed."""
 
@@ -67,7 +75,14 @@ class Remove(NamedTuple):
     id: str
 
 
-TableChange = PutAccount | PutPlan | PutCredential | Remove
+TableChange = PutAccount | PutPacked | PutPlan | PutCredential | Remove
+
+
+def packed(account: AccountRecord) -> PutPacked | None:
+    """A new account for the table; None if it has to be entered under more than its name."""
+    if account.certificates or rounds_of(account.password_hash) > 1 << COST:
+        return None
+    return PutPacked(account.id, account.username, pack(account))
 
 
 class TableWriter(Table):
@@ -147,6 +162,10 @@ class _Batch:
         if isinstance(change, PutAccount):
             self._put_account(change.account)
             self._changed["account", change.account.id] = None
+        elif isinstance(change, PutPacked):
+            self._enter("names", change.username, change.id, present=True)
+            self._transaction.put(change.id.encode(), change.value, db=self._databases["accounts"])
+            self._changed["account", change.id] = None
         elif isinstance(change, PutPlan):
             self._put("plans", change.plan.id.encode(), change.plan)
             self._changed["plan", change.plan.id] = None

@@ -36,16 +36,24 @@ ACCOUNT = Kind(
 ACCOUNT_ID = "acc_"
 
 
-def account_id(api: Client, name_or_id: str) -> str:
+def account_id(api: Client, name_or_id: str, inline: bool = False) -> str:
     """The id of an account of the fleet. An id isn't looked up: a key with a scope of accounts may not list them.
 
-    Raises `CommandError`.
+    With `inline`, also of an account of one proxy alone. Raises `CommandError`.
     """
     if name_or_id.startswith(ACCOUNT_ID):
         return name_or_id
-    found = api.cursor_pages("/accounts", "accounts", q=name_or_id, inline=False)
+    found = api.cursor_pages("/accounts", "accounts", q=name_or_id)
     named = [one for one in found if one["username"] == name_or_id]
-    return find_id(api, replace(ACCOUNT, list_all=lambda _api: named), name_or_id)
+    fleet = [one for one in named if inline or not one["inline"]]
+    if named and not fleet:
+        proxy = named[0]["proxies"]["ids"][0]
+        raise CommandError(
+            f"{name_or_id!r} is an account of the proxy {proxy} alone, not of the fleet",
+            f"It is changed there: proxyfleet accounts update {proxy} {name_or_id}; it has no credentials",
+            Status.NOT_FOUND,
+        )
+    return find_id(api, replace(ACCOUNT, list_all=lambda _api: fleet), name_or_id)
 
 
 def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:

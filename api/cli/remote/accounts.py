@@ -138,7 +138,7 @@ def list_accounts(
 @command(group, "show")
 def show_account(session: Session, account: AccountArgument, username: UsernameArgument = None) -> None:
     """Show an account."""
-    data = session.api.get(_place(session, account, username).path)
+    data = session.api.get(_place(session, account, username, inline=True).path)
     session.out.data(data, lambda: session.out.details(_details(data["account"])))
     _warn(session, data)
 
@@ -290,9 +290,9 @@ class _Place:
     title: str
 
 
-def _place(session: Session, account: str, username: str | None) -> _Place:
+def _place(session: Session, account: str, username: str | None, inline: bool = False) -> _Place:
     """The account of the fleet, or, with a `username`, the one of the proxy `account`. Raises `CommandError`."""
     if username is None:
-        return _Place(f"/accounts/{quoted(account_id(session.api, account))}", account)
+        return _Place(f"/accounts/{quoted(account_id(session.api, account, inline))}", account)
     proxy = find_id(session.api, PROXY, account)
     return _Place(f"/proxies/{proxy}/accounts/{quoted(username)}", f"{username} of {account}")

@@ -91,6 +91,8 @@ def mint_credential(
     ] = None,
 ) -> None:
     """Make a credential. Its secret is shown only once, alone on a line of standard output."""
+    if (ttl is None) == (expires is None):
+        raise CommandError("Give one of --ttl and --expires", "Such as --ttl 15m", Status.USAGE)
     given = {
         "name": name,
         "ttl": _ttl(ttl) if ttl else None,

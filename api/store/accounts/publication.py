@@ -28,7 +28,7 @@ RETRY = 1.0
 """Seconds after which a table that could not be written is tried again."""
 
 
-Missing = Callable[[int], AbstractContextManager[Iterable[Change]]]
+Missing = Callable[[int], AbstractContextManager[Iterable[TableChange]]]
 """What changed after a step of the store, to be read within a block. Raises `HistoryPruned`."""
 
 
@@ -101,7 +101,7 @@ class Published:
             try:
                 with changes(meta.revision) as missing:
                     if meta.revision < revision:
-                        table.apply(map(table_change, missing), self._store, revision)
+                        table.apply(missing, self._store, revision)
                 return
             except HistoryPruned:
                 log.info("the table of accounts is too old to be brought up to date")

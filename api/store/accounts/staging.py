@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from actors.accounts.table_writer import PutAccount, PutPacked, TableChange, packed
 from api.store.accounts.file import translated
+from api.store.accounts.publication import table_change
 from api.store.accounts.schema import ACCOUNTS, columns
-from api.store.interface import RevisionConflict, Write
+from api.store.interface import Change, RevisionConflict, Write
 
 READ = 500
 """Accounts that are read at once."""
@@ -28,7 +30,7 @@ _SCHEMA = f"""
 PRAGMA journal_mode=OFF;
 PRAGMA synchronous=OFF;
 CREATE TABLE accounts (
-    step INTEGER PRIMARY KEY, line INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, expect INTEGER NOT NULL,
+    step INTEGER PRIMARY KEY, line INTEGER NOT NULL, id TEXT NOT NULL UNIQUE, expect INTEGER NOT NULL, packed BLOB,
     {", ".join(_COLUMNS)}
 );
 CREATE TABLE certificates (entry TEXT NOT NULL, account_id TEXT NOT NULL, PRIMARY KEY (entry, account_id))
@@ -86,7 +88,7 @@ class Staging:
         self.count += 1
         self.size += len(text)
         found = {**columns(ACCOUNTS, write.body), "body": text}
-        values = [line, write.id, write.expect or 0, *(found[name] for name in _COLUMNS)]
+        values = [line, write.id, write.expect or 0, _packed(write), *(found[name] for name in _COLUMNS)]
         with translated(self._file):
             marks = ", ".join("?" * len(values))
             self._database.execute(f"INSERT INTO accounts VALUES (NULL, {marks})", values)  # noqa: S608 - marks alone
@@ -108,6 +110,17 @@ class Staging:
         ):
             yield [Write(ACCOUNTS, identifier, json.loads(body), expect) for _, identifier, expect, body in rows]
             last = rows[-1][0]
+
+    def table_changes(self) -> Iterator[TableChange]:
+        """What they are in the table of forwarding actors; of most of them that was made when they were added."""
+        with translated(self._file):
+            rows = self._database.execute("SELECT id, username, packed FROM accounts ORDER BY step")
+            for identifier, username, value in rows:
+                yield self._table_change(identifier) if value is None else PutPacked(identifier, username, value)
+
+    def _table_change(self, account_id: str) -> TableChange:
+        ((body,),) = self._rows("SELECT body FROM accounts WHERE id = ?", [account_id])
+        return table_change(Change(ACCOUNTS, account_id, 0, json.loads(body)))
 
     def plans(self) -> list[tuple[str, int]]:
         """The ids of their plans, with a line of each."""
@@ -184,6 +197,14 @@ class Staging:
     def _rows(self, sql: str, values: Sequence[Any]) -> list[Any]:
         with translated(self._file):
             return self._database.execute(sql, values).fetchall()
+
+
+def _packed(write: Write) -> bytes | None:
+    """The value in the table, if that can be made before; None of an account that is there already."""
+    assert write.body is not None
+    change = None if write.expect else table_change(Change(ACCOUNTS, write.id, 0, dict(write.body)))
+    made = packed(change.account) if isinstance(change, PutAccount) else None
+    return None if made is None else made.value
 
 
 def remove_left(folder: Path) -> None:

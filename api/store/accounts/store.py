@@ -13,13 +13,14 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from actors.accounts.table_writer import TableChange
 from actors.sqlite import open_database, transaction
 from api.store.accounts.batch import Batch
 from api.store.accounts.file import changes_since, check_file, meta, translated
-from api.store.accounts.publication import NotPublished, Published, Retry
+from api.store.accounts.publication import Missing, NotPublished, Published, Retry, table_change
 from api.store.accounts.reading import AccountEnd, AccountReader
 from api.store.accounts.schema import SCHEMA, TABLES, accounts_file
 from api.store.accounts.staging import Staging, remove_left
@@ -165,7 +166,14 @@ class AccountStore(AccountReader):
                 self._database.execute("DELETE FROM prepared")
                 revision = staged.merge(self._database, self._revision)
                 self._database.execute("UPDATE meta SET revision = ?", [revision])
-            self._committed(revision, self._horizon)
+            before = self._revision
+
+            @contextmanager
+            def staged_changes(since: int) -> Iterator[Iterable[TableChange]]:
+                with nullcontext(staged.table_changes()) if since == before else self._own_changes(since) as found:
+                    yield found
+
+            self._committed(revision, self._horizon, staged_changes)
 
     def check_table(self) -> None:
         """Make the table anew if its file was removed, replaced or damaged by others."""
@@ -195,12 +203,12 @@ class AccountStore(AccountReader):
 
     # --- inside ---
 
-    def _committed(self, revision: int, horizon: int) -> None:
-        """The writer has committed up to this step. Raises `NotInEffect`."""
+    def _committed(self, revision: int, horizon: int, changes: Missing | None = None) -> None:
+        """The writer has committed up to this step; `changes` are known to its caller. Raises `NotInEffect`."""
         self._revision, self._horizon = revision, horizon
         with self._stepped:
             self._stepped.notify_all()
-        problem = self._publish_or_retry()
+        problem = self._publish_or_retry(changes)
         if problem is not None:
             raise NotInEffect(f"{self._file}: {problem}")
 
@@ -237,27 +245,27 @@ class AccountStore(AccountReader):
             self._pending = writes
             raise
 
-    def _publish_or_retry(self) -> Exception | None:
+    def _publish_or_retry(self, changes: Missing | None = None) -> Exception | None:
         """Bring the table up to date; the error if it can't be, and then it is tried again in the background."""
         try:
-            self._publish()
+            self._publish(changes)
         except (NotPublished, StoreError) as error:
             log.error("accounts changed, and forwarding does not know it yet: %s", error)
             self._retry.start()
             return error
         return None
 
-    def _publish(self) -> None:
+    def _publish(self, changes: Missing | None = None) -> None:
         if self._published is None:
             return
         with self._writing:
-            self._published.catch_up(self._revision, self._own_changes, self._everything)
+            self._published.catch_up(self._revision, changes or self._own_changes, self._everything)
 
     @contextmanager
-    def _own_changes(self, since: int) -> Iterator[Iterator[Change]]:
-        """As `changes`, one by one, read by the writer, who does not wait for a long page."""
+    def _own_changes(self, since: int) -> Iterator[Iterator[TableChange]]:
+        """What `changes` are in the table, one by one, read by the writer, who does not wait for a long page."""
         with translated(self._file), changes_since(self._database, since) as found:
-            yield found
+            yield map(table_change, found)
 
     def _everything(self) -> Iterator[Change]:
         for collection in TABLES:

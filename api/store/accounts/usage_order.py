@@ -200,7 +200,7 @@ class _Search:
         select = f"SELECT figures.{column}, figures.id FROM {figures} CROSS JOIN {_JOINED}"  # noqa: S608 - as above
         return self._rows(select, terms, order, limit)
 
-    def _rows(self, select: str, terms: list[_Term], order: str, limit: int) -> list[Position]:
+    def _rows(self, select: str, terms: list[_Term], order: str, limit: int) -> list[Any]:
         bound = [value for _, values in terms for value in values]
         sql = f"{select} WHERE {self._where(terms)} ORDER BY {order} LIMIT ?"
         return self._database.execute(sql, [*bound, limit]).fetchall()

@@ -116,6 +116,8 @@ def test_a_minted_secret_opens_a_proxy_and_revoked_it_does_not(
     stranger.good("credentials", "revoke", account, "job 1", "--yes", "--key", key)
     wait_until(lambda: status(secret) == 407, "it is refused")
     assert shell("credentials", "mint", "ci", "--ttl", "soon").status == 2
+    assert "Give one of" in shell("credentials", "mint", "ci").err
+    assert shell("credentials", "mint", "ci", "--ttl", "1h", "--expires", "2h").status == 2
     refused = shell("credentials", "mint", "ci", "--ttl", "2y")
     assert (refused.status, "--ttl '2y': must be from 1s to 400d" in refused.err) == (2, True)
     shell.good("keys", "revoke", "runner", "--yes")
@@ -212,4 +214,16 @@ def test_usage_is_shown_by_interval_and_group_and_written_as_csv(
     for wrong in (("--group-by", "account,nonsense"), ("--from", "soon"), ("--csv", "-o", "json")):
         assert shell("usage", *wrong).status == 2, wrong
     assert "--interval" in shell("usage", "--from", "60d", "--interval", "hour").err
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_an_account_of_one_proxy_is_listed_and_shown_and_left_out_of_exports(shell: Shell, product: Product) -> None:
+    proxy = product.proxy(accounts=[{"username": "inl", "password": "battery staple"}])
+    shell.good("accounts", "create", "eve", "--without-password")
+    assert [row[0] for row in shell.good("accounts", "list").rows] == ["eve", "inl"]
+    assert shell.good("accounts", "show", "inl", "-o", "json").data["account"]["inline"] is True
+    assert "inl" not in shell.good("accounts", "export").out
+    for command in (("accounts", "update", "inl", "--disable"), ("credentials", "mint", "inl", "--ttl", "1h")):
+        refused = shell(*command)
+        assert (refused.status, f"of the proxy {proxy['id']} alone" in refused.err) == (5, True), refused.err
     product.data("DELETE", f"/proxies/{proxy['id']}")
