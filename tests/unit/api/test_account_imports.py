@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from actors.accounts import table
+from actors.accounts import table_writer
 from actors.accounts.table import Table
 from api.history import Limits
 from api.services import account_imports, account_names
@@ -226,7 +226,7 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(api: Api) -> No
 def test_more_changes_than_the_table_lists_make_followers_take_everything_anew(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "CHANGES_KEPT", 3)
+    monkeypatch.setattr(table_writer, "CHANGES_KEPT", 3)
     stored(api, {"username": "first"})
     reader = published(api)
     seen = reader.revision
