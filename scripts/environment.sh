@@ -1,7 +1,8 @@
 # Makes the project's own virtual environment; sourced by the other scripts, which then find:
 #   $root    the checkout, whatever directory the script was called from
 #   $bin     the directory of the environment's programs
-# and call `prepare run` (what the product needs) or `prepare dev` (that, and what its tests need).
+# and call `prepare run` (what the product needs), `prepare dev` (that, and what its tests need) or `prepare
+# dev,dashboard` (that, and what tests in a browser need).
 #
 # The install is skipped while pyproject.toml, the interpreter and the place of the checkout are what they were. The
 # install is editable, so a change of the code alone needs none.

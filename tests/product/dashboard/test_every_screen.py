@@ -1,0 +1,118 @@
+"""Each screen of the table of areas, with texts of others in every name: nothing of them becomes markup, axe finds no
+violation in any theme, and nothing is wider than a phone."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.kit.dashboard_areas import Screen, screens
+from tests.kit.hostile_texts import PLANTED, TEXTS
+from tests.kit.product import PASSWORD, Product
+from tests.product.dashboard.conftest import SignIn
+
+THEMES: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "high contrast": {"color_scheme": "light", "contrast": "more"},
+    "dark with high contrast": {"color_scheme": "dark", "contrast": "more"},
+}
+NARROW = {"width": 320, "height": 700}
+SHOWING = {"proxies", "accounts", "plans", "webhooks", "keys", "logs", "connections", "audit"}
+"""Areas whose first screen has such names."""
+NO_ACCOUNT = str.maketrans("/:", "|;")
+"""What no name of an account may have."""
+WIDER = """() => [...document.querySelectorAll('main *')]
+  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
+  .slice(0, 5).map((each) => each.outerHTML.slice(0, 200))"""
+TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[Product]:
+    """A product whose objects, records and live connections have hostile names."""
+    with Product({"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product:
+        port = _objects(product)
+        with closing(_traffic(port)):
+            yield product
+
+
+def _objects(product: Product) -> int:
+    """One of each kind for each text that is accepted; returns the port of a proxy."""
+    proxy: dict[str, Any] = {}
+    for number, text in enumerate(TEXTS.values()):
+        named = {"name": text, "description": text, "tags": [text[:64]]}
+        body = {**named, "port": product.free_port(), "protocol": "http", "auth": {"enabled": True}}
+        made = product.api("POST", "/proxies", body)
+        assert made.status_code in (201, 400), made.text
+        proxy = made.json()["data"]["proxy"] if made.status_code == 201 else proxy
+        for path, other in _others(text, number):
+            assert product.api("POST", path, other).status_code in (201, 400), path
+    assert proxy, "no text was accepted as a name"
+    return int(proxy["port"])
+
+
+def _others(text: str, number: int) -> list[tuple[str, dict[str, Any]]]:
+    account = {"username": text.translate(NO_ACCOUNT), "proxies": {"all": True}, "metadata": {"note": text}}
+    return [
+        ("/plans", {"name": text, "description": text}),
+        ("/accounts", {**account, "tags": [text[:64]]}),
+        ("/api-keys", {"name": text, "permissions": ["proxy.read"]}),
+        ("/webhooks", {"name": text, "url": f"http://127.0.0.1:9/{number}", "events": ["proxy.*"]}),
+    ]
+
+
+def _traffic(port: int) -> socket.socket:
+    """Records of requests with such users and targets, and an open connection."""
+    for text in TEXTS.values():
+        user = base64.b64encode(f"{text}:{PASSWORD}".encode()).decode()
+        path = text.encode("ascii", "ignore").decode().replace(" ", "+")
+        head = f"GET http://x.test/{path} HTTP/1.1\r\nHost: x.test\r\nProxy-Authorization: Basic {user}\r\n"
+        with socket.create_connection(("127.0.0.1", port), 10) as client, suppress(OSError):
+            client.sendall(f"{head}User-Agent: {path}\r\nConnection: close\r\n\r\n".encode())
+            client.recv(65_536)
+    return socket.create_connection(("127.0.0.1", port), 10)
+
+
+@pytest.mark.parametrize("screen", screens(), ids=lambda screen: screen.name)
+def test_a_screen_shows_hostile_texts_as_text_is_accessible_in_every_theme_and_fits_a_phone(
+    screen: Screen, hostile: Product, sign_in: SignIn, axe: Callable[[Page], None]
+) -> None:
+    page = sign_in(base_url=hostile.base_url)
+    _open(page, screen)
+    if screen.area in SHOWING and not screen.needs_object:
+        expect(page.get_by_role("main").get_by_text(PLANTED).first).to_be_visible()
+    assert page.locator(f"#{PLANTED}").count() == 0
+    for theme in THEMES.values():
+        page.emulate_media(**theme)
+        axe(page)
+    page.set_viewport_size(NARROW)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert page.evaluate(TOO_WIDE) <= 0, page.evaluate(WIDER)
+
+
+def _open(page: Page, screen: Screen) -> None:
+    """Go there; to a screen about one object by the list of its area."""
+    if not screen.needs_object:
+        page.goto(f"/ui{screen.plain_path}")
+    else:
+        page.goto(f"/ui{screen.path.partition('/:')[0]}")
+        _loaded(page)
+        rows = page.get_by_role("main").get_by_role("row").filter(has_text=PLANTED)
+        rows.first.focus()
+        rows.first.press("Enter")
+        page.wait_for_url(screen.pattern)
+        if screen.tab:
+            page.goto(f"{page.url}/{screen.tab}")
+    _loaded(page)
+
+
+def _loaded(page: Page) -> None:
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Loading")).to_have_count(0)

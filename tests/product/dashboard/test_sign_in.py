@@ -1,0 +1,135 @@
+"""Sign-in, and what becomes of a session: in a reload, in another tab, at its end, without the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.kit.browser import Problems
+from tests.kit.product import PASSWORD, Product
+from tests.product.dashboard.conftest import SignIn
+
+SIGN_IN = "Sign in"
+ENDED = "Your session has ended"
+
+
+def fill_in(page: Page, username: str = "admin", password: str = PASSWORD) -> None:
+    """Send the form."""
+    page.get_by_label("User name").fill(username)
+    page.get_by_label("Password", exact=True).fill(password)
+    page.get_by_role("button", name=SIGN_IN).click()
+
+
+def is_at(page: Page, title: str) -> None:
+    """The screen with this title is there, in the frame of somebody who is signed in."""
+    expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_visible()
+    expect(page.get_by_role("navigation", name="Main navigation")).to_be_visible()
+
+
+def is_signed_out(page: Page) -> None:
+    expect(page.get_by_role("button", name=SIGN_IN)).to_be_visible()
+
+
+def sign_out(page: Page) -> None:
+    page.get_by_role("button", name=re.compile("^Your menu")).click()
+    page.get_by_role("menuitem", name="Sign out").click()
+
+
+def test_a_sign_in_leads_to_the_address_that_was_asked_for_and_leaves_no_token_behind(stranger: Page) -> None:
+    stranger.goto("/ui/proxies?q=x")
+    fill_in(stranger)
+    is_at(stranger, "Proxies")
+    assert stranger.url.endswith("/ui/proxies?q=x")
+    assert stranger.evaluate("[document.cookie, ...Object.keys(localStorage), ...Object.keys(sessionStorage)]") == [""]
+
+
+def test_a_wrong_password_is_reported_and_the_form_stays(stranger: Page, problems: Problems) -> None:
+    problems.allow("/auth/login: .* 401 ")
+    stranger.goto("/ui/")
+    fill_in(stranger, password="a wrong password")
+    expect(stranger.get_by_role("alert")).to_have_text("The user name or the password is wrong.")
+    expect(stranger.get_by_label("User name")).to_have_value("admin")
+    fill_in(stranger)
+    is_at(stranger, "Overview")
+
+
+def test_a_reload_keeps_the_session(page: Page) -> None:
+    page.goto("/ui/proxies")
+    is_at(page, "Proxies")
+    page.reload()
+    is_at(page, "Proxies")
+
+
+def test_a_sign_out_ends_the_session_in_the_other_tab(page: Page) -> None:
+    page.goto("/ui/")
+    is_at(page, "Overview")
+    other = page.context.new_page()
+    other.goto("/ui/proxies")
+    is_at(other, "Proxies")
+    sign_out(page)
+    is_signed_out(page)
+    is_signed_out(other)
+    other.reload()
+    is_signed_out(other)
+
+
+@pytest.fixture
+def leaver(product: Product) -> dict[str, str]:
+    """A user who can be disabled."""
+    body = {"username": "leaver", "password": PASSWORD, "role": "operator"}
+    user: dict[str, str] = product.data("POST", "/users", body)["user"]
+    yield user
+    product.api("DELETE", f"/users/{user['id']}")
+
+
+def test_a_session_that_was_ended_leads_to_the_sign_in_and_back(
+    stranger: Page, leaver: dict[str, str], product: Product, problems: Problems
+) -> None:
+    problems.allow(r"/api/v1/.* 40[13] ")
+    stranger.goto("/ui/proxies")
+    fill_in(stranger, "leaver")
+    is_at(stranger, "Proxies")
+    product.data("PATCH", f"/users/{leaver['id']}", {"status": "disabled"})
+    expect(stranger.get_by_text(ENDED)).to_be_visible()
+    product.data("PATCH", f"/users/{leaver['id']}", {"status": "active"})
+    fill_in(stranger, "leaver")
+    is_at(stranger, "Proxies")
+
+
+def test_a_restarted_api_costs_no_session(page: Page, product: Product, problems: Problems) -> None:
+    problems.allow("net::ERR_|/api/v1/.* 50[0-9] ")
+    page.goto("/ui/")
+    is_at(page, "Overview")
+    product.actor("api").kill()
+    product.wait_healthy()
+    page.get_by_role("link", name="Proxies").first.click()
+    is_at(page, "Proxies")
+    expect(page.get_by_text("Not reached since")).to_have_count(0)
+
+
+def test_a_dropped_network_is_shown_with_its_begin_until_it_is_back(page: Page, problems: Problems) -> None:
+    problems.allow("net::ERR_INTERNET_DISCONNECTED")
+    page.goto("/ui/")
+    is_at(page, "Overview")
+    expect(page.get_by_role("status").filter(has_text="Loading")).to_have_count(0)
+    page.context.set_offline(True)
+    message = page.get_by_text("Not reached since").first
+    expect(message).to_be_visible()
+    page.context.set_offline(False)
+    expect(message).not_to_be_visible()
+
+
+def test_two_who_share_a_browser_get_their_own_permissions_each(
+    page: Page, people: Callable[[str], str], sign_in: SignIn
+) -> None:
+    page.goto("/ui/")
+    is_at(page, "Overview")
+    sign_out(page)
+    is_signed_out(page)
+    fill_in(page, people("auditor"))
+    expect(page.get_by_role("button", name=re.compile("^Your menu.*one-auditor"))).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name=re.compile("^Your menu.*one-auditor"))).to_be_visible()
