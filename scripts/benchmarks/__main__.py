@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|api|signin|logs|observe|start|accounts]`: run it and print the table; 1 when a bar is missed."""
+"""`scripts/bench [soak|api|signin|logs|observe|start|accounts|dashboard]`: print the table; 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks import accounts, fleet, forwarding, logs, minting, observe, signin, soak, starts, streaming, tunnelling
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe|start|accounts")
+    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe|start|accounts|dashboard")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
@@ -96,6 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     only = "measure this alone: mint for so long, and what is left of it an hour later"
     many.add_argument("--mint-seconds", type=float, metavar="SECONDS", help=only)
     many.add_argument("--sign-ins", action="store_true", help="only how long sign-ins of clients take")
+    page = commands.add_parser("dashboard", help="weight, first paint, scrolling, and what open tabs cost the API")
+    page.add_argument("--small", action="store_true", help="with little data, to try it")
+    page.add_argument("--records", type=int, metavar="NUMBER", help="in the log index; a whole number of thousands")
+    page.add_argument("--soak-minutes", type=float, metavar="MINUTES", help="instead: does the heap of the page grow?")
     managing = commands.add_parser("api", help="the management API, beside FastAPI under uvicorn")
     managing.add_argument("--configured", type=int, default=10_000, metavar="PROXIES")
     return parser
@@ -188,6 +192,22 @@ def _accounts(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, objec
         return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION, "SQLite": sqlite3.sqlite_version}}
 
 
+def _dashboard(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    from benchmarks.dashboard import installation, measure  # they need the group `dashboard`
+    from tests.kit import browser
+
+    allow_many_descriptors()
+    size = installation.SMALL if arguments.small else installation.LARGE
+    size = replace(size, records=arguments.records or size.records)
+    with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        minutes = arguments.soak_minutes
+        rows = measure.soak(folder, minutes) if minutes else measure.measure(folder, size)
+    versions = {"proxyfleet": VERSION, "Chromium": version_of(browser.program() or "", "--version")}
+    return rows, {"machine": _machine(), "versions": versions, "size": asdict(size)}
+
+
 COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
     "soak": _soak,
     "api": _api,
@@ -196,6 +216,7 @@ COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[
     "start": _start,
     "observe": _observe,
     "accounts": _accounts,
+    "dashboard": _dashboard,
 }
 
 
