@@ -6,10 +6,10 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # the group `dashboard` is optional
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Playwright, WebError
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, WebError
 
 PROGRAMS = ("chromium", "chromium-browser")
 ARGUMENTS = (
@@ -80,3 +80,9 @@ class Problems:
     def _uncaught(self, error: WebError) -> None:
         at = error.page.url if error.page else ""
         self._found.append(f"{at}: uncaught: {error.error}")
+
+
+class SignIn(Protocol):
+    """Opens a page in the session of a user with a role; `options` are those of its context."""
+
+    def __call__(self, role: str = "administrator", **options: Any) -> Page: ...

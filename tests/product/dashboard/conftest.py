@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,12 +35,6 @@ OPTIONS: dict[str, Any] = {
     "viewport": {"width": 1280, "height": 800},
 }
 """Of every context, unless a test has others."""
-
-
-class SignIn(Protocol):
-    """Opens a page in the session of a user with a role; `options` are those of its context."""
-
-    def __call__(self, role: str = "administrator", **options: Any) -> Page: ...
 
 
 @pytest.fixture(scope="package")
@@ -128,7 +122,7 @@ def people(product: Product) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def sign_in(new_context: Callable[..., BrowserContext], people: Callable[[str], str]) -> SignIn:
+def sign_in(new_context: Callable[..., BrowserContext], people: Callable[[str], str]) -> kit.SignIn:
     """Opens a blank page in a new context that has the cookie of a session already."""
 
     def open_page(role: str = "administrator", **options: Any) -> Page:
@@ -142,7 +136,7 @@ def sign_in(new_context: Callable[..., BrowserContext], people: Callable[[str], 
 
 
 @pytest.fixture
-def page(sign_in: SignIn) -> Page:
+def page(sign_in: kit.SignIn) -> Page:
     """Signed in as the administrator, and blank yet: `page.goto("/ui/proxies")`."""
     return sign_in()
 

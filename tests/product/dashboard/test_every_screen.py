@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.kit.browser import SignIn
 from tests.kit.dashboard_areas import Screen, screens
 from tests.kit.hostile_texts import PLANTED, TEXTS
 from tests.kit.product import PASSWORD, Product
-from tests.product.dashboard.conftest import SignIn
 
 THEMES: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},

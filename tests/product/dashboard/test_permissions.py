@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from api.security.permissions import ROLES, holds
+from tests.kit.browser import SignIn
 from tests.kit.dashboard_areas import screens
 from tests.kit.product import PASSWORD, Product
-from tests.product.dashboard.conftest import SignIn
 
 CHANGES = re.compile("^(Add|Create|Delete|Edit|End|New|Restart|Start|Stop)\\b")
 """The names of buttons that change something."""
