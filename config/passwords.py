@@ -34,18 +34,27 @@ def hash_password(password: str, cost: int = COST) -> str:
 
 def check_password(password: str, stored: str) -> bool:
     """Whether `stored` was made from `password`; False when `stored` is no hash."""
-    if stored.startswith(FOREIGN):
-        return check_foreign(password, stored)
-    return check_prehashed(prehashed(password), stored.encode("ascii"))
+    return any(check_hash(given, hashed) for given, hashed in attempts(password, stored))
 
 
-def check_prehashed(prehash: bytes, stored: bytes) -> bool:
-    """As `check_password`, with the result of `prehashed`: the slow part, which does not need the password itself.
+def attempts(password: str, stored: str) -> list[tuple[bytes, bytes]]:
+    """What bcrypt gets, and the hash that it must result in: pairs of both, of which any may match.
 
-    False for a hash from elsewhere.
+    The last ones of a hash from elsewhere never match: a wrong password costs as much as against a hash of our own.
     """
+    prehash = prehashed(password)
+    if not is_foreign(stored):
+        return [(prehash, stored.encode("ascii"))]
+    hashed = stored.removeprefix(FOREIGN).encode("ascii")
+    plain = password.encode("utf-8", "surrogatepass")[:_BCRYPT_MAX]
+    missing = _costs((1 << COST) - rounds_of(stored))
+    return [(plain, hashed), (prehash, hashed), *((b"", _salt(cost) + _DIGEST) for cost in missing)]
+
+
+def check_hash(given: bytes, hashed: bytes) -> bool:
+    """Whether one of `attempts` matches: the slow part. False when `hashed` is no hash."""
     try:
-        return bcrypt.checkpw(prehash, stored)
+        return bcrypt.checkpw(given, hashed)
     except ValueError:  # not a bcrypt hash
         return False
 
@@ -55,19 +64,6 @@ def foreign_hash(hashed: str) -> str:
     return FOREIGN + hashed
 
 
-def check_foreign(password: str, stored: str) -> bool:
-    """Whether a hash from elsewhere was made from `password`: from the password itself, or from its pre-hash.
-
-    A wrong password costs as much as against a hash of our own, if not more.
-    """
-    hashed = stored.removeprefix(FOREIGN).encode("ascii")
-    plain = password.encode("utf-8", "surrogatepass")[:_BCRYPT_MAX]
-    if check_prehashed(plain, hashed) or check_prehashed(prehashed(password), hashed):
-        return True
-    spend_rounds((1 << COST) - rounds_of(stored))
-    return False
-
-
 def unknown_hash() -> str:
     """A hash of our own cost that no password is known for."""
     return (_salt(COST) + _DIGEST).decode("ascii")
@@ -75,12 +71,20 @@ def unknown_hash() -> str:
 
 def spend_rounds(rounds: int) -> int:
     """Make about so many rounds for nothing, at most those of a hash of our own; how many they were."""
-    spent = 0
+    costs = _costs(rounds)
+    for cost in costs:
+        bcrypt.hashpw(b"", _salt(cost))
+    return sum(1 << cost for cost in costs)
+
+
+def _costs(rounds: int) -> list[int]:
+    """Costs of hashes that together are about so many rounds, at most those of a hash of our own."""
+    costs, left = [], rounds
     for cost in range(COST, _COST_MIN - 1, -1):
-        if rounds - spent >= 1 << cost:
-            bcrypt.hashpw(b"", _salt(cost))
-            spent += 1 << cost
-    return spent
+        if left >= 1 << cost:
+            costs.append(cost)
+            left -= 1 << cost
+    return costs
 
 
 def _salt(cost: int) -> bytes:

@@ -23,7 +23,8 @@ import threading
 
 from api.concurrency_limit import ConcurrencyLimit
 from api.cpu_affinity import allowed
-from config.passwords import check_prehashed, prehashed
+from api.security.password_worker import SEPARATOR
+from config.passwords import attempts, check_hash
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,8 @@ class PasswordChecker:
         """
         with self._places.acquire(client):
             alone = self._places.acquired == 1
-            prehash, hashed = prehashed(password), stored.encode("ascii")
-            if alone and self._worker is None:
-                return check_prehashed(prehash, hashed)
-            return self._check(prehash, hashed)
+            check = check_hash if alone and self._worker is None else self._check
+            return any(check(given, hashed) for given, hashed in attempts(password, stored))
 
     @property
     def pid(self) -> int | None:
@@ -73,16 +72,16 @@ class PasswordChecker:
             if self._worker is not None:
                 self._worker.end()
 
-    def _check(self, prehash: bytes, stored: bytes) -> bool:
+    def _check(self, given: bytes, hashed: bytes) -> bool:
         for _ in range(2):  # it may have been killed since the last time
             worker = self._running()
             if worker is None:
                 break
             try:
-                return worker.check(prehash + stored)
+                return worker.check(given + SEPARATOR + hashed)
             except WorkerLost as error:
                 self._discard(worker, error)
-        return check_prehashed(prehash, stored)  # which slows down other requests
+        return check_hash(given, hashed)  # which slows down other requests
 
     def _running(self) -> _Worker | None:
         with self._starting:

@@ -1,9 +1,9 @@
 """The process that checks passwords for the API: `python -m api.security.password_worker CORES DESCRIPTOR...`.
 
 CORES are numbers with commas between them. Each descriptor is a lane: a SEQPACKET socket for one request at a time,
-with a thread of its own. A request is the pre-hashed password (44 octets of base64) and the stored hash behind it; the
-reply is `1` or `0`. The password itself is never sent here. When the API closes a lane, it closes all, and the process
-ends.
+with a thread of its own. A request is what bcrypt gets (`config.passwords.attempts`), a NUL, and the hash; the reply is
+`1` or `0`. The password itself is sent here for hashes from elsewhere alone. When the API closes a lane, it closes all,
+and the process ends.
 
 It is a process and no thread because it runs at a lower priority (`NICENESS`): a thread with a low priority would
 hold the interpreter's lock while it has no core, and stop all others.
@@ -20,10 +20,11 @@ import threading
 from setproctitle import setproctitle
 
 from actors.signals import OF_THE_GROUP
-from config.passwords import check_prehashed
+from config.passwords import check_hash
 
 NICENESS = 10
-PREHASH = 44
+SEPARATOR = b"\0"
+"""No hash has one."""
 LONGEST = 512
 
 
@@ -52,7 +53,8 @@ def _lower_priority(cores: list[int]) -> None:
 def _serve(lane: socket.socket) -> None:
     try:
         while request := lane.recv(LONGEST):
-            lane.send(b"1" if check_prehashed(request[:PREHASH], request[PREHASH:]) else b"0")
+            given, _, hashed = request.rpartition(SEPARATOR)
+            lane.send(b"1" if check_hash(given, hashed) else b"0")
     except OSError:  # the API is gone
         return
 

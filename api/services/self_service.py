@@ -30,7 +30,7 @@ from config.model.account_rules import RuleLimits, StoredRules
 from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate
 from config.model.plans import Plan
 from config.model.plans import SelfService as Permitted
-from config.passwords import check_foreign, hash_password, is_foreign, is_whole
+from config.passwords import hash_password, is_foreign, is_whole
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,8 @@ class SelfService:
         if not right:
             self._failed(found[0].id if len(found) == 1 else None, username, address)
             raise Unauthenticated(WRONG)
-        self.throttle.succeeded(username, address)
+        if len(self._store.accounts_named(username)) == 1:  # else who has one of them could guess at another for ever
+            self.throttle.succeeded(username, address)
         if len(right) > 1:
             raise Invalid("proxy", "is required: several accounts have this name and this password")
         return self._signed_in(self._renewed(right[0], password))
@@ -198,18 +199,13 @@ class SelfService:
     def _with_password(self, accounts: list[FleetAccount], password: str, address: str) -> list[FleetAccount]:
         """Those with this password that may be used now. Takes as long where there is none."""
         hashes = [each.password_hash or UNKNOWN_USER_HASH for each in accounts] or [UNKNOWN_USER_HASH]
-        right = [self._check(password, each, address) for each in hashes]
+        right = [self._checker.check_password(password, each, client_key(address)) for each in hashes]
         now = self._clock()
         return [
             account
             for account, good in zip(accounts, right, strict=False)
             if good and account.password_hash is not None and _may_sign_in(account, now)
         ]
-
-    def _check(self, password: str, stored: str, address: str) -> bool:
-        if is_foreign(stored):
-            return check_foreign(password, stored)
-        return self._checker.check_password(password, stored, client_key(address))
 
     def _renewed(self, account: FleetAccount, password: str) -> FleetAccount:
         """The account with a hash of our own in place of one from elsewhere, as far as that can be stored now."""

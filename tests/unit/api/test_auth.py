@@ -81,8 +81,8 @@ def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
             for _ in range(5):
                 login(api, name, "wrong password")
     hashed: list[bytes] = []
-    right = password_checker.check_prehashed
-    monkeypatch.setattr(password_checker, "check_prehashed", lambda *given: hashed.append(given[1]) or right(*given))
+    right = password_checker.check_hash
+    monkeypatch.setattr(password_checker, "check_hash", lambda *given: hashed.append(given[1]) or right(*given))
     kinds = {**REFUSED, **({"right password": ("admin", PASSWORD)} if locked else {})}
     responses, rows = set(), []
     for username, password in kinds.values():
@@ -238,7 +238,7 @@ def test_basic_works_until_the_password_changes(api: Api) -> None:
 
 def test_a_remembered_pair_costs_no_second_hash(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
-    monkeypatch.setattr("api.security.password_checker.check_prehashed", lambda *_: pytest.fail("hashed again"))
+    monkeypatch.setattr("api.security.password_checker.check_hash", lambda *_: pytest.fail("hashed again"))
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
 
 

@@ -7,15 +7,17 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
+import bcrypt
 import psutil
 import pytest
 
 from api.errors import TooBusy
 from api.security import password_checker as module
-from api.security.password_checker import PasswordChecker
+from api.security.password_checker import EACH, PasswordChecker
 from api.security.password_worker import NICENESS
-from config.passwords import hash_password
+from config.passwords import foreign_hash, hash_password
 from tests.kit.wait import wait_until
 
 LONG = 30.0
@@ -52,6 +54,25 @@ def test_several_at_once_are_checked_by_a_process_that_gives_way(crowded: Passwo
     process = psutil.Process(crowded.pid)
     assert process.nice() == min(19, NICENESS + os.getpriority(os.PRIO_PROCESS, 0))
     assert process.cpu_affinity() == sorted(module.allowed)
+
+
+@pytest.mark.parametrize("password", ["correct horse", "pässword\0" + 80 * "x"])
+def test_hashes_from_elsewhere_are_checked_by_the_process_too(crowded: PasswordChecker, password: str) -> None:
+    plain = bcrypt.hashpw(password.encode()[:72], bcrypt.gensalt(4)).decode()
+    for stored in (foreign_hash(plain), foreign_hash(hash_password(password, 4))):
+        assert crowded.check_password(password, stored, "127.0.0.1")
+        assert not crowded.check_password("battery staple", stored, "127.0.0.1")
+    assert crowded.pid is not None
+
+
+def test_hashes_from_elsewhere_wait_as_all_others(hashing: PasswordChecker) -> None:
+    stored = foreign_hash(HASHED)
+    with ExitStack() as stack:
+        for _ in range(EACH):
+            stack.enter_context(hashing._places.acquire("192.0.2.1"))
+        with pytest.raises(TooBusy):
+            hashing.check_password("correct horse", stored, "192.0.2.1")
+        assert hashing.check_password("correct horse", stored, "192.0.2.2")
 
 
 def test_what_is_not_a_hash_is_never_right(crowded: PasswordChecker) -> None:
@@ -91,11 +112,11 @@ def test_without_a_process_passwords_are_checked_all_the_same(
 def test_beyond_as_many_as_may_wait_a_client_is_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     hashing, release, entered = PasswordChecker(at_once=2), threading.Event(), threading.Semaphore(0)
 
-    def slow(_prehash: bytes, _hashed: bytes) -> bool:
+    def slow(_given: bytes, _hashed: bytes) -> bool:
         entered.release()
         return release.wait(LONG)
 
-    monkeypatch.setattr(module, "check_prehashed", slow)
+    monkeypatch.setattr(module, "check_hash", slow)
     monkeypatch.setattr(hashing, "_running", _no_one)
     with ThreadPoolExecutor(2) as threads:
         waiting = [threads.submit(hashing.check_password, "any", HASHED, "127.0.0.1") for _ in range(2)]

@@ -15,6 +15,7 @@ from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryUsa
 from actors.bus.messages.common import METRICS, forwarding_name
 from actors.bus.messages.forwarding import Connection, ConnectionFilter, Connections, QueryConnections
 from api.app import OPERATIONS
+from api.concurrency_limit import ConcurrencyLimit
 from api.container import ApiSettings
 from api.operations.operation import HOLDER, NONE
 from api.security.account_sessions import LIFETIME, SESSIONS_PER_ACCOUNT, AccountSessions
@@ -127,6 +128,15 @@ def test_an_account_with_a_hash_from_elsewhere_signs_in(api: Api) -> None:
         assert refused(api, username=f"user{number}", password="wrong") == (401, "UNAUTHORIZED")
 
 
+def test_a_hash_from_elsewhere_has_a_place_among_the_checks_of_passwords_or_is_429(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+    account(api, password=None, password_hash=hashed)
+    monkeypatch.setattr(api.services.password_checker, "_places", ConcurrencyLimit(0, 0, "checks", "client"))
+    assert refused(api) == (429, "RATE_LIMITED")
+
+
 def test_failures_lock_the_name_for_the_address_and_are_audited(api: Api) -> None:
     account_id = account(api)
     for _ in range(5):
@@ -160,6 +170,26 @@ def test_of_two_accounts_with_one_name_the_password_says_which(api: Api) -> None
     account(api, password="another one", proxies={"ids": ids[1:]})
     me = api.get("/me", sign_in(api, password="another one")).json["data"]["account"]
     assert [each["name"] for each in me["proxies"]] == ["p2"]
+
+
+def test_the_password_of_one_account_does_not_forgive_guesses_at_another_of_that_name(api: Api) -> None:
+    admin = api.token()
+    ids = [create(api, admin, name=name, port=port)["id"] for name, port in (("p1", 4001), ("p2", 4002))]
+    account(api, proxies={"ids": ids[:1]})
+    account(api, password="another one", proxies={"ids": ids[1:]})
+    for _ in range(4):
+        assert refused(api, password="wrong", proxy="p1") == (401, "UNAUTHORIZED")
+    sign_in(api, password="another one", proxy="p2")
+    assert refused(api, password="wrong", proxy="p1") == (401, "UNAUTHORIZED")
+    assert refused(api, proxy="p1") == (429, "RATE_LIMITED")
+
+
+def test_a_right_password_forgives_failures_before_it(api: Api) -> None:
+    account(api)
+    for _ in range(2):
+        for _ in range(4):
+            assert refused(api, password="wrong") == (401, "UNAUTHORIZED")
+        sign_in(api)
 
 
 def test_more_accounts_of_one_name_than_are_tried_need_a_proxy_and_read_as_none(
