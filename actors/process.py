@@ -171,6 +171,7 @@ def _apply_logging(settings: dict[str, Any]) -> None:
 def set_up_logging(level: str, style: str, output: str = "stderr") -> None:
     """Where the process's own log goes: `stdout`, which is the terminal or the journal, `journald`, else `stderr`."""
     logging.basicConfig(handlers=[_handler(style, output)], level=level.upper(), force=True)
+    logging.getLogger("urllib3").setLevel(logging.WARNING)  # below it logs whole URLs, which may hold credentials
 
 
 def _handler(style: str, output: str) -> logging.Handler:

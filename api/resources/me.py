@@ -165,9 +165,11 @@ def list_credentials(call: Call) -> Reply:
 def create_credential(call: Call) -> Reply:
     """Make a credential of one's own account.
 
-    Needs a plan that permits it. The secret is in this response only; clients send it as the password of the account.
+    Needs a plan that permits it, and fewer than 1,000 credentials that the account has. The secret is in this response
+    only; clients send it as the password of the account.
     """
     call.services.self_service.require_credentials(call.holder)
+    call.services.self_service.require_place(call.holder)
     return credentials.create_credential(_of_account(call))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.net.client_key import client_key
-from api.errors import Denied, Invalid, NotFound, TooBusy, Unauthenticated
+from api.errors import Denied, Invalid, NotFound, StaleRevision, TooBusy, Unauthenticated
 from api.security.account_holder import AccountHolder
 from api.security.account_sessions import LIFETIME, PREFIX, AccountSession, AccountSessions
 from api.security.authentication import UNKNOWN_USER_HASH
@@ -24,7 +24,7 @@ from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
-from api.store import StoreError
+from api.store import RevisionConflict, StoreError
 from api.store.accounts import AccountStore
 from config.model.account_rules import RuleLimits, StoredRules
 from config.model.fleet_accounts import FleetAccount, FleetAccountUpdate
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 SAME_NAME_MAX = 8
 """Accounts of one name whose passwords are checked for one sign-in. With more of them one that names no proxy fails."""
+CREDENTIALS_MAX = 1_000
+"""Credentials of one account up to which its holder may make another: each takes room in the store and in the table."""
 _LIMITS = tuple(RuleLimits.model_fields)
 WRONG = "The user name or the password is wrong"
 
@@ -46,10 +48,11 @@ Record = Callable[[str, str | None, str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class HeldAccount:
-    """The account of a holder, and its plan."""
+    """The account of a holder, its plan, and its revision."""
 
     record: FleetAccount
     plan: Plan | None
+    revision: int
 
     @property
     def permitted(self) -> Permitted:
@@ -119,7 +122,7 @@ class SelfService:
         if not right:
             self._failed(found[0].id if len(found) == 1 else None, username, address)
             raise Unauthenticated(WRONG)
-        if len(self._store.accounts_named(username)) == 1:  # else who has one of them could guess at another for ever
+        if len(self._candidates(username, None)) == 1:  # else one of them could guess at another for ever
             self.throttle.succeeded(username, address)
         if len(right) > 1:
             raise Invalid("proxy", "is required: several accounts have this name and this password")
@@ -148,8 +151,8 @@ class SelfService:
 
     def account(self, holder: AccountHolder) -> HeldAccount:
         """The account of a holder. Raises `NotFound` when it is deleted at this moment."""
-        record = self._every.get(holder.account_id).record
-        return HeldAccount(record, self._plans.known(record.plan))
+        stored = self._every.get(holder.account_id)
+        return HeldAccount(stored.record, self._plans.known(stored.record.plan), stored.revision)
 
     def proxies(self, account: FleetAccount) -> list[StoredProxy]:
         """The active proxies that an account may use."""
@@ -170,12 +173,21 @@ class SelfService:
         if not self._with_password([held.record], current, address):
             self._failed(held.record.id, held.record.username, address)
             raise Invalid("current_password", "is wrong")
-        self._accounts.update(holder.account_id, FleetAccountUpdate(password=new), None)
+        try:
+            self._accounts.update(holder.account_id, FleetAccountUpdate(password=new), held.revision)
+        except (StaleRevision, RevisionConflict) as error:  # perhaps to a password that this one must not replace
+            raise TooBusy(1, "The account was changed at this moment") from error
 
     def require_credentials(self, holder: AccountHolder) -> None:
         """Raise `Denied` when the plan doesn't permit to make and revoke credentials."""
         if not self.account(holder).permitted.credentials:
             raise Denied("the plan of the account does not permit making or revoking credentials")
+
+    def require_place(self, holder: AccountHolder) -> None:
+        """Raise `Invalid` when the account has as many credentials as holders may make."""
+        if self._store.credential_count(holder.account_id) >= CREDENTIALS_MAX:
+            text = f"the account has {CREDENTIALS_MAX} credentials, those of the last hour included: revoke some"
+            raise Invalid(None, text)
 
     def close(self) -> None:
         """Close the file of the sign-ins."""

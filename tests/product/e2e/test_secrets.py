@@ -27,6 +27,8 @@ class Planted:
         self.provider = provider
         self.secrets = {"the administrator's password": PASSWORD, **configured}
         self.answers: list[str] = []
+        self.paths: list[str] = []
+        """Secrets in URLs. They are stored in clear, and shown to those alone who can change them."""
 
     def new(self, what: str) -> str:
         """A secret that can't be there by chance."""
@@ -100,7 +102,8 @@ class Planted:
         """It is delivered to, well and badly, so that the delivery log is full."""
         for target in (self.provider.url, "http://127.0.0.1:1/"):
             headers = {"X-Token": self.new(f"a webhook's header for {target}")}
-            body = {"name": "w", "url": f"{target}/token", "events": ["*"], "headers": headers}
+            self.paths.append(f"planted-{secrets.token_hex(12)}")
+            body = {"name": "w", "url": f"{target}/token?key={self.paths[-1]}", "events": ["*"], "headers": headers}
             made = self.call("POST", "/webhooks", body, shows=True)["webhook"]
             path = f"/webhooks/{made['id']}"
             self.secrets[f"the secret of the webhook for {target}"] = made["secret"]
@@ -195,6 +198,14 @@ def test_no_secret_is_written_shown_or_left_in_a_command_line(planted: Planted) 
     ]
     assert found == []
     assert sum(b"eve" in content for content in written.values()) >= 3  # what is no secret is found by the same search
+
+
+def test_paths_of_urls_are_in_no_log_and_shown_to_no_reader(planted: Planted) -> None:
+    planted.call("GET", "/audit")
+    assert len(planted.paths) == 2
+    shown = "\n".join(planted.answers) + planted.product.log
+    assert "/webhooks" in shown
+    assert [path for path in planted.paths if path in shown] == []
 
 
 def test_files_are_for_their_owner_alone(planted: Planted) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from api.container import ApiSettings
 from config.model.fleet_accounts import FleetAccountCreate
-from tests.kit.api_stage import Api
+from config.settings.settings import Accounts
+from tests.kit.api_stage import INTRANET, QUIET, Api, error_of
 
 PASSWORD = "battery staple"
 
@@ -14,6 +16,16 @@ def account(api: Api, username: str = "alice", password: str | None = PASSWORD, 
     """The id of a new account."""
     body = FleetAccountCreate.model_validate({"username": username, "password": password, **fields})
     return api.services.fleet_accounts.create(body).record.id
+
+
+def with_self_service() -> Api:
+    """An API where holders may sign in."""
+    return Api(ApiSettings(security=QUIET, proxy=INTRANET, accounts=Accounts(self_service=True)))
+
+
+def refused(api: Api, **body: str) -> tuple[int, str]:
+    """Status and code of a sign-in that fails; by default of `account` with its password."""
+    return error_of(api.post("/me/login", {"username": "alice", "password": PASSWORD, **body}))[:2]
 
 
 def sign_in(api: Api, username: str = "alice", password: str = PASSWORD, **more: str) -> dict[str, str]:

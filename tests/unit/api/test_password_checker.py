@@ -17,7 +17,7 @@ from api.errors import TooBusy
 from api.security import password_checker as module
 from api.security.password_checker import EACH, PasswordChecker
 from api.security.password_worker import NICENESS
-from config.passwords import foreign_hash, hash_password
+from config.passwords import COST, attempts, check_hash, foreign_hash, hash_password
 from tests.kit.wait import wait_until
 
 LONG = 30.0
@@ -63,6 +63,14 @@ def test_hashes_from_elsewhere_are_checked_by_the_process_too(crowded: PasswordC
         assert crowded.check_password(password, stored, "127.0.0.1")
         assert not crowded.check_password("battery staple", stored, "127.0.0.1")
     assert crowded.pid is not None
+
+
+def test_what_makes_a_cheap_hash_as_dear_as_ours_never_matches() -> None:
+    cheap = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
+    first, second, *padding = attempts("correct horse", foreign_hash(cheap))
+    assert (check_hash(*first), check_hash(*second)) == (True, False)
+    assert len(padding) == COST - 5, "the two cost twice 2 ** 4 rounds"
+    assert not any(check_hash(*each) for each in padding)
 
 
 def test_hashes_from_elsewhere_wait_as_all_others(hashing: PasswordChecker) -> None:

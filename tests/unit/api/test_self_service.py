@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
-import bcrypt
 import pytest
 
 from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryUsage, Usage
 from actors.bus.messages.common import METRICS, forwarding_name
 from actors.bus.messages.forwarding import Connection, ConnectionFilter, Connections, QueryConnections
 from api.app import OPERATIONS
-from api.concurrency_limit import ConcurrencyLimit
 from api.container import ApiSettings
 from api.operations.operation import HOLDER, NONE
-from api.security.account_sessions import LIFETIME, SESSIONS_PER_ACCOUNT, AccountSessions
-from api.services.self_service import SAME_NAME_MAX
+from api.security.account_sessions import LIFETIME
+from api.services import self_service
 from config.model.fleet_accounts import FleetAccountUpdate
 from config.model.plans import PlanCreate, PlanUpdate
-from config.passwords import hash_password
-from config.settings.settings import Accounts
 from tests.kit.api_stage import INTRANET, QUIET, Api, error_of
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.creating import create
-from tests.unit.api.holding import PASSWORD, account, sign_in
-
-ON = ApiSettings(security=QUIET, proxy=INTRANET, accounts=Accounts(self_service=True))
+from tests.unit.api.holding import PASSWORD, account, refused, sign_in, with_self_service
 
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    made = Api(ON)
+    made = with_self_service()
     yield made
     made.close()
 
@@ -45,10 +37,6 @@ def change(api: Api, account_id: str, **fields: Any) -> None:
 
 def plan(api: Api, name: str = "basic", **fields: Any) -> str:
     return api.services.plans.create(PlanCreate.model_validate({"name": name, **fields})).record.id
-
-
-def refused(api: Api, **body: str) -> tuple[int, str]:
-    return error_of(api.post("/me/login", {"username": "alice", "password": PASSWORD, **body}))[:2]
 
 
 def test_the_token_of_a_holder_opens_me_and_nothing_else(api: Api) -> None:
@@ -120,103 +108,6 @@ def test_every_wrong_sign_in_reads_the_same(api: Api, own: dict[str, Any], wrong
     assert (response.status_code, response.json["error"]["message"]) == (401, "The user name or the password is wrong")
 
 
-def test_an_account_with_a_hash_from_elsewhere_signs_in(api: Api) -> None:
-    for number, hashed in enumerate((bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)), hash_password(PASSWORD, 4))):
-        text = hashed if isinstance(hashed, str) else hashed.decode()
-        account(api, f"user{number}", None, password_hash=text)
-        assert api.get("/me", sign_in(api, f"user{number}")).status_code == 200
-        assert refused(api, username=f"user{number}", password="wrong") == (401, "UNAUTHORIZED")
-
-
-def test_a_hash_from_elsewhere_has_a_place_among_the_checks_of_passwords_or_is_429(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-    account(api, password=None, password_hash=hashed)
-    monkeypatch.setattr(api.services.password_checker, "_places", ConcurrencyLimit(0, 0, "checks", "client"))
-    assert refused(api) == (429, "RATE_LIMITED")
-
-
-def test_failures_lock_the_name_for_the_address_and_are_audited(api: Api) -> None:
-    account_id = account(api)
-    for _ in range(5):
-        assert refused(api, password="wrong") == (401, "UNAUTHORIZED")
-    assert refused(api) == (429, "RATE_LIMITED")
-    found = [row for row in reversed(rows(api)) if row["action"].startswith("account.l")]
-    assert [row["action"] for row in found] == ["account.login_failed"] * 5 + ["account.locked", "account.login_failed"]
-    assert found[0]["resource"] == {"type": "account", "id": account_id, "name": "alice"}
-    assert {row["outcome"] for row in found} == {"failed"}
-    users_too = api.post("/auth/login", {"username": "alice", "password": "wrong"})
-    assert users_too.status_code == 401, "users of that name are counted apart"
-
-
-def test_of_two_accounts_with_one_name_and_one_password_the_proxy_says_which(api: Api) -> None:
-    admin = api.token()
-    first, second = create(api, admin, name="p1", tags=["a"]), create(api, admin, name="p2", port=4000, tags=["b"])
-    account(api, proxies={"ids": [first["id"]]})
-    account(api, proxies={"tags": ["b"]})
-    status, _code, details = error_of(api.post("/me/login", {"username": "alice", "password": PASSWORD}))
-    assert (status, details["field"]) == (400, "proxy")
-    for proxy in (first, second):
-        for named in (proxy["name"], proxy["id"]):
-            me = api.get("/me", sign_in(api, proxy=named)).json["data"]["account"]
-            assert [each["name"] for each in me["proxies"]] == [proxy["name"]]
-
-
-def test_of_two_accounts_with_one_name_the_password_says_which(api: Api) -> None:
-    admin = api.token()
-    ids = [create(api, admin, name=name, port=port)["id"] for name, port in (("p1", 4001), ("p2", 4002))]
-    account(api, proxies={"ids": ids[:1]})
-    account(api, password="another one", proxies={"ids": ids[1:]})
-    me = api.get("/me", sign_in(api, password="another one")).json["data"]["account"]
-    assert [each["name"] for each in me["proxies"]] == ["p2"]
-
-
-def test_the_password_of_one_account_does_not_forgive_guesses_at_another_of_that_name(api: Api) -> None:
-    admin = api.token()
-    ids = [create(api, admin, name=name, port=port)["id"] for name, port in (("p1", 4001), ("p2", 4002))]
-    account(api, proxies={"ids": ids[:1]})
-    account(api, password="another one", proxies={"ids": ids[1:]})
-    for _ in range(4):
-        assert refused(api, password="wrong", proxy="p1") == (401, "UNAUTHORIZED")
-    sign_in(api, password="another one", proxy="p2")
-    assert refused(api, password="wrong", proxy="p1") == (401, "UNAUTHORIZED")
-    assert refused(api, proxy="p1") == (429, "RATE_LIMITED")
-
-
-def test_a_right_password_forgives_failures_before_it(api: Api) -> None:
-    account(api)
-    for _ in range(2):
-        for _ in range(4):
-            assert refused(api, password="wrong") == (401, "UNAUTHORIZED")
-        sign_in(api)
-
-
-def test_more_accounts_of_one_name_than_are_tried_need_a_proxy_and_read_as_none(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    admin = api.token()
-    for number in range(SAME_NAME_MAX + 1):
-        proxy = create(api, admin, name=f"p{number}", port=4000 + number)
-        account(api, password=f"secret {number}", proxies={"ids": [proxy["id"]]})
-    checked: list[str] = []
-    check = api.services.self_service._check
-
-    def counted(password: str, stored: str, address: str) -> bool:
-        checked.append(stored)
-        return check(password, stored, address)
-
-    monkeypatch.setattr(api.services.self_service, "_check", counted)
-    for password in ("secret 8", "wrong"):
-        known, unknown = (
-            api.post("/me/login", {"username": name, "password": password}) for name in ("alice", "unknown")
-        )
-        assert (known.status_code, known.json["error"]) == (unknown.status_code, unknown.json["error"])
-        assert (known.status_code, len(checked), len({*checked})) == (401, 2, 1)
-        checked.clear()
-    assert api.get("/me", sign_in(api, password="secret 8", proxy="p8")).status_code == 200
-
-
 @pytest.mark.parametrize("end", ["another password", "disabled", "expired", "deleted", "signed out", "no password"])
 def test_the_token_ends_with_the_password_and_the_account(api: Api, end: str) -> None:
     account_id = account(api)
@@ -256,31 +147,6 @@ def test_a_token_ends_after_an_hour_and_says_so(api: Api) -> None:
     assert api.get("/me", holder).status_code == 200
     api.services.self_service._clock = lambda: clock() + LIFETIME + 1
     assert error_of(api.get("/me", holder))[:2] == (401, "TOKEN_EXPIRED")
-
-
-def test_sign_ins_are_bounded_and_none_is_kept_as_text(api: Api) -> None:
-    account(api)
-    holders = [sign_in(api) for _ in range(3)]
-    sessions = api.services.self_service._sessions
-    for _ in range(SESSIONS_PER_ACCOUNT):
-        sessions.issue("acc_other", "hash")
-    for _ in range(SESSIONS_PER_ACCOUNT - 2):
-        sessions.issue(api.services.account_store.accounts_named("alice")[0].id, "hash")
-    assert [api.get("/me", each).status_code for each in holders] == [401, 200, 200], "the oldest has ended"
-    token = holders[1]["Authorization"].removeprefix("Bearer ")
-    with closing(sqlite3.connect(api.data.account_sessions)) as database:
-        assert token not in "".join(database.iterdump())
-
-
-def test_lapsed_sign_ins_are_removed(api: Api) -> None:
-    now = [1_700_000_000.0]
-    sessions = AccountSessions(api.data, lambda: now[0])
-    old = sessions.issue("acc_1", "hash")
-    now[0] += LIFETIME + 1
-    new = sessions.issue("acc_2", "hash")
-    assert sessions.find(old) is None
-    assert sessions.find(new) is not None
-    sessions.close()
 
 
 def test_me_shows_what_holds_and_not_what_is_the_operator_s(api: Api) -> None:
@@ -337,6 +203,28 @@ def test_the_password_is_changed_if_the_plan_permits_it(api: Api) -> None:
     assert "a new one" not in str(changed)
     (event,) = api.fleet.published("account.updated")
     assert (event["by"]["type"], event["by"]["user_id"]) == ("account", account_id)
+
+
+@pytest.mark.parametrize("change_of", [{"password": "of the operator"}, {"tags": ["x"]}])
+def test_a_change_of_the_account_meanwhile_is_not_overwritten(
+    api: Api, monkeypatch: pytest.MonkeyPatch, change_of: dict[str, Any]
+) -> None:
+    """The operator sets a password while the present one is checked, to keep someone out who knows it."""
+    plan(api, self_service={"password": True})
+    account_id = account(api, plan="basic")
+    holder = sign_in(api)
+    check = api.services.password_checker.check_password
+
+    def slow(*given: Any) -> bool:
+        right = check(*given)
+        change(api, account_id, **change_of)
+        return right
+
+    monkeypatch.setattr(api.services.password_checker, "check_password", slow)
+    body = {"password": "a new one", "current_password": PASSWORD}
+    assert error_of(api.patch("/me", body, holder))[:2] == (429, "RATE_LIMITED")
+    monkeypatch.undo()
+    sign_in(api, password=change_of.get("password", PASSWORD))
 
 
 def test_without_a_plan_the_password_stays(api: Api) -> None:
@@ -453,3 +341,17 @@ def test_a_repeated_request_makes_one_credential_for_each_holder(api: Api) -> No
         headers = {**sign_in(api, name), "Idempotency-Key": "one"}
         secrets += [api.post("/me/credentials", {"ttl": 60}, headers).json["data"]["secret"] for _ in range(2)]
     assert secrets[0] == secrets[1] != secrets[2] == secrets[3]
+
+
+def test_a_holder_makes_so_many_credentials_and_an_operator_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_service, "CREDENTIALS_MAX", 2)
+    plan(api, self_service={"credentials": True})
+    account_id, holder = account(api, plan="basic"), sign_in(api)
+    made = [api.post("/me/credentials", {"ttl": 60}, holder) for _ in range(3)]
+    assert [each.status_code for each in made] == [201, 201, 400]
+    assert "revoke" in error_of(made[2])[2]["error"]
+    assert api.post(f"/accounts/{account_id}/credentials", {"ttl": 60}, api.token()).status_code == 201
+    for each in made[:2]:
+        credential = each.json["data"]["credential"]["id"]
+        assert api.request("DELETE", f"/me/credentials/{credential}", holder).status_code == 200
+    assert api.post("/me/credentials", {"ttl": 60}, holder).status_code == 201

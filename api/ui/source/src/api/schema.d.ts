@@ -1191,7 +1191,7 @@ export interface paths {
         put?: never;
         /**
          * Make a credential of one's own account
-         * @description Needs a plan that permits it. The secret is in this response only; clients send it as the password of the account.
+         * @description Needs a plan that permits it, and fewer than 1,000 credentials that the account has. The secret is in this response only; clients send it as the password of the account.
          */
         post: operations["createMyCredential"];
         delete?: never;
