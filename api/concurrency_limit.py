@@ -19,6 +19,8 @@ TAILS_MAX, TAILS_EACH = 9, 3
 """Requests that wait for new records: in all, and of one user."""
 EXPORTS_MAX, EXPORTS_EACH = 6, 2
 """Requests that read many records: in all, and of one user."""
+COUNTS_MAX, COUNTS_EACH = 6, 3
+"""Requests that count records, each of which may take the log indexer half a second: in all, and of one user."""
 
 
 class ConcurrencyLimit:

@@ -21,7 +21,7 @@ def query_logs(call: Call) -> Reply:
     time limit returns what it found so far.
     """
     query: SearchLogs = call.query
-    search = query.page(_whose(call))
+    search = query.page(whose_records(call))
     page = call.services.log_search.page(search)
     following = next_cursor(search, page)
     data = {
@@ -42,7 +42,7 @@ def tail_logs(call: Call) -> Reply:
     as `cursor` of the next request, so that no record is missed.
     """
     query: FollowLogs = call.query
-    search = query.filtered(_whose(call), limit=query.limit)
+    search = query.filtered(whose_records(call), limit=query.limit)
     tail = call.services.log_search.tail(search, query.cursor, query.timeout, call.caller.user.id)
     return Reply({"logs": list(map(_view(call), tail.rows)), "next_cursor": tail_text(tail.last)})
 
@@ -54,13 +54,13 @@ def export_logs(call: Call) -> Reply:
     breaks off without its last chunk.
     """
     query: ExportLogs = call.query
-    search = query.filtered(_whose(call), *query.times())
+    search = query.filtered(whose_records(call), *query.times())
     lines = call.services.log_search.export(search, _view(call), call.caller.user.id)
     headers = {"Content-Disposition": 'attachment; filename="access.ndjson"'}
     return Reply({}, headers=headers, document=Document(lines, NDJSON))
 
 
-def _whose(call: Call) -> Whose:
+def whose_records(call: Call) -> Whose:
     """Whose records the query asks for. Raises `Invalid`."""
     query: LogFilters = call.query
     if query.account is None:

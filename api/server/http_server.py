@@ -24,7 +24,7 @@ from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.supervision.listeners.bind import BACKLOG
 from actors.throttled_log import ThrottledLog
-from api.concurrency_limit import EXPORTS_MAX, TAILS_MAX
+from api.concurrency_limit import COUNTS_MAX, EXPORTS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY
 from api.http.environ import AFTER_RESPONSE
 from api.security.password_checker import AT_ONCE
@@ -38,7 +38,7 @@ from api.server.tasks import MAX_HEAD
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of every queued request
 
-THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX
+THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX + COUNTS_MAX
 """Enough for all requests that may wait for the hash of a password, for records or for a client that reads many, and
 for others at the same time."""
 IDLE_TIMEOUT = 60

@@ -10,9 +10,18 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from actors.bus.messages.common import LOGS, Failed
-from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs, TailLogs
 from api.bus_bridge import Bridge, request
-from api.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit, Slot
+from api.concurrency_limit import (
+    COUNTS_EACH,
+    COUNTS_MAX,
+    EXPORTS_EACH,
+    EXPORTS_MAX,
+    TAILS_EACH,
+    TAILS_MAX,
+    ConcurrencyLimit,
+    Slot,
+)
 from api.errors import Invalid, OperationFailed
 from config.text.access_fields import PROXY_NAME, message_of
 from config.text.escaping import printable, printable_json
@@ -25,7 +34,7 @@ EXPORT_PAGE = 2_000
 """Records that an export holds in memory at a time."""
 SEARCH_TIMEOUT = 10.0
 
-R = TypeVar("R", LogPage, LogTail)
+R = TypeVar("R", LogPage, LogTail, LogCounts)
 View = Callable[[dict[str, Any]], dict[str, Any]]
 """A record as the API serializes it for one caller."""
 
@@ -41,6 +50,7 @@ class LogSearch:
         """`name_of` returns the name of a proxy by its id; `ending` is set when the API ends."""
         self.tails = ConcurrencyLimit(TAILS_MAX, TAILS_EACH, "tails of the log")
         self.exports = ConcurrencyLimit(EXPORTS_MAX, EXPORTS_EACH, "exports of the log")
+        self.counts = ConcurrencyLimit(COUNTS_MAX, COUNTS_EACH, "counts of the log")
         self._bridge = bridge
         self._ending = ending
         self._name_of = name_of
@@ -48,6 +58,11 @@ class LogSearch:
     def page(self, query: QueryLogs) -> LogPage:
         """One page of records, newest first."""
         return self._ask(query, LogPage, SEARCH_TIMEOUT)
+
+    def count(self, message: CountLogs, user_id: str) -> LogCounts:
+        """Records over time, or the most frequent values."""
+        with self.counts.acquire(user_id):
+            return self._ask(message, LogCounts, SEARCH_TIMEOUT)
 
     def tail(self, query: QueryLogs, after: int | None, wait: float, user_id: str) -> LogTail:
         """New records; none when none came within `wait` seconds, or when the API ends."""

@@ -257,6 +257,38 @@ class LogTail(ResponseModel):
     next_cursor: str
 
 
+class LogHistogram(ResponseModel):
+    """Records, and of them those with a status from 400 on, of each `step` seconds from `start` on.
+
+    Not `exact` are estimates from an even sample.
+    """
+
+    start: Moment
+    step: int
+    records: list[int]
+    failed: list[int]
+    total: int
+    exact: bool
+
+
+class CountedValue(ResponseModel):
+    """A value of the field, with its records."""
+
+    value: str
+    records: int
+    bytes_in: int
+    bytes_out: int
+
+
+class LogValues(ResponseModel):
+    """The most frequent values, of `total` records. Not `exact` are estimates from an even sample."""
+
+    field: str
+    values: list[CountedValue]
+    total: int
+    exact: bool
+
+
 class TestOutcome(ResponseModel):
     """The outcome of a test; `response_time` in milliseconds."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.messages.common import LOGS, Failed, Unreachable
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
-from api.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
+from api.concurrency_limit import COUNTS_MAX, EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.errors import PeerUnavailable, TooBusy
 from api.resources.logs import NDJSON
 from api.security.password_checker import AT_ONCE
@@ -268,7 +268,7 @@ def test_when_all_places_are_taken_a_user_who_has_none_is_refused_too_until_one_
 
 
 def test_those_who_share_places_can_not_take_the_threads_of_all_others() -> None:
-    assert TAILS_MAX + EXPORTS_MAX + AT_ONCE <= THREADS - 8
+    assert TAILS_MAX + EXPORTS_MAX + COUNTS_MAX + AT_ONCE <= THREADS - 8
 
 
 def test_more_exports_than_slots_are_429_and_unread_ones_release_theirs(

@@ -1496,6 +1496,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/logs/histogram": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count access records over time
+         * @description Returns how many of the matching access records there are in each bucket of time, and how many of them have a status from 400 on. What would take longer than half a second is estimated from an even sample.
+         *
+         *     Required permission: `metrics.read`.
+         */
+        get: operations["countLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/logs/values": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count access records by the values of a field
+         * @description Returns the values with most of the matching access records, such as the hosts that clients ask for. What would take longer than half a second is estimated from an even sample.
+         *
+         *     Required permission: `metrics.read`.
+         */
+        get: operations["countLogValues"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/logs/export": {
         parameters: {
             query?: never;
@@ -5495,6 +5539,20 @@ export interface components {
             total: number;
         };
         /**
+         * CountedValue
+         * @description A value of the field, with its records.
+         */
+        CountedValue: {
+            /** Value */
+            value: string;
+            /** Records */
+            records: number;
+            /** Bytes In */
+            bytes_in: number;
+            /** Bytes Out */
+            bytes_out: number;
+        };
+        /**
          * CpuFigures
          * @description Processor use.
          */
@@ -6682,6 +6740,29 @@ export interface components {
             credential: string;
         };
         /**
+         * LogHistogram
+         * @description Records, and of them those with a status from 400 on, of each `step` seconds from `start` on.
+         *
+         *     Not `exact` are estimates from an even sample.
+         */
+        LogHistogram: {
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /** Step */
+            step: number;
+            /** Records */
+            records: number[];
+            /** Failed */
+            failed: number[];
+            /** Total */
+            total: number;
+            /** Exact */
+            exact: boolean;
+        };
+        /**
          * LogTail
          * @description Records in the order in which they were stored; `next_cursor` is that of the next request.
          */
@@ -6690,6 +6771,20 @@ export interface components {
             logs: components["schemas"]["LogEntry"][];
             /** Next Cursor */
             next_cursor: string;
+        };
+        /**
+         * LogValues
+         * @description The most frequent values, of `total` records. Not `exact` are estimates from an even sample.
+         */
+        LogValues: {
+            /** Field */
+            field: string;
+            /** Values */
+            values: components["schemas"]["CountedValue"][];
+            /** Total */
+            total: number;
+            /** Exact */
+            exact: boolean;
         };
         /**
          * LoggingSettings
@@ -17463,6 +17558,179 @@ export interface operations {
                         /** @constant */
                         success: true;
                         data: components["schemas"]["LogTail"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    countLogs: {
+        parameters: {
+            query?: {
+                /** @description Not before; an hour ago by default */
+                start_time?: string;
+                /** @description Not after; now by default */
+                end_time?: string;
+                /** @description Only of this level */
+                level?: "debug" | "info" | "warning" | "error" | "critical";
+                /** @description Only of this level or above */
+                min_level?: "debug" | "info" | "warning" | "error" | "critical";
+                /** @description Only of this client */
+                client_ip?: string;
+                /** @description Only with this status */
+                status_code?: number;
+                /** @description Only with a status of this class */
+                status_class?: "1xx" | "2xx" | "3xx" | "4xx" | "5xx";
+                /** @description Only of this client user */
+                user?: string;
+                /** @description Only of this account of the fleet; its id. By its present user name, at proxies that it may use */
+                account?: string;
+                /** @description Only with this credential; its id */
+                credential?: string;
+                /** @description Only with this method; `CONNECT` of tunnels */
+                method?: string;
+                /** @description Only with this text in the target; case-insensitive for A to Z */
+                target?: string;
+                /** @description Only with this reason */
+                reason?: string;
+                /** @description Words that must all occur, each as a part of a field */
+                search?: string;
+                /** @description Only of this proxy */
+                proxy_id?: string;
+                /** @description The number of buckets at most; their width is rounded up */
+                buckets?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Count access records over time */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "start": "2026-01-31T12:00:00Z",
+                     *         "step": 1,
+                     *         "records": [
+                     *           1
+                     *         ],
+                     *         "failed": [
+                     *           1
+                     *         ],
+                     *         "total": 1,
+                     *         "exact": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["LogHistogram"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    countLogValues: {
+        parameters: {
+            query?: {
+                /** @description Not before; an hour ago by default */
+                start_time?: string;
+                /** @description Not after; now by default */
+                end_time?: string;
+                /** @description Only of this level */
+                level?: "debug" | "info" | "warning" | "error" | "critical";
+                /** @description Only of this level or above */
+                min_level?: "debug" | "info" | "warning" | "error" | "critical";
+                /** @description Only of this client */
+                client_ip?: string;
+                /** @description Only with this status */
+                status_code?: number;
+                /** @description Only with a status of this class */
+                status_class?: "1xx" | "2xx" | "3xx" | "4xx" | "5xx";
+                /** @description Only of this client user */
+                user?: string;
+                /** @description Only of this account of the fleet; its id. By its present user name, at proxies that it may use */
+                account?: string;
+                /** @description Only with this credential; its id */
+                credential?: string;
+                /** @description Only with this method; `CONNECT` of tunnels */
+                method?: string;
+                /** @description Only with this text in the target; case-insensitive for A to Z */
+                target?: string;
+                /** @description Only with this reason */
+                reason?: string;
+                /** @description Words that must all occur, each as a part of a field */
+                search?: string;
+                /** @description Only of this proxy */
+                proxy_id?: string;
+                /** @description The field whose values are counted */
+                field?: "target_host" | "proxy_id" | "client_ip" | "user" | "credential" | "method" | "status_code" | "level" | "reason" | "parent";
+                /** @description The number of values at most */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Count access records by the values of a field */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "field": "text",
+                     *         "values": [
+                     *           {
+                     *             "value": "text",
+                     *             "records": 1,
+                     *             "bytes_in": 5120,
+                     *             "bytes_out": 1048576
+                     *           }
+                     *         ],
+                     *         "total": 1,
+                     *         "exact": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["LogValues"];
                     };
                 };
             };
