@@ -27,6 +27,9 @@ export interface Area {
   routes: Route[];
 }
 
+/** Pages without the frame and without the session of users, such as the one of account holders. */
+export const STANDALONE: Route[] = [];
+
 export const AREAS: Area[] = [
   {
     key: "overview",

@@ -28,7 +28,7 @@ export async function data<R extends Result>(request: Promise<R>): Promise<Data<
 
 /** The data and the ETag, for a change with `If-Match`. */
 export async function tagged<R extends Result>(request: Promise<R>): Promise<{ data: Data<R>; etag: string | null }> {
-  const result = await request;
+  const result = await request.catch(translated);
   const body = result.data as Enveloped | undefined;
   if (!result.response.ok || body === undefined) throw failure(result.response, result.error);
   const content = typeof body === "object" && body !== null && "success" in body ? body.data : body;
@@ -44,12 +44,19 @@ export class Remembered<R extends Result> {
   #data: Data<R> | undefined;
 
   async get(ask: (headers: Record<string, string>) => Promise<R>): Promise<Data<R>> {
-    const result = await ask(this.#etag === null ? {} : { "If-None-Match": this.#etag });
+    const result = await ask(this.#etag === null ? {} : { "If-None-Match": this.#etag }).catch(translated);
     if (result.response.status === 304 && this.#data !== undefined) return this.#data;
     const found = await tagged(Promise.resolve(result));
     this.#etag = found.etag;
     return (this.#data = found.data);
   }
+}
+
+/** A body that ends early or is no JSON comes from something between the browser and the service. */
+function translated(error: unknown): never {
+  if (error instanceof SyntaxError || error instanceof TypeError)
+    throw new ApiError({ status: 0, code: error instanceof SyntaxError ? "UNREADABLE" : "UNREACHABLE", message: "", requestId: null, details: null });
+  throw error;
 }
 
 /** What `fetch` is for the client: never a cookie, except where the session itself is refreshed. */

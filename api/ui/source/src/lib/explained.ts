@@ -3,6 +3,7 @@ import type { ApiError } from "../api/errors";
 import { t } from "../texts";
 
 export function explained(error: ApiError): string {
+  if (error.code === "UNREADABLE") return t("errors.unreadable");
   if (error.status === 0) return t("errors.unreachable");
   if (error.requiredPermission) return t("errors.permission", { permission: error.requiredPermission });
   if (error.status === 429 && error.retryAfter !== null) return t("errors.busy", { seconds: error.retryAfter });

@@ -15,13 +15,13 @@ export interface Who {
   role: string;
   permissions: string[];
 }
-type Phase = "starting" | "out" | "in" | "unreachable";
+type Phase = "idle" | "starting" | "out" | "in" | "unreachable";
 type Message = { kind: "signed-out" } | { kind: "signed-in"; id: string };
 
 const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("proxyfleet-session");
 
 class Session {
-  phase = $state<Phase>("starting");
+  phase = $state<Phase>("idle");
   who = $state<Who | null>(null);
   /** Whether a session was there and came to its end; the sign-in page says so. */
   expired = $state(false);
@@ -30,6 +30,7 @@ class Session {
   #refreshing: Promise<string | null> | null = null;
 
   constructor() {
+    if (typeof addEventListener !== "undefined") addEventListener("pageshow", (event) => event.persisted && this.who !== null && void this.refresh());
     channel?.addEventListener("message", (event: MessageEvent<Message>) => this.#heard(event.data));
   }
 

@@ -34,6 +34,11 @@ class Toasts {
     this.all = this.all.filter((each) => each.id !== id);
   }
 
+  /** When another user signs in, nothing of the one before is left. */
+  clear(): void {
+    this.all = [];
+  }
+
   #add(toast: Omit<Toast, "id">): number {
     const id = this.#next++;
     this.all = [...this.all, { ...toast, id }].slice(-MOST);

@@ -103,7 +103,9 @@ export const errors = {
   "stale.title": "Das wurde inzwischen geändert",
   "stale.text": "Jemand hat es geändert, nachdem Sie es geöffnet haben. Bitte vergleichen und entscheiden.",
   "chunk": "Eine neue Version der Oberfläche ist installiert. Bitte neu laden.",
+  "bug": "Diese Seite ist fehlgeschlagen, ein Fehler der Oberfläche. Einzelheiten stehen in der Konsole des Browsers.",
   "reload": "Neu laden",
+  "unreadable": "Der Dienst ist nicht erreichbar: etwas anderes hat an seiner Stelle geantwortet.",
 };
 
 export const shell = {

@@ -103,7 +103,9 @@ export const errors = {
   "stale.title": "This was changed meanwhile",
   "stale.text": "Another person or program changed it after you opened it. Compare, then decide.",
   "chunk": "A new version of the dashboard is installed. Reload the page.",
+  "bug": "This screen has failed, which is a defect of the dashboard. The console of the browser has the details.",
   "reload": "Reload",
+  "unreadable": "The service can't be reached: something else has responded in its place.",
 };
 
 export const shell = {

@@ -1,1 +1,0 @@
-import{S as e,Ut as t,ct as n,in as r,nn as i,rn as a}from"./components-D_0-ZzvW.js";import{t as o}from"./RecordList-B_X7DiP6.js";function s(s,c){r(c,!0);{let r=i(()=>n(`logs.title`));e(s,{get title(){return t(r)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}a()}export{s as default};

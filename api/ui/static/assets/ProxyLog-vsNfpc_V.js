@@ -1,1 +1,0 @@
-import{It as e,Rt as t,Yt as n,in as r,rn as i,sn as a}from"./components-D_0-ZzvW.js";import{t as o}from"./RecordList-B_X7DiP6.js";var s=t(`<div class="stack"><!></div>`);function c(t,c){r(c,!0);var l=s(),u=n(l);o(u,{get only(){return c.proxy.id}}),a(l),e(t,l),i()}export{c as default};
