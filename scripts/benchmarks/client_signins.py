@@ -31,7 +31,7 @@ HELPER = Path("/usr/lib/squid/basic_ncsa_auth")
 TIMEOUT = 30.0
 ATTEMPTS = 8
 """Wrong passwords from one address: below what a proxy takes for guessing."""
-ADDRESSES = 5
+ADDRESSES = 2
 """Of loopback, from which refused sign-ins come."""
 KINDS = {
     "first": "first request of a client, with the check of its password",
