@@ -56,6 +56,23 @@ export const AREAS: Area[] = [
     ],
   },
   {
+    key: "accounts",
+    title: "shell.area.accounts",
+    group: "access",
+    icon: "accounts",
+    permission: "proxy.read",
+    shortcut: "a",
+    path: "/accounts",
+    routes: [
+      { path: "/accounts", load: () => import("./screens/accounts/Accounts.svelte") },
+      { path: "/accounts/new", permission: "proxy.write", load: () => import("./screens/accounts/NewAccount.svelte") },
+      { path: "/accounts/:id/:tab?", load: () => import("./screens/accounts/Account.svelte") },
+      { path: "/plans", load: () => import("./screens/plans/Plans.svelte") },
+      { path: "/plans/new", permission: "proxy.write", load: () => import("./screens/plans/Plan.svelte") },
+      { path: "/plans/:id", load: () => import("./screens/plans/Plan.svelte") },
+    ],
+  },
+  {
     key: "connections",
     title: "shell.area.connections",
     group: "traffic",

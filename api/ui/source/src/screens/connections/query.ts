@@ -16,10 +16,10 @@ export const connectionFilters = () =>
 
 type Values = ReturnType<typeof connectionFilters>["values"];
 
-/** Which connections: for lists, groups, and ending. `only` is the proxy whose screen it is. */
-export function which(values: Values, only?: string) {
+/** Which connections: for lists, groups, and ending. `only` and `fixed` are the proxy and the account whose screen it is. */
+export function which(values: Values, only?: string, fixed?: string) {
   const { target, client, user, account, proxy } = values;
-  const given = { target: target || undefined, client: client || undefined, user: user || undefined, account: account || undefined };
+  const given = { target: target || undefined, client: client || undefined, user: user || undefined, account: fixed ?? (account || undefined) };
   return { ...given, proxy: only ?? (proxy || undefined) };
 }
 

@@ -2,9 +2,11 @@ import type { Texts } from "../index";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
 import { proxyform } from "./proxyform";
+import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans };

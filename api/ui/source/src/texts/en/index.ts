@@ -1,10 +1,12 @@
+import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
 import { proxyform } from "./proxyform";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs };
+export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -1,0 +1,86 @@
+/** A list of which the API returns pages by a cursor: the first page is kept current, others come as they are needed. */
+import { Poll } from "./poll.svelte";
+
+export interface CursorPage<T> {
+  rows: T[];
+  next: string | null;
+}
+
+export class CursorList<T> {
+  rows = $state.raw<T[]>([]);
+  more = $state(false);
+  readonly poll: Poll<void>;
+  #next: string | null = null;
+  #busy = false;
+  #paged = false;
+  #fetch: (cursor: string | undefined, signal: AbortSignal) => Promise<CursorPage<T>>;
+  #id: (row: T) => string;
+  #generation = 0;
+
+  constructor(fetch: (cursor: string | undefined, signal: AbortSignal) => Promise<CursorPage<T>>, id: (row: T) => string, every: number) {
+    this.#fetch = fetch;
+    this.#id = id;
+    this.poll = new Poll((signal) => this.#first(signal), () => every);
+  }
+
+  /** Begin anew, with other filters. */
+  restart(): void {
+    this.#generation += 1;
+    this.#paged = false;
+    void this.poll.restart();
+  }
+
+  /** The next page; nothing happens while one is under way or after the last one. */
+  older = async (): Promise<void> => {
+    if (this.#next === null || this.#busy) return;
+    this.#busy = true;
+    const generation = this.#generation;
+    try {
+      const page = await this.#fetch(this.#next, new AbortController().signal);
+      if (generation !== this.#generation) return;
+      const known = new Set(this.rows.map(this.#id));
+      this.rows = [...this.rows, ...page.rows.filter((row) => !known.has(this.#id(row)))];
+      this.#paged = true;
+      this.#continue(page.next);
+    } finally {
+      this.#busy = false;
+    }
+  };
+
+  async #first(signal: AbortSignal): Promise<void> {
+    const page = await this.#fetch(undefined, signal);
+    if (signal.aborted) return;
+    if (!this.#paged) {
+      this.rows = page.rows;
+      this.#continue(page.next);
+      return;
+    }
+    const current = new Map(page.rows.map((row) => [this.#id(row), row]));
+    this.rows = this.rows.map((row) => current.get(this.#id(row)) ?? row);
+  }
+
+  #continue(next: string | null): void {
+    this.#next = next;
+    this.more = next !== null;
+  }
+}
+
+/** `cursorList((cursor, signal) => …, (row) => row.id)` while a component is made; `reset` says what the filters are. */
+export function cursorList<T>(
+  fetch: (cursor: string | undefined, signal: AbortSignal) => Promise<CursorPage<T>>,
+  id: (row: T) => string,
+  options: { every?: number; reset?: () => unknown } = {},
+): CursorList<T> {
+  const made = new CursorList(fetch, id, options.every ?? 5000);
+  $effect(() => {
+    void JSON.stringify(options.reset?.() ?? null);
+    made.restart();
+    return () => made.poll.stop();
+  });
+  $effect(() => {
+    const shown = () => (document.hidden ? made.poll.stop() : void made.poll.refresh());
+    document.addEventListener("visibilitychange", shown);
+    return () => document.removeEventListener("visibilitychange", shown);
+  });
+  return made;
+}

@@ -1,0 +1,18 @@
+export const plans = {
+  "title": "Plans",
+  "create": "Create plan",
+  "name": "Name",
+  "description": "Description",
+  "accounts": "{n} account|{n} accounts",
+  "self.password": "Account holders may change their password",
+  "self.hint": "At /ui/me, if self-service is on",
+  "self.credentials": "Account holders may mint credentials",
+  "empty.title": "No plan yet",
+  "empty.text": "A plan is what many accounts have in common: limits, quota, destinations, schedule. A change holds for all of them at once.",
+  "failed": "{name} could not be saved",
+  "saved": "{name} is saved",
+  "deleted": "{name} is deleted",
+  "delete": "Delete plan",
+  "delete.text": "A plan that accounts use can't be deleted.",
+  "gone": "This plan does not exist",
+};
