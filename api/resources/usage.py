@@ -40,6 +40,7 @@ class QueryUsageReport(Query):
         pattern=f"^{_GROUP}(,{_GROUP})*$",
         read=_read_groups,
     )
+    account: str | None = text("Only of the account with this id", "acc_0123456789abcdef", 64, 1)
     format: str | None = choice("The format, in place of `Accept`", ("json", "csv"))
 
 
@@ -76,7 +77,7 @@ def _selection(call: Call) -> Selection:
         raise Invalid("interval", "hour is for at most 32 days")
     scope = call.caller.scope
     groups = query.group_by or ("account",)
-    return Selection(start, end, query.interval, groups, None if scope is None else tuple(scope))
+    return Selection(start, end, query.interval, groups, None if scope is None else tuple(scope), query.account)
 
 
 def _wants_csv(call: Call) -> bool:

@@ -40,13 +40,14 @@ class Membership(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Unix seconds, extended to whole intervals; `proxies` limits it to these, None: all."""
+    """Unix seconds, extended to whole intervals; `proxies` limits it to these and `account` to this id, None: all."""
 
     start: float
     end: float
     interval: str
     groups: tuple[str, ...]
     proxies: Collection[str] | None = None
+    account: str | None = None
 
 
 Key = tuple[str | None, ...]
@@ -128,6 +129,15 @@ class UsageReport:
             moment = following
 
     def _where(self, database: sqlite3.Connection) -> str:
+        return self._of_account(database) + self._of_proxies(database)
+
+    def _of_account(self, database: sqlite3.Connection) -> str:
+        if self._selection.account is None:
+            return ""
+        row = database.execute("SELECT number FROM accounts WHERE id = ?", [self._selection.account]).fetchone()
+        return f" AND account = {row[0]}" if row else " AND 0"
+
+    def _of_proxies(self, database: sqlite3.Connection) -> str:
         if self._selection.proxies is None:
             return ""
         numbers = dict(database.execute("SELECT id, number FROM proxies").fetchall())

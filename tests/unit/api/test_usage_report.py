@@ -116,6 +116,15 @@ def test_rows_are_by_account_proxy_or_both(api: Api, books: Books) -> None:
     ]
 
 
+def test_a_report_of_one_account_has_its_rows_alone(api: Api, books: Books) -> None:
+    books.uses("acc_1", "px1", 100)
+    books.uses("acc_2", "px1", 20, "bob")
+    data = report(api, account="acc_2")
+    assert bytes_in(data, "account") == [("2026-03-31T00:00:00Z", "acc_2", 20)]
+    assert data["total"]["bytes_in"] == 20
+    assert report(api, account="acc_3")["usage"] == []
+
+
 def test_an_account_with_two_tags_is_in_both_and_once_in_the_total(api: Api, books: Books) -> None:
     token = api.token()
     api.post("/plans", {"name": "basic"}, token)

@@ -10351,6 +10351,8 @@ export interface operations {
                 interval?: "hour" | "day" | "month";
                 /** @description What rows are for, separated by commas; `account` by default */
                 group_by?: string;
+                /** @description Only of the account with this id */
+                account?: string;
                 /** @description The format, in place of `Accept` */
                 format?: "json" | "csv";
             };

@@ -1,1 +1,0 @@
-import{S as e,Wt as t,an as n,ct as r,in as i,rn as a}from"./components-BIx9xhqo.js";import{t as o}from"./RecordList-BLZwhnpU.js";function s(s,c){n(c,!0);{let n=a(()=>r(`logs.title`));e(s,{get title(){return t(n)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}i()}export{s as default};

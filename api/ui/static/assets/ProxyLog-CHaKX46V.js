@@ -1,1 +1,0 @@
-import{Lt as e,Xt as t,an as n,cn as r,in as i,zt as a}from"./components-BIx9xhqo.js";import{t as o}from"./RecordList-BLZwhnpU.js";var s=a(`<div class="stack"><!></div>`);function c(a,c){n(c,!0);var l=s(),u=t(l);o(u,{get only(){return c.proxy.id}}),r(l),e(a,l),i()}export{c as default};
