@@ -30,6 +30,9 @@ LOST = "lost"
 _PURPOSE = "a hash in a revision"
 """What the sealed hashes on disk are bound to: never changed."""
 
+_HASH = b'_hash":"'
+"""What is in the JSON of a body with hashes; most accounts and proxies have none."""
+
 COMPRESSED_FROM = 1024
 """Bytes; shorter bodies are stored as they are."""
 
@@ -81,20 +84,21 @@ class Packing:
         """Raises `StoreWriteError`."""
         if body is None:
             return None
-        try:
-            sealed = _each_hash(body, self._sealed)
-        except SecretBoxError as error:
-            raise StoreWriteError(str(error)) from error
-        text = json.dumps(sealed, ensure_ascii=False, separators=(",", ":")).encode()
+        text = _json(body)
+        if _HASH in text:
+            try:
+                text = _json(_each_hash(body, self._sealed))
+            except SecretBoxError as error:
+                raise StoreWriteError(str(error)) from error
         return text if len(text) < COMPRESSED_FROM else zlib.compress(text, 1)
 
     def unpack(self, stored: bytes | None) -> dict[str, Any] | None:
         """The inverse; a hash that can't be opened is `LOST`. JSON begins with a brace, and nothing else does."""
         if stored is None:
             return None
-        body = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
-        opened: dict[str, Any] = _each_hash(body, self._opened)
-        return opened
+        text = stored if stored.startswith(b"{") else zlib.decompress(stored)
+        body: dict[str, Any] = json.loads(text)
+        return _each_hash(body, self._opened) if _HASH in text else body
 
     def _sealed(self, text: str) -> str:
         return LOST if self._seal is None else self._seal.seal(text, _PURPOSE)
@@ -104,6 +108,10 @@ class Packing:
             return text if self._seal is None else self._seal.open(text, _PURPOSE)
         except SecretBoxError:
             return LOST
+
+
+def _json(body: Body) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _each_hash(value: Any, change: Callable[[str], str]) -> Any:

@@ -19,7 +19,7 @@ NAMED_MAX = 20
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _PLACE = "^[0-9]{1,9}$"
-_KEY = "^[a-z_]{1,20}:[A-Za-z0-9_-]{1,128}$"
+_KEY = f"^({'|'.join(COLLECTIONS)}):[A-Za-z0-9_-]{{1,128}}$"
 
 
 def _read_number(value: str) -> int:
@@ -30,7 +30,7 @@ def _read_number(value: str) -> int:
 
 def _read_key(value: str) -> Key:
     kind, _, identifier = value.partition(":")
-    if not re.search(_KEY, value, re.ASCII) or kind not in COLLECTIONS:
+    if not re.search(_KEY, value, re.ASCII):
         raise ValueError("must be a next_cursor of an earlier response")
     return COLLECTIONS[kind], identifier
 

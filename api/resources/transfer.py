@@ -6,13 +6,13 @@ The passphrase is in a header: a query would end up in logs. It is not stored.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from typing import Any
 
 from api.call import Call, Reply
 from api.errors import Invalid
 from api.http.query import Query, choice
 from api.import_export import sealed_secrets
+from api.import_export.diff import Difference
 from api.import_export.export import export, export_with_secrets, read_accounts
 from api.import_export.imports import Outcome, run
 from api.import_export.plan import ImportRequest, Step
@@ -113,11 +113,16 @@ def import_view(outcome: Outcome, dry_run: bool) -> dict[str, Any]:
     if settings is not None:
         action = "update" if settings.changed else "unchanged"
         changes.append({"kind": "settings", "name": "settings", "id": None, "action": action})
-        changes[-1]["fields"] = list(map(asdict, settings.changes))
+        changes[-1]["fields"] = list(map(_field, settings.changes))
     counted = Counter(each["action"] for each in changes)
     summary = {action: counted[action] for action in ("create", "update", "delete", "unchanged")}
     changed = counted["unchanged"] < len(changes)
     return {"dry_run": dry_run, "changed": changed, "summary": summary, "changes": changes}
+
+
+def _field(change: Difference) -> dict[str, Any]:
+    """As `dataclasses.asdict`, which copies all values, at a fraction of the cost: there may be 100,000s."""
+    return {"field": change.field, "before": change.before, "after": change.after}
 
 
 def _step(step: Step[Any], dry_run: bool) -> dict[str, Any]:
@@ -127,6 +132,6 @@ def _step(step: Step[Any], dry_run: bool) -> dict[str, Any]:
         "name": step.name,
         "id": step.id if made else None,
         "action": step.action,
-        "fields": list(map(asdict, step.changes)),
+        "fields": list(map(_field, step.changes)),
     }
     return {**view, "secret": step.secret} if step.secret is not None and made else view

@@ -97,6 +97,7 @@ def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing(installed: Install
     proxy = installed.proxy()
     first, old = installed.pid, proxy["runtime"]["pid"]
     target = origin.url("/hello").split("/")[2]
+    history = installed.data("GET", "/revisions")["revisions"]
     with Client(proxy["port"]) as tunnel:
         tunnel.connect(target)
         with knocking_at(installed, origin, proxy) as knocking:
@@ -108,6 +109,7 @@ def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing(installed: Install
             assert tunnel.answer().status == 200
         assert knocking.failures == []
     assert (installed.pid, installed.version) == (first, "2.0.0")
+    assert installed.data("GET", "/revisions")["revisions"] == history
     made = sum(knocking.counts[:2]) + 1  # the third calls the API; and the tunnel that stayed
     wait_until(lambda: requests_of(installed, proxy) == made, "every request is counted once, before and after", 30)
     wait_until(lambda: records_of(installed, proxy) == made, "every request has its record", 30)

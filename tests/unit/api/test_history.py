@@ -9,6 +9,7 @@ import pytest
 
 from actors.bus.messages.common import METRICS, WEBHOOKS, Done
 from api.history import Limits
+from api.services.history_pruning import HistoryPruning
 from api.store import StoreWriteError
 from config.passwords import check_password
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of
@@ -478,3 +479,15 @@ def test_an_installation_without_history_begins_with_a_revision_of_its_own(api: 
     assert (first["revision"], first["actor"]["type"], first["objects"]) == (1, "system", [])
     api.start()
     assert len(revisions(api)) == 1
+
+
+def test_the_settings_of_what_is_kept_hold_at_the_next_round(api: Api, token: dict[str, str]) -> None:
+    pruning = HistoryPruning(api.services.history, lambda: api.services.settings.history)
+    for number in range(5):
+        create(api, token, name=f"p{number}", port=4000 + number)
+    pruning.act()
+    assert len(revisions(api)) == newest(api)
+    assert api.patch("/settings", {"history": {"max_revisions": 2}}, token).status_code == 200
+    pruning.act()
+    assert len(revisions(api)) == 2
+    assert api.patch("/settings", {"history": {"max_revisions": 0}}, token).status_code == 400
