@@ -15,6 +15,9 @@ from pathlib import Path
 
 from config.files.paths import private_directory
 
+CHECKPOINT_PAGES = 4_000
+"""Pages of 4 KiB to which the `-wal` of a file with `sync_each_commit` grows before it is brought into the file."""
+
 Step = Callable[[sqlite3.Connection], None]
 """From one format of a file to the next, within a transaction that is under way: no `executescript`, no `COMMIT`."""
 
@@ -54,6 +57,16 @@ def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequ
     except BaseException:
         database.close()
         raise
+
+
+def sync_each_commit(database: sqlite3.Connection) -> None:
+    """Have each commit synced before it returns, so that it survives a power cut, too.
+
+    A checkpoint takes two more syncs, about as long as the commit itself. At SQLite's 1,000 pages one commit of 130 has
+    one, which is the slowest percent of changes that commit to two files.
+    """
+    database.execute("PRAGMA synchronous=FULL")
+    database.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
 
 
 def open_for_reading(file: Path, alone: bool = False) -> sqlite3.Connection:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from actors.sqlite import open_database, open_for_reading, transaction
+from actors.sqlite import open_database, open_for_reading, sync_each_commit, transaction
 from api.audit.context import origin
 from api.history import SCHEMA as HISTORY_SCHEMA
 from api.store.interface import StoreError, StoreWriteError
@@ -122,7 +122,7 @@ class Trail:
         self._reading = threading.Lock()  # a long search holds up no change
         try:
             self._database = open_database(trail_file(data), _SCHEMA + HISTORY_SCHEMA, any_thread=True)
-            self._database.execute("PRAGMA synchronous=FULL")
+            sync_each_commit(self._database)
             self._head = _last_known(self._database)
             self._reader = sqlite3.connect(trail_file(data), isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, PathError, OSError) as error:

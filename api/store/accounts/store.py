@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from actors.accounts.table_writer import TableChange
-from actors.sqlite import open_database, transaction
+from actors.sqlite import open_database, sync_each_commit, transaction
 from api.store.accounts.batch import Batch
 from api.store.accounts.file import changes_since, check_file, meta, translated
 from api.store.accounts.publication import Missing, NotPublished, Published, Retry, table_change
@@ -59,7 +59,7 @@ class AccountStore(AccountReader):
         remove_left(file.parent)
         with translated(file):
             self._database = open_database(file, SCHEMA, any_thread=True)
-            self._database.execute("PRAGMA synchronous=FULL")
+            sync_each_commit(self._database)
             check_file(self._database, file)
             self.id, self._revision, self._horizon = meta(self._database)
         super().__init__(file, data.usage)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.sqlite import FileTooNew, Step, open_database
+from actors.sqlite import CHECKPOINT_PAGES, FileTooNew, Step, open_database, sync_each_commit, transaction
 
 FIRST = "CREATE TABLE IF NOT EXISTS things (name TEXT);"
 SECOND = "CREATE TABLE IF NOT EXISTS things (name TEXT, size INTEGER NOT NULL DEFAULT 0);"
@@ -93,3 +93,19 @@ def test_a_newer_file_is_refused_and_not_touched(file: Path) -> None:
     with pytest.raises(FileTooNew, match=r"things\.sqlite: has format 3; this release knows up to 2"):
         open_database(file, SECOND, steps=STEPS[:1])
     assert file.read_bytes() == before
+
+
+def test_synced_commits_bring_their_pages_into_the_file_together(tmp_path: Path) -> None:
+    file = tmp_path / "own" / "things.sqlite"
+    database = open_database(file, FIRST)
+    sync_each_commit(database)
+    assert database.execute("PRAGMA synchronous").fetchone() == (2,)
+    before = file.stat().st_size
+    page = [("x" * 3000,)]
+    with transaction(database):
+        database.executemany("INSERT INTO things VALUES (?)", page * (CHECKPOINT_PAGES // 2))
+    assert file.stat().st_size == before, "they are in the -wal alone"
+    with transaction(database):
+        database.executemany("INSERT INTO things VALUES (?)", page * CHECKPOINT_PAGES)
+    assert file.stat().st_size > before
+    database.close()
