@@ -17,7 +17,7 @@ export class Pages<T> {
   #first = $state(0);
   #last = $state(0);
   readonly size: number;
-  readonly poll: Poll<void>;
+  readonly poll: Poll<number>;
 
   constructor(fetch: (page: number, size: number, signal: AbortSignal) => Promise<Slice<T>>, size: number, every: () => number) {
     this.size = size;
@@ -45,13 +45,13 @@ export class Pages<T> {
     this.#first = this.#last = 0;
   }
 
-  async #load(fetch: (page: number, size: number, signal: AbortSignal) => Promise<Slice<T>>, signal: AbortSignal): Promise<void> {
+  async #load(fetch: (page: number, size: number, signal: AbortSignal) => Promise<Slice<T>>, signal: AbortSignal): Promise<number> {
     const wanted = Array.from({ length: this.#last - this.#first + 1 }, (_, index) => this.#first + index);
     const slices = await Promise.all(wanted.map((page) => fetch(page + 1, this.size, signal)));
-    if (signal.aborted) return;
+    if (signal.aborted) return 0;
     const near = [...this.#rows].filter(([page]) => Math.abs(page - this.#first) < KEPT);
     this.#rows = new Map([...near, ...wanted.map((page, index): [number, T[]] => [page, slices[index]!.rows])]);
-    this.total = slices[0]?.total ?? 0;
+    return (this.total = slices[0]?.total ?? 0);
   }
 }
 

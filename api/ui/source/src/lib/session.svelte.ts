@@ -25,6 +25,8 @@ class Session {
   who = $state<Who | null>(null);
   /** Whether a session was there and came to its end; the sign-in page says so. */
   expired = $state(false);
+  /** Whether the latest sign-out did not reach the service, so that its cookie still opens the session. */
+  unended = $state(false);
   #token: string | null = null;
   #endsAt = 0;
   #refreshing: Promise<string | null> | null = null;
@@ -62,7 +64,8 @@ class Session {
     this.#forget();
     this.expired = false;
     say({ kind: "signed-out" });
-    await post("logout", undefined, token).catch(() => undefined);
+    const response = await post("logout", undefined, token).catch(() => null);
+    this.unended = response === null || (!response.ok && response.status !== 401);
   }
 
   /** The access token; a new one if it is about to end. */
@@ -115,7 +118,7 @@ class Session {
     const { user_id, username, role, permissions } = body.data;
     this.who = { id: user_id, username, role, permissions };
     this.phase = "in";
-    this.expired = false;
+    this.expired = this.unended = false;
   }
 
   #keep(pair: { access_token: string; expires_in: number }): void {

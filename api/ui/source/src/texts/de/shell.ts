@@ -155,6 +155,7 @@ export const shell = {
   "sign_in.or": "oder",
   "sign_in.with": "Weiter mit {provider}",
   "sign_in.expired": "Ihre Sitzung ist beendet. Melden Sie sich an, um dort fortzufahren, wo Sie waren.",
+  "sign_in.unended": "Sie sind hier abgemeldet, aber der Dienst war nicht erreichbar: wer diese Seite neu lädt, ist wieder angemeldet. Melden Sie sich noch einmal an und ab, oder beenden Sie die Sitzung von einem anderen Gerät aus.",
   "sign_in.failed": "Der Benutzername oder das Passwort ist falsch.",
   "sign_in.locked": "Zu viele Fehlversuche. Bitte in {time} erneut versuchen.",
   "sign_in.refused": "Die Anmeldung wurde abgelehnt: {reason}",

@@ -155,6 +155,7 @@ export const shell = {
   "sign_in.or": "or",
   "sign_in.with": "Continue with {provider}",
   "sign_in.expired": "Your session has ended. Sign in to continue where you were.",
+  "sign_in.unended": "You are signed out here, but the service could not be reached: reloading this page continues the session. Sign in and out once more, or end the session at another device.",
   "sign_in.failed": "The user name or the password is wrong.",
   "sign_in.locked": "Too many failed attempts. Try again in {time}.",
   "sign_in.refused": "The sign-in was refused: {reason}",

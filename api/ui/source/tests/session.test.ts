@@ -1,0 +1,97 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+
+type Respond = (path: string, init: RequestInit) => Response | Promise<Response>;
+const json = (status: number, data: unknown) => new Response(JSON.stringify({ success: status < 400, data, error: { code: "X", message: "no", details: null } }), { status });
+const pair = (token: string, seconds = 3600) => json(200, { access_token: token, expires_in: seconds });
+const who = (permissions = ["*"]) => json(200, { user_id: "usr_1", username: "bob", role: "administrator", permissions });
+
+let calls: string[] = [];
+
+/** A session of a page that has just been loaded, with a service that responds so. */
+async function loaded(respond: Respond) {
+  calls = [];
+  vi.resetModules();
+  vi.stubGlobal("fetch", async (path: string, init: RequestInit) => {
+    calls.push(path.replace("/api/v1/auth/", ""));
+    return respond(path, init);
+  });
+  return (await import("../src/lib/session.svelte")).session;
+}
+
+beforeEach(() => {
+  vi.stubGlobal("BroadcastChannel", undefined);
+  vi.stubGlobal("addEventListener", undefined);
+});
+afterEach(() => vi.unstubAllGlobals());
+
+test("a reload continues the session of the cookie", async () => {
+  const session = await loaded((path) => (path.endsWith("refresh") ? pair("t1") : who()));
+  await session.start();
+  expect([session.phase, session.who?.username, await session.freshToken()]).toEqual(["in", "bob", "t1"]);
+  expect(calls).toEqual(["refresh", "test"]);
+});
+
+test("without a cookie the page for signing in is shown, and nothing is said to have ended", async () => {
+  const session = await loaded(() => json(401, null));
+  await session.start();
+  expect([session.phase, session.expired]).toEqual(["out", false]);
+});
+
+test("many requests that need a new token refresh once", async () => {
+  let n = 0;
+  const session = await loaded((path) => (path.endsWith("refresh") ? pair(`t${++n}`) : who()));
+  await session.start();
+  calls = [];
+  expect(await Promise.all([session.refresh(), session.refresh(), session.refresh()])).toEqual(["t2", "t2", "t2"]);
+  expect(calls).toEqual(["refresh"]);
+});
+
+test("a token that is about to end is renewed before it is used", async () => {
+  let n = 0;
+  const session = await loaded((path) => (path.endsWith("refresh") ? pair(`t${++n}`, 20) : who()));
+  await session.start();
+  expect(await session.freshToken()).toBe("t2");
+});
+
+test("a session that has ended is said to have", async () => {
+  let ended = false;
+  const session = await loaded((path) => (path.endsWith("refresh") ? (ended ? json(401, null) : pair("t1")) : who()));
+  await session.start();
+  ended = true;
+  expect(await session.refresh()).toBeNull();
+  expect([session.phase, session.expired, session.who, await session.freshToken()]).toEqual(["out", true, null, null]);
+});
+
+test("a service that is away ends no session", async () => {
+  let away = false;
+  const session = await loaded((path) => {
+    if (away) throw new TypeError("Failed to fetch");
+    return path.endsWith("refresh") ? pair("t1") : who();
+  });
+  await session.start();
+  away = true;
+  expect(await session.refresh()).toBe("t1");
+  expect(session.phase).toBe("in");
+});
+
+test("signing out forgets the token even if the service is away, and says that the session goes on there", async () => {
+  const session = await loaded((path) => {
+    if (path.endsWith("logout")) throw new TypeError("Failed to fetch");
+    return path.endsWith("refresh") ? pair("t1") : who();
+  });
+  await session.start();
+  await session.signOut();
+  expect([session.phase, session.unended, await session.freshToken()]).toEqual(["out", true, null]);
+});
+
+test.each([
+  [["*"], "users.write", true],
+  [["admin"], "users.write", true],
+  [["proxy.read"], "proxy.read", true],
+  [["proxy.read"], "proxy.write", false],
+  [[], null, true],
+])("%j may %s: %s", async (permissions, wanted, may) => {
+  const session = await loaded((path) => (path.endsWith("refresh") ? pair("t1") : who(permissions)));
+  await session.start();
+  expect(session.may(wanted)).toBe(may);
+});
