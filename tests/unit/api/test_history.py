@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -491,3 +493,35 @@ def test_the_settings_of_what_is_kept_hold_at_the_next_round(api: Api, token: di
     pruning.act()
     assert len(revisions(api)) == 2
     assert api.patch("/settings", {"history": {"max_revisions": 0}}, token).status_code == 400
+
+
+def test_changes_of_all_kinds_at_once_are_numbered_without_gaps_and_none_is_lost(
+    api: Api, token: dict[str, str]
+) -> None:
+    base, lines = newest(api), {**token, "Content-Type": "application/x-ndjson"}
+
+    def accounts(number: int) -> Any:
+        body = "".join(f'{{"username":"line-{number}-{each}"}}\n' for each in range(5))
+        return api.request("POST", "/accounts/import", lines, body=body.encode())
+
+    acts: list[Callable[[int], Any]] = [
+        lambda number: api.post("/proxies", {**PROXY, "name": f"p{number}", "port": 5000 + number}, token),
+        lambda number: api.post("/accounts", {"username": f"a{number}"}, token),
+        lambda number: api.post("/plans", {"name": f"plan{number}"}, token),
+        lambda number: api.post("/api-keys", {"name": f"k{number}"}, token),
+        lambda number: api.patch("/settings", {"proxy": {"default_timeout": 40 + number}}, token),
+        lambda number: api.post("/config/import", {**HEAD, "accounts": [{"username": f"i{number}"}]}, token),
+        accounts,
+    ]
+
+    def act(place: int) -> list[int]:
+        return [acts[place](number).status_code for number in range(8)]
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        statuses = [each for found in pool.map(act, range(len(acts))) for each in found]
+    assert {each // 100 for each in statuses} == {2}
+    assert [each["revision"] for each in revisions(api, limit=1000)] == list(range(newest(api), 0, -1))
+    assert newest(api) == base + len(statuses)
+    restore(api, base)
+    data = everything(api)
+    assert (data["proxies"], data["accounts"], data["plans"]) == ([], [], [])
