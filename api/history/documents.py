@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ LOST = "lost"
 _PURPOSE = "a hash in a revision"
 """What the sealed hashes on disk are bound to: never changed."""
 
-_HASH = b'_hash":"'
+_HASH = re.compile(rb'_hash":"[^"]')
 """What is in the JSON of a body with hashes; most accounts and proxies have none."""
 
 COMPRESSED_FROM = 1024
@@ -85,7 +86,7 @@ class Packing:
         if body is None:
             return None
         text = _json(body)
-        if _HASH in text:
+        if _HASH.search(text):
             try:
                 text = _json(_each_hash(body, self._sealed))
             except SecretBoxError as error:
@@ -98,7 +99,7 @@ class Packing:
             return None
         text = stored if stored.startswith(b"{") else zlib.decompress(stored)
         body: dict[str, Any] = json.loads(text)
-        return _each_hash(body, self._opened) if _HASH in text else body
+        return _each_hash(body, self._opened) if _HASH.search(text) else body
 
     def _sealed(self, text: str) -> str:
         return LOST if self._seal is None else self._seal.seal(text, _PURPOSE)
@@ -117,7 +118,9 @@ def _json(body: Body) -> bytes:
 def _each_hash(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
         return {
-            name: change(item) if name.endswith("_hash") and isinstance(item, str) else _each_hash(item, change)
+            name: change(item)
+            if name.endswith("_hash") and item and isinstance(item, str)
+            else _each_hash(item, change)
             for name, item in value.items()
         }
     return [_each_hash(item, change) for item in value] if isinstance(value, list | tuple) else value

@@ -253,13 +253,13 @@ def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
 
 
 def _steps(objects: _Objects, collection: str, entry: Callable[[Any], Mapping[str, Any]]) -> list[Step[Any]]:
-    """Deletions first: what comes back may have the name of what was made since."""
+    """By name, deletions first: what comes back may have the name of what was made since."""
     steps: list[Step[Any]] = []
-    for stored, after in sorted(objects.pairs[collection], key=lambda pair: pair[1] is not None):
+    for stored, after in objects.pairs[collection]:
         record = after or (stored.record if stored is not None else None)
         assert record is not None
         steps.append(Step(KINDS[collection], collection, _path(collection, record.id), stored, after, entry))
-    return steps
+    return sorted(steps, key=lambda step: (step.after is not None, step.name))
 
 
 def _path(collection: str, identifier: str) -> str:

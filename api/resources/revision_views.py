@@ -11,7 +11,9 @@ from api.history import DocumentChange, Revision, Summary, kind_of
 from api.import_export.diff import differences
 from config.model.webhooks import MASK
 
-_OMITTED = frozenset({"id", "updated_at", *BOOKKEEPING})
+_INTERNAL = frozenset({"renewal_hash"})
+"""What says nothing to people beside the other fields."""
+_OMITTED = frozenset({"id", *BOOKKEEPING, *_INTERNAL})
 _ELEMENT = re.compile(r"\[[^\]]*\]")
 _STORED_AS = re.compile(r"_(hash|sealed)$")
 
@@ -61,9 +63,7 @@ def change_view(change: DocumentChange) -> dict[str, Any]:
 def object_view(revision: int, collection: str, identifier: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
     """An object as it was after a revision, without secrets; None if there was none."""
     hiding = _hiding(collection)
-    document = (
-        None if body is None else {_STORED_AS.sub("", name): mask(name, each, hiding) for name, each in body.items()}
-    )
+    document = None if body is None else _named({name: mask(name, each, hiding) for name, each in body.items()})
     name = None if body is None else body.get("name") or body.get("username")
     return {
         "revision": revision,
@@ -87,4 +87,11 @@ def _masked(path: str, value: Any, hiding: frozenset[str]) -> Any:
     names = _ELEMENT.sub("", path).split(".")
     if value is not None and hiding.intersection(names[:-1]):
         return MASK
-    return mask(names[-1], value, hiding)
+    return _named(mask(names[-1], value, hiding))
+
+
+def _named(value: Any) -> Any:
+    """Masked documents with the names of the API: `password` for `password_hash`."""
+    if isinstance(value, Mapping):
+        return {_STORED_AS.sub("", name): _named(item) for name, item in value.items() if name not in _INTERNAL}
+    return [_named(item) for item in value] if isinstance(value, list) else value

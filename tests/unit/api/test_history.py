@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -162,6 +163,7 @@ def test_no_view_has_a_secret(api: Api, token: dict[str, str]) -> None:
     views += [api.get(f"{then}/{identifier}", token) for identifier in (*ids.values(), key, "settings")]
     for each in views:
         assert each.status_code == 200
+        assert re.findall("renewal|_hash|_sealed", each.text) == []
         for secret in (*SECRETS, *hashes, "secret-path"):
             assert secret not in each.text
     assert "***" in views[1].text
