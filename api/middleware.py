@@ -17,9 +17,11 @@ from actors.net.client_key import client_key
 from api.audit import Origin, serving
 from api.container import Services
 from api.errors import Denied, TooBusy, Unauthenticated
+from api.http import session_cookie
 from api.http.body_limits import BodyGate
 from api.http.client import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.environ import BODY_GATE
+from api.security.tokens import BadToken
 from api.ui.page import is_dashboard
 
 requests_log = logging.getLogger("api.requests")
@@ -78,8 +80,9 @@ class RequestMiddleware:
         if limited:
             caller = req.context.caller
             if caller is None:
-                holder = req.context.holder
-                self._count(address if holder is None else holder.identity, req, resp)
+                holder, owner = req.context.holder, self._owner_of_session(req)
+                anonymous = address if holder is None else holder.identity
+                self._count(owner or anonymous, req, resp, interactive=owner is not None)
             else:
                 self._count(caller.identity, req, resp, caller.interactive, caller.user.id if caller.key else None)
 
@@ -113,6 +116,19 @@ class RequestMiddleware:
             req.context.caller = req.context.origin.caller = caller
             if caller.claims is not None:
                 self._services.sessions.used(caller.claims.family, req.context.address)
+
+    def _owner_of_session(self, req: falcon.Request) -> str | None:
+        """The id of the user whose session refreshes or ends by its cookie: it counts in the windows of sessions."""
+        if req.path not in session_cookie.USES:
+            return None
+        trusted = self._services.settings.server.trusted_proxies
+        forwarded = req.get_header("X-Forwarded-Proto")
+        secure = is_secure(req.env["wsgi.url_scheme"], req.remote_addr, forwarded, trusted)
+        token = session_cookie.token_in(req.get_header("Cookie"), secure)
+        try:
+            return None if token is None else self._services.tokens.owner(token)[1]
+        except BadToken:
+            return None
 
     def _count(
         self,

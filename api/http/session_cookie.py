@@ -16,6 +16,8 @@ from config.net.host_names import is_loopback
 NAME = "proxyfleet"
 SECURE_NAME = f"__Host-{NAME}"
 PATH = "/api/v1/auth"
+USES = (f"{PATH}/refresh", f"{PATH}/logout")
+"""The paths of the operations that it authorizes."""
 CROSS_ORIGIN = "the cookie of a session is only for pages of this API: Sec-Fetch-Site, or else Origin, has to name it"
 
 

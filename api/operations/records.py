@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.openapi.schemas.proxies import LogHistogram, Logs, LogTail, LogValues
-from api.openapi.schemas.system import AuditTrail
+from api.openapi.schemas.system import AuditTrail, AuditVerification
 from api.operations.operation import V1, get, resource
 from api.resources import audit, log_counts, log_queries, logs
 from api.security.permissions import ADMIN, AUDITOR
@@ -21,5 +21,6 @@ TABLE = resource(V1, read="metrics.read")(
         produces=logs.NDJSON,
         scoped=True,
     ),
+    get("/audit/verify", "verifyAudit", audit.verify_audit, AuditVerification, ADMIN, role=AUDITOR),
     get("/audit", "queryAudit", audit.query_audit, AuditTrail, ADMIN, role=AUDITOR, query=audit.QueryAudit),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import Deleted, EndedSession, OneUser, Sessions, Users
+from api.openapi.schemas.resources import Deleted, EndedSession, OneUser, Roles, Sessions, Users
 from api.operations.operation import V1, create, delete, get, resource, update
 from api.resources import sessions
 from api.resources import users as handlers
@@ -12,7 +12,9 @@ from api.security.users import READ_ONLY_FIELDS, UserCreate, UserUpdate
 _ONE = "/{user_id}"
 _READ_ONLY = READ_ONLY_FIELDS | {"username"}
 
-TABLE = resource(f"{V1}/users", read="users.read", write="users.write", delete="users.delete")(
+TABLE = resource(V1)(
+    get("/roles", "listRoles", handlers.list_roles, Roles, "users.read"),
+) + resource(f"{V1}/users", read="users.read", write="users.write", delete="users.delete")(
     get("", "listUsers", handlers.list_users, Users),
     create("", "createUser", handlers.create_user, OneUser, body=UserCreate, read_only=READ_ONLY_FIELDS),
     get(_ONE, "getUser", handlers.get_user, OneUser, if_match=True, allows_self=True),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from api.audit import Entry, Selection
+from api.audit import Broken, Entry, Selection, verify
 from api.call import Call, Reply
+from api.concurrency_limit import ConcurrencyLimit
 from api.http.query import Query, address, choice, cursor, integer, moment, text
 from config.text.formatting import timestamp_text
 
@@ -22,6 +23,7 @@ EXACT = (
     "resource_id",
     "resource_name",
 )
+_VERIFICATIONS = ConcurrencyLimit(1, 1, "verifications of the audit trail")
 _CURSOR = "^[0-9]{1,18}$"
 
 
@@ -68,6 +70,22 @@ def query_audit(call: Call) -> Reply:
         "head": {"seq": head.seq, "hash": head.hash},
     }
     return Reply(data)
+
+
+def verify_audit(call: Call) -> Reply:
+    """Verify the audit trail.
+
+    Follows the hash chain of the audit trail from its first entry, and returns where it is broken, if it is. One
+    verification runs at a time; a million entries take some seconds.
+    """
+    with _VERIFICATIONS.acquire(call.caller.user.id):
+        found = verify(call.services.data)
+    if isinstance(found, Broken):
+        return Reply(
+            {"intact": False, "entries": None, "head": None, "broken": {"seq": found.seq, "error": found.error}}
+        )
+    head = {"seq": found.seq, "hash": found.hash}
+    return Reply({"intact": True, "entries": found.seq, "head": head, "broken": None})
 
 
 def _selection(query: QueryAudit) -> Selection:

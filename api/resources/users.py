@@ -12,7 +12,7 @@ from api.call import Call, Reply
 from api.errors import Denied, Invalid, MissingPermission, NotFound, StaleRevision, TooBusy
 from api.security import api_keys, users
 from api.security.caller import Caller
-from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
+from api.security.permissions import ADMIN, AUDITOR, PERMISSIONS, ROLES, first_not_held, holds
 from api.security.users import ADMINISTRATOR, User, UserUpdate
 from api.services.revocation import commit_and_revoke
 from api.store import Document, Store, Write
@@ -20,6 +20,16 @@ from api.store.records import is_same
 from config.files.paths import forget_initial_password
 from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness
+
+
+def list_roles(_call: Call) -> Reply:
+    """List roles.
+
+    Returns each role with its default permissions, and all permissions that there are. A user may have others than
+    those of the role.
+    """
+    roles = [{"name": name, "permissions": list(granted)} for name, granted in ROLES.items()]
+    return Reply({"roles": roles, "permissions": list(PERMISSIONS)})
 
 
 def list_users(call: Call) -> Reply:

@@ -392,6 +392,20 @@ class Deleted(ResponseModel):
     deleted: Literal[True]
 
 
+class Role(ResponseModel):
+    """A role and its default permissions; `*` stands for all."""
+
+    name: str
+    permissions: list[str]
+
+
+class Roles(ResponseModel):
+    """All roles, and all permissions."""
+
+    roles: list[Role]
+    permissions: list[str]
+
+
 class OneUser(ResponseModel):
     """A user."""
 

@@ -107,6 +107,22 @@ class AuditHead(ResponseModel):
     hash: str
 
 
+class BrokenEntry(ResponseModel):
+    """The first entry that is not what was written, and why."""
+
+    seq: int
+    error: str
+
+
+class AuditVerification(ResponseModel):
+    """Whether the chain is intact, with its number of entries and its head; or where it is broken."""
+
+    intact: bool
+    entries: int | None
+    head: AuditHead | None
+    broken: BrokenEntry | None
+
+
 class AuditTrail(ResponseModel):
     """Entries, newest first."""
 

@@ -192,6 +192,18 @@ def test_a_user_is_created_changed_disabled_and_deleted(shell: Shell, stranger: 
     assert shell("users", "show", "carol").status == 5
 
 
+def test_sessions_are_listed_and_ended(shell: Shell, stranger: Shell) -> None:
+    shell.good("users", "create", "dora", "--role", "user", "--password-stdin", stdin="a longer password\n")
+    stranger.good("login", "-u", "dora", "--password-stdin", stdin="a longer password\n")
+    (own,) = stranger.good("sessions", "list", "-o", "json").data["sessions"]
+    assert (own["kind"], own["current"]) == ("interactive", True)
+    assert shell("sessions", "end", own["id"]).status == 5, "it is not one of one's own"
+    assert any(own["id"] in row for row in shell.good("sessions", "list", "--user", "dora").rows)
+    shell.good("sessions", "end", own["id"][:10], "--user", "dora")
+    assert stranger("whoami").status == 4
+    shell.good("users", "delete", "dora", "--yes")
+
+
 def test_a_key_is_shown_once_and_opens_what_it_may(shell: Shell, stranger: Shell, proxy: dict[str, Any]) -> None:
     made = shell.good(
         "keys", "create", "robot", "--permission", "proxy.read", "--expires", "1h", "--proxy", proxy["name"]

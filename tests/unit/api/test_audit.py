@@ -428,3 +428,19 @@ def test_the_first_start_and_the_command_line_are_on_record(data: DataDir) -> No
         ("user.updated", "command_line", "reset-password"),
         ("settings.reset", "command_line", "reset-settings"),
     ]
+
+
+def test_the_chain_is_verified_through_the_api(api: Api) -> None:
+    token = api.token()
+    api.post("/proxies", PROXY, token)
+    intact = api.get("/audit/verify", token).json["data"]
+    head = api.services.audit.head
+    assert intact == {
+        "intact": True,
+        "entries": head.seq,
+        "head": {"seq": head.seq, "hash": head.hash},
+        "broken": None,
+    }
+    tamper(api.data, "UPDATE audit SET content = replace(content, 'proxy.created', 'proxy.updated') WHERE seq = 1")
+    broken = api.get("/audit/verify", token).json["data"]
+    assert (broken["intact"], broken["broken"]["seq"]) == (False, 1)

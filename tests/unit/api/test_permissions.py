@@ -114,6 +114,8 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/webhooks/*/deliveries": {"GET": "settings.read"},
     f"{V1}/webhooks/*/deliveries/*/redeliver": {"POST": "settings.write"},
     f"{V1}/audit": {"GET": "admin"},
+    f"{V1}/audit/verify": {"GET": "admin"},
+    f"{V1}/roles": {"GET": "users.read"},
     f"{V1}/revisions": {"GET": "admin"},
     f"{V1}/revisions/*": {"GET": "admin"},
     f"{V1}/revisions/*...*": {"GET": "admin"},
@@ -139,7 +141,11 @@ ROLES = {
     "user": frozenset(("proxy.read", "metrics.read")),
     "auditor": frozenset(("proxy.read", "metrics.read", "users.read", "settings.read")),
 }
-AUDITORS_ALSO = (f"{V1}/audit", *(f"{V1}/revisions{each}" for each in ("", "/*", "/*...*", "/*/objects/*")))
+AUDITORS_ALSO = (
+    f"{V1}/audit",
+    f"{V1}/audit/verify",
+    *(f"{V1}/revisions{each}" for each in ("", "/*", "/*...*", "/*/objects/*")),
+)
 ABOUT_THEIR_PROXIES = {
     ("proxy.read", f"{V1}/proxies"),
     ("proxy.read", "/proxy.pac"),

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from api.container import ApiSettings
 from api.security.sessions import LONGEST_USER_AGENT, client_of
+from config.settings.settings import RateLimiting, Security
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PASSWORD, Api, error_of
 from tests.unit.api.audit_reader import rows
@@ -140,3 +142,27 @@ def test_the_ways_to_sign_in_need_no_credentials(api: Api) -> None:
     }
     api.data.initial_password.write_text("secret")
     assert api.get("/auth/methods").json["data"]["initial_password_file"] == "initial-admin-password"
+
+
+def test_a_session_in_a_cookie_uses_the_rates_of_sessions_and_not_those_of_its_address() -> None:
+    rates = RateLimiting(requests_per_minute=2, session_per_minute=5)
+    api = Api(ApiSettings(security=Security(rate_limiting=rates)))
+    cookie = api.post(
+        "/auth/login", {"username": "admin", "password": PASSWORD, "session": "cookie"}, host="127.0.0.1"
+    ).cookies["proxyfleet"]
+    page = {"Sec-Fetch-Site": "same-origin", "Cookie": f"proxyfleet={cookie.value}"}
+    responses = [api.post("/auth/refresh", None, page, host="127.0.0.1") for _ in range(6)]
+    assert [response.status_code for response in responses] == [200] * 5 + [429]
+    assert responses[0].headers["X-RateLimit-Limit"] == "5"
+    made_up = {**page, "Cookie": "proxyfleet=rt_" + "0" * 24 + "_" + "A" * 43}
+    refused = [api.post("/auth/refresh", None, made_up, host="127.0.0.1").status_code for _ in range(2)]
+    assert refused == [401, 429], "the sign-in was the first one of the address"
+    api.close()
+
+
+def test_roles_come_with_their_permissions(api: Api) -> None:
+    data = api.get("/roles", api.token()).json["data"]
+    roles = {each["name"]: each["permissions"] for each in data["roles"]}
+    assert roles["administrator"] == ["*"]
+    assert roles["user"] == ["proxy.read", "metrics.read"]
+    assert {name for granted in roles.values() for name in granted} - {"*"} <= set(data["permissions"])

@@ -1340,6 +1340,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/roles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List roles
+         * @description Returns each role with its default permissions, and all permissions that there are. A user may have others than those of the role.
+         *
+         *     Required permission: `users.read`.
+         */
+        get: operations["listRoles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users": {
         parameters: {
             query?: never;
@@ -1554,6 +1576,28 @@ export interface paths {
          *     Required permission: `metrics.read`.
          */
         get: operations["exportLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Verify the audit trail
+         * @description Follows the hash chain of the audit trail from its first entry, and returns where it is broken, if it is. One verification runs at a time; a million entries take some seconds.
+         *
+         *     Required permission: `admin`.
+         */
+        get: operations["verifyAudit"];
         put?: never;
         post?: never;
         delete?: never;
@@ -5317,6 +5361,18 @@ export interface components {
             head: components["schemas"]["AuditHead"];
         };
         /**
+         * AuditVerification
+         * @description Whether the chain is intact, with its number of entries and its head; or where it is broken.
+         */
+        AuditVerification: {
+            /** Intact */
+            intact: boolean;
+            /** Entries */
+            entries: number | null;
+            head: components["schemas"]["AuditHead"] | null;
+            broken: components["schemas"]["BrokenEntry"] | null;
+        };
+        /**
          * AuthSettings
          * @description `session_timeout` in seconds.
          */
@@ -5405,6 +5461,16 @@ export interface components {
             count: components["schemas"]["BatchCount"];
             /** Dry Run */
             dry_run: boolean;
+        };
+        /**
+         * BrokenEntry
+         * @description The first entry that is not what was written, and why.
+         */
+        BrokenEntry: {
+            /** Seq */
+            seq: number;
+            /** Error */
+            error: string;
         };
         /**
          * ChangedObject
@@ -7907,6 +7973,26 @@ export interface components {
              * @constant
              */
             revoked: true;
+        };
+        /**
+         * Role
+         * @description A role and its default permissions; `*` stands for all.
+         */
+        Role: {
+            /** Name */
+            name: string;
+            /** Permissions */
+            permissions: string[];
+        };
+        /**
+         * Roles
+         * @description All roles, and all permissions.
+         */
+        Roles: {
+            /** Roles */
+            roles: components["schemas"]["Role"][];
+            /** Permissions */
+            permissions: string[];
         };
         /**
          * RotatedApiKey
@@ -16860,6 +16946,59 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    listRoles: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List roles */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "roles": [
+                     *           {
+                     *             "name": "office",
+                     *             "permissions": [
+                     *               "proxy.read"
+                     *             ]
+                     *           }
+                     *         ],
+                     *         "permissions": [
+                     *           "proxy.read"
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Roles"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     listUsers: {
         parameters: {
             query?: never;
@@ -17794,6 +17933,58 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    verifyAudit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Verify the audit trail */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "intact": true,
+                     *         "entries": 1,
+                     *         "head": {
+                     *           "seq": 1,
+                     *           "hash": "0000000000000000000000000000000000000000000000000000000000000000"
+                     *         },
+                     *         "broken": {
+                     *           "seq": 1,
+                     *           "error": "text"
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["AuditVerification"];
+                    };
                 };
             };
             400: components["responses"]["Failure400"];
