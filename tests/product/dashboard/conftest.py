@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 AXE = ROOT / "api" / "ui" / "source" / "node_modules" / "axe-core" / "axe.min.js"
+STANDS_STILL = """() => Promise.allSettled(document.getAnimations()
+  .filter((each) => each.effect.getComputedTiming().endTime !== Infinity).map((each) => each.finished))"""
 OPTIONS: dict[str, Any] = {
     "locale": "en-US",
     "reduced_motion": "reduce",
@@ -160,6 +162,7 @@ def axe(axe_source: str) -> Callable[[Page], None]:
     """Checks what a page shows now; fails with each violation and the elements that have it."""
 
     def check(page: Page) -> None:
+        page.evaluate(STANDS_STILL)  # else colours are between two themes
         # by the debugger, for which the content security policy of the page does not hold
         session = page.context.new_cdp_session(page)
         session.send("Runtime.evaluate", {"expression": axe_source})

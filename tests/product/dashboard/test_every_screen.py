@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from playwright.sync_api import Page, expect
 from tests.kit.browser import SignIn
 from tests.kit.dashboard_areas import Screen, screens
 from tests.kit.hostile_texts import PLANTED, TEXTS
+from tests.kit.ports import free_port
 from tests.kit.product import PASSWORD, Product
 
 THEMES: dict[str, dict[str, Any]] = {
@@ -24,8 +24,8 @@ THEMES: dict[str, dict[str, Any]] = {
     "dark with high contrast": {"color_scheme": "dark", "contrast": "more"},
 }
 NARROW = {"width": 320, "height": 700}
-SHOWING = {"proxies", "accounts", "plans", "webhooks", "keys", "logs", "connections", "audit"}
-"""Areas whose first screen has such names."""
+SHOWING = {"/proxies", "/accounts", "/plans", "/webhooks", "/keys", "/logs", "/connections", "/audit"}
+"""Screens that have such names in any case."""
 NO_ACCOUNT = str.maketrans("/:", "|;")
 """What no name of an account may have."""
 WIDER = """() => [...document.querySelectorAll('main *')]
@@ -37,47 +37,57 @@ TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElemen
 @pytest.fixture(scope="module")
 def hostile() -> Iterator[Product]:
     """A product whose objects, records and live connections have hostile names."""
-    with Product({"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product:
-        port = _objects(product)
-        with closing(_traffic(port)):
+    with Product({"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}) as product, socket.create_server(("", 0)) as origin:
+        for number, text in enumerate(TEXTS.values()):
+            for path, body in _objects(text, number):
+                made = product.api("POST", path, body)
+                assert made.status_code in (201, 400), f"{path}: {made.text}"
+        user = f"{TEXTS['handler']} of one proxy"
+        proxy = {"accounts": [{"username": user, "password": PASSWORD}], "settings": {"timeout": 3_600}}
+        port = product.proxy(name=user, **proxy)["port"]
+        for text in TEXTS.values():
+            _refused(port, text)
+        with _tunnel(port, user, origin.getsockname()[1]):
             yield product
 
 
-def _objects(product: Product) -> int:
-    """One of each kind for each text that is accepted; returns the port of a proxy."""
-    proxy: dict[str, Any] = {}
-    for number, text in enumerate(TEXTS.values()):
-        named = {"name": text, "description": text, "tags": [text[:64]]}
-        body = {**named, "port": product.free_port(), "protocol": "http", "auth": {"enabled": True}}
-        made = product.api("POST", "/proxies", body)
-        assert made.status_code in (201, 400), made.text
-        proxy = made.json()["data"]["proxy"] if made.status_code == 201 else proxy
-        for path, other in _others(text, number):
-            assert product.api("POST", path, other).status_code in (201, 400), path
-    assert proxy, "no text was accepted as a name"
-    return int(proxy["port"])
-
-
-def _others(text: str, number: int) -> list[tuple[str, dict[str, Any]]]:
-    account = {"username": text.translate(NO_ACCOUNT), "proxies": {"all": True}, "metadata": {"note": text}}
+def _objects(text: str, number: int) -> list[tuple[str, dict[str, Any]]]:
+    """One of each kind with this name. Not every kind takes every text."""
+    tags, here = [text[:64]], {"name": text, "description": text}
+    proxy = {**here, "tags": tags, "port": free_port(), "protocol": "http"}
+    account = {
+        "username": text.translate(NO_ACCOUNT),
+        "proxies": {"all": True},
+        "metadata": {"note": text},
+        "tags": tags,
+    }
     return [
-        ("/plans", {"name": text, "description": text}),
-        ("/accounts", {**account, "tags": [text[:64]]}),
+        ("/proxies", proxy),
+        ("/plans", here),
+        ("/accounts", account),
         ("/api-keys", {"name": text, "permissions": ["proxy.read"]}),
-        ("/webhooks", {"name": text, "url": f"http://127.0.0.1:9/{number}", "events": ["proxy.*"]}),
+        ("/webhooks", {"name": text, "url": f"http://127.0.0.1:9/{number}", "events": ["account.expired"]}),
     ]
 
 
-def _traffic(port: int) -> socket.socket:
-    """Records of requests with such users and targets, and an open connection."""
-    for text in TEXTS.values():
-        user = base64.b64encode(f"{text}:{PASSWORD}".encode()).decode()
-        path = text.encode("ascii", "ignore").decode().replace(" ", "+")
-        head = f"GET http://x.test/{path} HTTP/1.1\r\nHost: x.test\r\nProxy-Authorization: Basic {user}\r\n"
-        with socket.create_connection(("127.0.0.1", port), 10) as client, suppress(OSError):
-            client.sendall(f"{head}User-Agent: {path}\r\nConnection: close\r\n\r\n".encode())
-            client.recv(65_536)
-    return socket.create_connection(("127.0.0.1", port), 10)
+def _refused(port: int, text: str) -> None:
+    """A request with such a user, target and program, which leaves a record."""
+    path = text.encode("ascii", "ignore").decode().replace(" ", "+")
+    head = f"GET http://x.test/{path} HTTP/1.1\r\nHost: x.test\r\n{_credentials(text)}User-Agent: {path}\r\n"
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(f"{head}Connection: close\r\n\r\n".encode())
+        client.recv(65_536)
+
+
+def _tunnel(port: int, user: str, target: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), 10)
+    client.sendall(f"CONNECT 127.0.0.1:{target} HTTP/1.1\r\nHost: x\r\n{_credentials(user)}\r\n".encode())
+    assert b" 200 " in client.recv(65_536)
+    return client
+
+
+def _credentials(user: str) -> str:
+    return f"Proxy-Authorization: Basic {base64.b64encode(f'{user}:{PASSWORD}'.encode()).decode()}\r\n"
 
 
 @pytest.mark.parametrize("screen", screens(), ids=lambda screen: screen.name)
@@ -86,7 +96,7 @@ def test_a_screen_shows_hostile_texts_as_text_is_accessible_in_every_theme_and_f
 ) -> None:
     page = sign_in(base_url=hostile.base_url)
     _open(page, screen)
-    if screen.area in SHOWING and not screen.needs_object:
+    if screen.path in SHOWING:
         expect(page.get_by_role("main").get_by_text(PLANTED).first).to_be_visible()
     assert page.locator(f"#{PLANTED}").count() == 0
     for theme in THEMES.values():
