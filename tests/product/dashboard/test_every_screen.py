@@ -28,9 +28,12 @@ SHOWING = {"/proxies", "/accounts", "/plans", "/webhooks", "/keys", "/logs", "/c
 """Screens that have such names in any case."""
 NO_ACCOUNT = str.maketrans("/:", "|;")
 """What no name of an account may have."""
-WIDER = """() => [...document.querySelectorAll('main *')]
-  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
-  .slice(0, 5).map((each) => each.outerHTML.slice(0, 200))"""
+WIDER = """() => {
+  const clipped = (each) => each && (getComputedStyle(each).overflowX !== 'visible' || clipped(each.parentElement));
+  return [...document.querySelectorAll('main *')]
+    .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 && !clipped(each.parentElement))
+    .slice(0, 5).map((each) => each.outerHTML.slice(0, 200));
+}"""
 TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
