@@ -20,6 +20,8 @@ export interface Area {
   icon: IconName;
   /** The permission to see it; null: every user. */
   permission: string | null;
+  /** A role that sees it without the permission. */
+  role?: string;
   /** The second key after `g`. */
   shortcut?: string;
   /** Where the navigation goes; the first route. */
@@ -94,5 +96,38 @@ export const AREAS: Area[] = [
       { path: "/logs", load: () => import("./screens/logs/Logs.svelte") },
       { path: "/logs/record", load: () => import("./screens/logs/Record.svelte") },
     ],
+  },
+  {
+    key: "audit",
+    title: "shell.area.audit",
+    group: "system",
+    icon: "audit",
+    permission: "admin",
+    role: "auditor",
+    path: "/audit",
+    routes: [{ path: "/audit", load: () => import("./screens/audit/Audit.svelte") }],
+  },
+  {
+    key: "history",
+    title: "shell.area.history",
+    group: "system",
+    icon: "history",
+    permission: "admin",
+    role: "auditor",
+    shortcut: "h",
+    path: "/history",
+    routes: [
+      { path: "/history", load: () => import("./screens/history/History.svelte") },
+      { path: "/history/:id", load: () => import("./screens/history/Revision.svelte") },
+    ],
+  },
+  {
+    key: "transfer",
+    title: "shell.area.transfer",
+    group: "system",
+    icon: "transfer",
+    permission: "admin",
+    path: "/transfer",
+    routes: [{ path: "/transfer", load: () => import("./screens/transfer/Transfer.svelte") }],
   },
 ];

@@ -80,10 +80,10 @@ class Session {
     return this.#refreshing;
   }
 
-  /** Whether the role or the user has this permission. `*` and `admin` imply all. */
-  may(permission: string | null | undefined): boolean {
+  /** Whether the role or the user has this permission, or is of this role. `*` and `admin` imply all. */
+  may(permission: string | null | undefined, role?: string): boolean {
     const granted = this.who?.permissions ?? [];
-    return !permission || granted.some((each) => each === permission || each === "*" || each === "admin");
+    return !permission || (role !== undefined && this.who?.role === role) || granted.some((each) => each === permission || each === "*" || each === "admin");
   }
 
   async #renew(): Promise<string | null> {

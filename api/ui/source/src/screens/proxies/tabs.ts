@@ -18,4 +18,5 @@ export const TABS: ProxyTab[] = [
   { key: "connections", title: "proxies.tab.connections", permission: "proxy.read", load: () => import("./ProxyConnections.svelte") },
   { key: "log", title: "proxies.tab.log", permission: "metrics.read", load: () => import("./ProxyLog.svelte") },
   { key: "configuration", title: "proxies.configuration", permission: "proxy.write", load: () => import("./ProxyEdit.svelte") },
+  { key: "history", title: "shell.area.history", permission: "admin", load: () => import("./ProxyHistory.svelte") },
 ];

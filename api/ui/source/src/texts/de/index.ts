@@ -1,4 +1,7 @@
 import type { Texts } from "../index";
+import { audit } from "./audit";
+import { history } from "./history";
+import { transfer } from "./transfer";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
 import { proxyform } from "./proxyform";
@@ -9,4 +12,4 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer };

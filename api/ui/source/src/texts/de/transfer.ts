@@ -1,0 +1,28 @@
+import type { Texts } from "../index";
+
+export const transfer: Texts["transfer"] = {
+  "export": "Export",
+  "export.text": "Proxys, Benutzer, Webhooks, Tarife, Konten und Einstellungen als eine JSON-Datei.",
+  "export.do": "Herunterladen",
+  "export.failed": "Der Export ist gescheitert",
+  "accounts": "Mit Konten",
+  "secrets": "Mit Geheimnissen",
+  "secrets.hint": "Mit einer Passphrase verschlüsselt; ohne sie behält ein Import, was er kennt",
+  "passphrase": "Passphrase",
+  "passphrase.hint": "Für eine Datei mit Geheimnissen",
+  "import": "Import",
+  "import.text": "Eine Datei wird mit dem Stand hier verglichen; nichts ändert sich, bevor Sie die Unterschiede gesehen haben.",
+  "import.failed": "Der Import ist gescheitert",
+  "import.done": "{file} ist importiert",
+  "file": "Datei",
+  "unread": "Das ist kein JSON: {reason}",
+  "prune": "Löschen, was nicht in der Datei steht",
+  "prune.hint": "Sonst bleibt es",
+  "check": "Vergleichen",
+  "plan": "Was der Import ändern würde",
+  "apply": "Importieren",
+  "same": "Nichts ist anders.",
+  "summary": "{create} anlegen, {update} ändern, {removed} löschen.",
+  "backup": "Sicherung",
+  "backup.text": "Eine Sicherung hat alles, auch Protokoll und Schlüssel. Diese Befehle laufen auf der Maschine des Dienstes:",
+};
