@@ -16,6 +16,6 @@ const PATHS: Partial<Record<Entry["kind"], (entry: Entry) => string | null>> = {
 /** The address of its screen, if there is one that the user may see. */
 export function placeOf(entry: Entry): string | null {
   const path = PATHS[entry.kind]?.(entry) ?? null;
-  const open = path !== null && AREAS.some((area) => session.may(area.permission) && area.routes.some((route) => match(route.path, path)));
+  const open = path !== null && AREAS.some((area) => session.may(area.permission, area.role) && area.routes.some((route) => match(route.path, path)));
   return open ? url(path) : null;
 }

@@ -1,1 +1,0 @@
-import{Jt as e,S as t,cn as n,ln as r,sn as i,ut as a}from"./components-B90Djtyk.js";import{t as o}from"./ConnectionList-CCWRJ5__.js";function s(s,c){r(c,!0);{let n=i(()=>a(`connections.title`));t(s,{get title(){return e(n)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}n()}export{s as default};

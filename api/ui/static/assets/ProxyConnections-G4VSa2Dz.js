@@ -1,1 +1,0 @@
-import{Bt as e,Ht as t,cn as n,en as r,fn as i,ln as a}from"./components-B90Djtyk.js";import{t as o}from"./ConnectionList-CCWRJ5__.js";var s=t(`<div class="stack"><!></div>`);function c(t,c){a(c,!0);var l=s(),u=r(l);o(u,{get only(){return c.proxy.id}}),i(l),e(t,l),n()}export{c as default};
