@@ -292,6 +292,7 @@ def test_the_grace_of_a_token_is_not_renewed_by_its_use(api: Api, now: list[floa
     assert use(api, "refresh", first).status_code == 401
 
 
+@pytest.mark.usefixtures("now")
 def test_twenty_tabs_that_refresh_at_once_stay_signed_in_with_one_token(api: Api) -> None:
     token, start = cookie_of(sign_in(api)), threading.Barrier(20)
 
