@@ -30,6 +30,11 @@ class Toasts {
     this.#add({ kind: "error", text, detail: explained(error) + id, action: null });
   }
 
+  /** Something else than was hoped for, though no request failed. */
+  problem(text: string): void {
+    this.#add({ kind: "error", text, detail: null, action: null });
+  }
+
   dismiss(id: number): void {
     this.all = this.all.filter((each) => each.id !== id);
   }

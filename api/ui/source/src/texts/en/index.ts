@@ -1,6 +1,8 @@
 import { audit } from "./audit";
 import { history } from "./history";
 import { transfer } from "./transfer";
+import { apikeys, sessions, users } from "./users";
+import { webhooks } from "./webhooks";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
@@ -11,5 +13,5 @@ import { proxies } from "./proxies";
 import { proxyform } from "./proxyform";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer };
+export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };
