@@ -174,6 +174,16 @@ export const AREAS: Area[] = [
     ],
   },
   {
+    key: "settings",
+    title: "shell.area.settings",
+    group: "system",
+    icon: "settings",
+    permission: "settings.read",
+    shortcut: "e",
+    path: "/settings",
+    routes: [{ path: "/settings", load: () => import("./screens/settings/Settings.svelte") }],
+  },
+  {
     key: "transfer",
     title: "shell.area.transfer",
     group: "system",

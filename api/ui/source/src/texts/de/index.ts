@@ -1,3 +1,4 @@
+import { settings } from "./settings";
 import { apikeys, sessions, users } from "./users";
 import { webhooks } from "./webhooks";
 import type { Texts } from "../index";
@@ -14,4 +15,4 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings };

@@ -1,3 +1,4 @@
+import { settings } from "./settings";
 import { audit } from "./audit";
 import { history } from "./history";
 import { transfer } from "./transfer";
@@ -13,5 +14,5 @@ import { proxies } from "./proxies";
 import { proxyform } from "./proxyform";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions };
+export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

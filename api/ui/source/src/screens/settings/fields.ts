@@ -1,0 +1,36 @@
+/** The settings that the API changes, in groups: how each is shown and when it takes effect. */
+import type { Schemas } from "../../api/client";
+
+export type Settings = Schemas["SystemSettings"];
+export interface SettingField {
+  group: keyof Settings;
+  key: string;
+  kind: "text" | "number" | "choice" | "fixed";
+  unit?: string;
+  choices?: readonly string[];
+}
+
+const number = (group: keyof Settings, key: string, unit?: string): SettingField => ({ group, key, kind: "number", ...(unit && { unit }) });
+const choice = (group: keyof Settings, key: string, choices: readonly string[]): SettingField => ({ group, key, kind: "choice", choices });
+
+export const FIELDS = [
+  { group: "server", key: "host", kind: "text" },
+  number("server", "port"),
+  number("server", "max_connections"),
+  { group: "server", key: "ssl_enabled", kind: "fixed" },
+  choice("logging", "level", ["debug", "info", "warning", "error", "critical"]),
+  choice("logging", "access", ["all", "errors", "off"]),
+  choice("logging", "format", ["text", "json"]),
+  { group: "logging", key: "output", kind: "text" },
+  number("auth", "session_timeout", "s"),
+  number("auth", "max_login_attempts"),
+  { group: "auth", key: "enabled", kind: "fixed" },
+  number("proxy", "default_timeout", "s"),
+  number("proxy", "keep_alive_timeout", "s"),
+  number("proxy", "max_idle_connections"),
+  number("proxy", "dns_cache_seconds", "s"),
+  number("history", "retention_days"),
+  number("history", "max_revisions"),
+] as const satisfies readonly SettingField[];
+
+export const GROUPS = ["server", "logging", "auth", "proxy", "history"] as const;

@@ -1,1 +1,0 @@
-import{S as e,Yt as t,cn as n,dt as r,ln as i,un as a}from"./components-DyV0O7qj.js";import{t as o}from"./ConnectionList-Coo-ih5X.js";function s(s,c){a(c,!0);{let i=n(()=>r(`connections.title`));e(s,{get title(){return t(i)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}i()}export{s as default};

@@ -1,1 +1,0 @@
-import{Ut as e,Vt as t,ln as n,pn as r,tn as i,un as a}from"./components-DyV0O7qj.js";import{t as o}from"./ConnectionList-Coo-ih5X.js";var s=e(`<div class="stack"><!></div>`);function c(e,c){a(c,!0);var l=s(),u=i(l);o(u,{get only(){return c.proxy.id}}),r(l),t(e,l),n()}export{c as default};
