@@ -21,7 +21,7 @@ from tests.kit.product import Product
 WARM_UP = 45.0
 """Seconds of traffic before the first picture."""
 DOCUMENTS = ROOT / "docs" / "images"
-IN_DOCUMENTS = ("overview-light", "overview-dark", "proxies-light", "logs-light", "connections-dark", "overview-phone")
+IN_DOCUMENTS = ("overview-light", "overview-dark", "overview-phone", "proxies-light", "logs-light", "connections-dark")
 ENVIRONMENT = {"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}
 
 
@@ -29,8 +29,7 @@ def main() -> None:
     """Make the pictures and print their names."""
     arguments = _parser().parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    known = screens()
-    wanted = {name: known[name] for name in arguments.screens or known}
+    wanted = [each for each in screens() if not arguments.screens or each.name in arguments.screens]
     with traffic() as running, Product(ENVIRONMENT) as product:
         seeded = seed(product, running.internet)
         product.stop()
@@ -40,7 +39,7 @@ def main() -> None:
         time.sleep(WARM_UP)
         with sync_playwright() as playwright, chromium(playwright) as browser:
             for picture in take(browser, product, wanted, arguments.out):
-                print(f"{picture.path}  {picture.path.stat().st_size / 1000:.0f} kB", flush=True)
+                print(f"{picture}  {picture.stat().st_size / 1000:.0f} kB", flush=True)
     if arguments.docs:
         DOCUMENTS.mkdir(exist_ok=True)
         for name in IN_DOCUMENTS:

@@ -33,10 +33,9 @@ def write(data: Path, seeded: Seeded) -> None:
     _records(directory.logs, proxies, now)
 
 
-def _busy(at: float) -> float:
-    """How much of the usual traffic there is at a time: the office sleeps at night."""
-    hour = at % DAY / 3600
-    return 0.35 + 0.65 * max(0.0, math.sin((hour - 6) / 15 * math.pi)) * random.uniform(0.9, 1.1)
+def _busy(ago: float) -> float:
+    """The share of the traffic of now that there was so many seconds ago: half a day ago it was night."""
+    return (0.7 + 0.3 * math.cos(ago / DAY * 2 * math.pi)) * random.uniform(0.94, 1.06)
 
 
 def _series(file: Path, proxies: dict[str, str], now: float) -> None:
@@ -47,7 +46,7 @@ def _series(file: Path, proxies: dict[str, str], now: float) -> None:
     for at in range(first, int(now), MINUTE):
         total = Increments()
         for name, proxy_id in proxies.items():
-            counted = _minute(name, _busy(at))
+            counted = _minute(name, _busy(now - at))
             series.add(proxy_id, counted, at)
             total.add(counted)
         series.add(TOTAL, total, at)
@@ -63,15 +62,15 @@ def _minute(name: str, busy: float) -> Increments:
     slow = random.lognormvariate(0, 0.15)
     made = Increments(latency={})
     for _ in range(24):
-        bucket = bucket_of(random.lognormvariate(-3.3, 0.7) * slow)
+        bucket = bucket_of(random.lognormvariate(-2.9, 0.75) * slow)
         made.latency[bucket] = made.latency.get(bucket, 0) + max(1, requests // 24)
     counted = {
         "requests": requests,
         "errors": int(requests * random.uniform(0.002, 0.012)),
         "denied": int(requests * random.uniform(0.01, 0.03)),
         "bytes_in": requests * random.randrange(500, 900),
-        "bytes_out": requests * random.randrange(14_000, 26_000),
-        "response_seconds": requests * 0.045 * slow,
+        "bytes_out": requests * random.randrange(28_000, 40_000),
+        "response_seconds": requests * 0.07 * slow,
         "answered": requests,
         "active": int(TUNNELS[name] * busy),
         "resident": 30_000_000,
@@ -88,7 +87,7 @@ def _records(folder: Path, proxies: dict[str, str], until: float) -> None:
     rows: list[Row] = []
     number = 0
     while at < until:
-        at += random.expovariate(sum(RATES.values()) * KEPT_SHARE * _busy(at))
+        at += random.expovariate(sum(RATES.values()) * KEPT_SHARE * _busy(until - at))
         rows.append(_record(random.choices(list(proxies.values()), [RATES[name] for name in proxies])[0], at))
         if len(rows) == BATCH or at >= until:
             number += 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page
 
 from tests.kit.browser import PATIENCE
+from tests.kit.dashboard_areas import Screen
 from tests.kit.product import PASSWORD, Product
 
 LARGEST = 100_000
@@ -23,33 +25,50 @@ SETTLED = 2_500
 """Milliseconds that a screen has to draw its charts and figures."""
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A file and what it has to show."""
-
-    path: Path
-    screen: str
-    form: str
-
-
-def take(browser: Browser, product: Product, screens: dict[str, str], folder: Path) -> Iterator[Picture]:
-    """A picture of each screen (path below `/ui/` by name) in each form. Raises `ValueError` for a large one."""
+def take(browser: Browser, product: Product, screens: list[Screen], folder: Path) -> Iterator[Path]:
+    """A picture of each screen in each form. Raises `ValueError` for a large one."""
     for form, options in FORMS.items():
         context = browser.new_context(base_url=product.base_url, locale="en-US", reduced_motion="reduce", **options)
         context.set_default_timeout(PATIENCE)
         body = {"username": "admin", "password": PASSWORD, "session": "cookie"}
         assert context.request.post("/api/v1/auth/login", data=body).ok
         page = context.new_page()
-        for name, path in screens.items():
-            yield _picture(page, name, path, form, folder / f"{name}-{form}.png")
+        for screen in screens:
+            yield _picture(page, screen, folder / f"{screen.name}-{form}.png")
         context.close()
 
 
-def _picture(page: Page, name: str, path: str, form: str, file: Path) -> Picture:
-    page.goto(f"/ui{path}")
-    page.get_by_role("heading", level=1).wait_for()
+def _picture(page: Page, screen: Screen, file: Path) -> Path:
+    _open(page, screen)
     page.wait_for_timeout(SETTLED)
-    size = len(page.screenshot(path=file, animations="disabled", caret="hide"))
-    if size > LARGEST:
-        raise ValueError(f"{file.name} has {size:,} bytes and may have {LARGEST:,}")
-    return Picture(file, name, form)
+    file.write_bytes(smaller(page.screenshot(animations="disabled", caret="hide")))
+    if (size := file.stat().st_size) > LARGEST:
+        raise ValueError(f"{file.name} has {size:,} bytes and may have {LARGEST:,}; with Pillow it would be smaller")
+    return file
+
+
+def smaller(png: bytes) -> bytes:
+    """The picture with a palette of 128 colours, which is enough for a page; as it is where Pillow is missing."""
+    if find_spec("PIL") is None:
+        return png
+    from PIL import Image
+
+    reduced = Image.open(io.BytesIO(png)).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    written = io.BytesIO()
+    reduced.save(written, "png", optimize=True)
+    return written.getvalue()
+
+
+def _open(page: Page, screen: Screen) -> None:
+    """Go there; to a screen about one object by the first row of the list."""
+    if not screen.needs_object:
+        page.goto(f"/ui{screen.plain_path}")
+    else:
+        page.goto(f"/ui{screen.path.partition('/:')[0]}")
+        row = page.get_by_role("main").get_by_role("row").nth(1)
+        row.focus()
+        row.press("Enter")
+        page.wait_for_url(screen.pattern)
+        if screen.tab:
+            page.goto(f"{page.url}/{screen.tab}")
+    page.get_by_role("heading", level=1).wait_for()
