@@ -18,8 +18,8 @@ from tests.kit.dashboard_areas import screens
 from tests.kit.folders import ROOT
 from tests.kit.product import Product
 
-WARM_UP = 45.0
-"""Seconds of traffic before the first picture."""
+WARM_UP = 100.0
+"""Seconds of traffic before the first picture: the figures of a minute do not have the start any more."""
 DOCUMENTS = ROOT / "docs" / "images"
 IN_DOCUMENTS = ("overview-light", "overview-dark", "overview-phone", "proxies-light", "logs-light", "connections-dark")
 ENVIRONMENT = {"PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}
