@@ -19,6 +19,9 @@ export const EVENTS = {
 } as const;
 export type Category = keyof typeof EVENTS;
 
+/** Whether the star of a category has this event; `error_rate.*` has no `high_error_rate`. */
+export const inStar = (category: Category, name: string): boolean => name.startsWith(`${category}.`);
+
 /** The events of a category by their whole names. */
 export function named(category: Category): string[] {
   const names = EVENTS[category].map((each) => `${category}.${each}`);
@@ -46,7 +49,7 @@ export function bodyOf(value: WebhookValue) {
 
 /** The events after one was ticked or not; the star of a category stands for all of it. */
 export function toggled(events: readonly string[], name: string, on: boolean, category?: Category): string[] {
-  const left = events.filter((each) => each !== name && !(name === "*" && on) && !(category && name === `${category}.*` && named(category).includes(each)));
+  const left = events.filter((each) => each !== name && !(name === "*" && on) && !(category && name === `${category}.*` && inStar(category, each)));
   return on ? [...left, name] : left;
 }
 
