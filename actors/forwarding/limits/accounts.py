@@ -16,7 +16,7 @@ from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.sliding_window import SlidingWindow
 from actors.forwarding.limits.token_bucket import TokenBucket, Wake
-from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter
+from actors.forwarding.limits.usage import GRACE_BYTES, AccountCounter, do_nothing
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from config.net.entries import read_network
@@ -101,6 +101,10 @@ class Account:
         """Whether it may be forgotten: it has no connection."""
         return not self.meters
 
+    def lapsed(self, now: float) -> bool:
+        """Whether it has expired."""
+        return 0 < self.spec.expires_at <= now
+
     def enforce(self, now: float) -> None:
         """End the connections that the account does not allow now."""
         judged, self._destinations_changed = self._destinations_changed, False
@@ -120,6 +124,11 @@ class Account:
             if meter.holder is not None:
                 meter.holder.end(reason)
 
+    def release(self) -> None:
+        """It is in use no more. Without this its memory would wait for the collection of cycles, which is rare here."""
+        if self.usage.on_reached == self._on_quota_reached:
+            self.usage.on_reached = do_nothing
+
     # --- decisions ---
 
     def refusal(self, client_ip: str, now: float) -> Failure | None:
@@ -129,7 +138,7 @@ class Account:
             self.usage.roll(now)
         if not self.spec.enabled:
             return failures.ACCOUNT_DISABLED
-        if 0 < self.spec.expires_at <= now:
+        if self.lapsed(now):
             return failures.ACCOUNT_EXPIRED
         if self._schedule is not None and not self._in_schedule(self._schedule, now):
             return failures.OUTSIDE_SCHEDULE
@@ -209,7 +218,7 @@ class Account:
     def roll(self, now: float) -> None:
         """Begin the next period when it is due, and end the connections of an account that has expired or closes."""
         self.usage.roll(now)
-        if self.meters and (0 < self.spec.expires_at <= now or self._schedule is not None):
+        if self.meters and (self.lapsed(now) or self._schedule is not None):
             self.enforce(now)
 
     @property

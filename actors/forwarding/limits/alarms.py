@@ -52,10 +52,13 @@ class Alarms:
         elif self._moments.get(account) != moment:
             self._moments[account] = moment
             heapq.heappush(self._heap, (moment, next(self._numbers), account))
-            if len(self._heap) > 2 * len(self._moments) + SURPLUS_MAX:
-                self._heap = [(at, next(self._numbers), each) for each, at in self._moments.items()]
-                heapq.heapify(self._heap)
+            self._bound_heap()
             self._set_timer()
+
+    def _bound_heap(self) -> None:
+        if len(self._heap) > 2 * len(self._moments) + SURPLUS_MAX:
+            self._heap = [(at, next(self._numbers), each) for each, at in self._moments.items()]
+            heapq.heapify(self._heap)
 
     def check_clock(self) -> None:
         """Look after what is due when the wall clock was set, or the machine was asleep."""
@@ -69,7 +72,8 @@ class Alarms:
 
     def forget(self, account: Rolling) -> None:
         """Wake for it no more."""
-        self._moments.pop(account, None)
+        if self._moments.pop(account, None) is not None:
+            self._bound_heap()
 
     def _set_timer(self) -> None:
         if not self._heap or (self._timer is not None and self._timer_at <= self._heap[0][0]):

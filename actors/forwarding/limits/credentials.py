@@ -21,7 +21,7 @@ class Credential(Account):
 
     def refusal(self, client_ip: str, now: float) -> Failure | None:
         """See `Account.refusal`."""
-        if 0 < self.spec.expires_at <= now:
+        if self.lapsed(now):
             return failures.CREDENTIAL_EXPIRED
         if self.spec.allow_clients and not self.may_come_from(client_ip):
             return failures.CREDENTIAL_NETWORK

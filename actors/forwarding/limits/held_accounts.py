@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 POLL = 0.25
 IDLE = 60.0
-"""Seconds without connections after which an account is held no longer."""
+"""Seconds without connections after which an account or credential is held no longer; at once if it has lapsed."""
 SWEEP = 10.0
 
 
@@ -220,7 +220,7 @@ class HeldAccounts:
             for identifier, held in tuple(table.items()):
                 if not held.account.dormant:
                     held.used = now
-                elif now - held.used >= IDLE:
+                elif now - held.used >= IDLE or held.account.lapsed(time.time()):
                     del table[identifier]
                     self._on_dropped(held.account)
                     if self._by_name.get(held.account.spec.username) is held.account:

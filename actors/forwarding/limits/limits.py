@@ -117,6 +117,7 @@ class Limits:
     def _release(self, account: Account) -> None:
         """The account is in use no more."""
         self._alarms.forget(account)
+        account.release()
         self.usage.release(account.spec.id)
 
     # --- connections ---

@@ -52,7 +52,7 @@ class AccountCounter:
         self.serial = serial
         self.username = ""
         self.quota = 0
-        self.on_reached: Callable[[], None] = _nothing
+        self.on_reached: Callable[[], None] = do_nothing
         self.connections = 0
         self.last_seen = 0.0
         self.client_ip = ""
@@ -273,9 +273,9 @@ class UsageCounters:
         self.by_id: dict[str, AccountCounter] = {}
         self.open_file: Callable[[], UsageFile] | None = None
         """Opens the file in which they count; None: they count in memory."""
-        self.on_changed: Callable[[], None] = _nothing
+        self.on_changed: Callable[[], None] = do_nothing
         """Called when there is something to report, while there was nothing before."""
-        self.on_urgent: Callable[[], None] = _nothing
+        self.on_urgent: Callable[[], None] = do_nothing
         """Called when a report is due at once."""
         self._changed: dict[str, AccountCounter] = {}
         self._released: dict[str, AccountCounter] = {}
@@ -296,14 +296,18 @@ class UsageCounters:
         counter = self.by_id.get(account_id)
         if counter is not None:
             self._released[account_id] = counter
-            self.remove_settled()
+            if counter.settled:
+                self._remove(counter)
 
     def remove_settled(self) -> None:
         """Remove released counters whose figures the collector has stored."""
         for counter in [each for each in self._released.values() if each.settled]:
-            del self.by_id[counter.id], self._released[counter.id]
-            if self._file is not None:
-                self._file.release(counter.slot)
+            self._remove(counter)
+
+    def _remove(self, counter: AccountCounter) -> None:
+        del self.by_id[counter.id], self._released[counter.id]
+        if self._file is not None:
+            self._file.release(counter.slot)
 
     def changed(self, counter: AccountCounter) -> None:
         """There is something to report of this one."""
@@ -350,5 +354,5 @@ class UsageCounters:
             return private_slot()
 
 
-def _nothing() -> None:
+def do_nothing() -> None:
     """Nothing is to be done."""

@@ -1,0 +1,83 @@
+"""Credentials that were used and are of no more use are forgotten: what an actor had of them is released at once."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+
+from actors.accounts.records import CredentialRecord
+from actors.accounts.table import digest_of
+from actors.accounts.table_writer import PutCredential
+from actors.forwarding.context import ForwardingContext
+from actors.forwarding.limits import alarms
+from actors.forwarding.limits.credentials import Credential
+from actors.forwarding.limits.usage import AccountCounter
+from tests.actor.forwarding.in_process_actor import Inside
+from tests.actor.forwarding.shared_accounts import AccountsTable, bearer, fetch
+from tests.kit.forwarding_rig import until
+from tests.kit.scripted_origins import Origin, counted, responds
+
+MANY = 40
+YES = responds(*[counted(b"yes")] * (2 * MANY))
+
+
+def store(shared: ForwardingContext) -> None:
+    """What the metrics collector does: it has stored every report."""
+    for counter in shared.limits.usage.take_all():
+        counter.take_report()
+        counter.reported(True)
+    shared.limits.usage.remove_settled()
+
+
+def sweep(shared: ForwardingContext) -> None:
+    shared.limits.held._sweep()
+    store(shared)
+
+
+def held_of(kind: type) -> int:
+    """Without a collection of cycles: an actor seldom makes one."""
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
+def use(rig: Inside, table: AccountsTable, origin: Origin) -> list[tuple[CredentialRecord, str]]:
+    ada = table.account("ada")
+    minted = [table.mint(ada) for _ in range(MANY)]
+    for _record, secret in minted:
+        assert fetch(rig, origin, bearer(secret))[0] == 200
+    return minted
+
+
+def are_dormant(shared: ForwardingContext) -> bool:
+    return all(each.dormant for each in shared.limits.held)
+
+
+def credentials_of(shared: ForwardingContext) -> list[Credential]:
+    return [each for each in shared.limits.held if isinstance(each, Credential)]
+
+
+def test_no_table_has_a_credential_that_has_lapsed_or_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarms, "SURPLUS_MAX", 0)
+    with Inside(auth_required=True) as rig, Origin(YES) as origin:
+        table = AccountsTable(rig)
+        rig.inspect(lambda shared: setattr(shared.directory, "open_table", lambda _path: table.writer))
+        gc.collect()
+        before = held_of(Credential), held_of(AccountCounter)
+        gc.disable()
+        try:
+            minted = use(rig, table, origin)
+            until(lambda: rig.inspect(are_dormant), "the connections have ended")
+            rig.inspect(store)
+            assert held_of(Credential) - before[0] == MANY
+            table.remove(*(record for record, _secret in minted[::2]))
+            lapsed = time.time() - 1
+            table.apply(*(PutCredential(r._replace(expires_at=lapsed), digest_of(s)) for r, s in minted[1::2]))
+            until(lambda: all(each.spec.expires_at == lapsed for each in rig.inspect(credentials_of)), "all is known")
+            rig.inspect(sweep)
+            assert rig.inspect(lambda shared: [len(credentials_of(shared)), len(shared.limits.usage.by_id)]) == [0, 1]
+            until(lambda: held_of(Credential) == before[0], "the credentials are released", 10.0)
+            until(lambda: held_of(AccountCounter) == before[1] + 1, "their counters are released", 10.0)
+        finally:
+            gc.enable()
+            table.close()
