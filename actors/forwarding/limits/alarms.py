@@ -72,8 +72,8 @@ class Alarms:
 
     def forget(self, account: Rolling) -> None:
         """Wake for it no more."""
-        if self._moments.pop(account, None) is not None:
-            self._bound_heap()
+        self._moments.pop(account, None)
+        self._bound_heap()
 
     def _set_timer(self) -> None:
         if not self._heap or (self._timer is not None and self._timer_at <= self._heap[0][0]):
