@@ -30,7 +30,7 @@ export interface Area {
 }
 
 /** Pages without the frame and without the session of users, such as the one of account holders. */
-export const STANDALONE: Route[] = [];
+export const STANDALONE: Route[] = [{ path: "/me", load: () => import("./screens/me/Me.svelte") }];
 
 export const AREAS: Area[] = [
   {

@@ -68,7 +68,8 @@ async function authorized(request: Request): Promise<Response> {
   return token === null ? first : sent(again, token);
 }
 
-async function sent(request: Request, token: string | null): Promise<Response> {
+/** Send a request with this token, and never with a cookie. Throws `ApiError` where there is no response. */
+export async function sent(request: Request, token: string | null): Promise<Response> {
   const headers = new Headers(request.headers);
   if (token !== null) headers.set("Authorization", `Bearer ${token}`);
   try {

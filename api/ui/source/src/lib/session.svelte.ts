@@ -27,12 +27,14 @@ class Session {
   expired = $state(false);
   /** Whether the latest sign-out did not reach the service, so that its cookie still opens the session. */
   unended = $state(false);
+  /** Whether a page without this session is shown: it is neither started nor renewed there. */
+  resting = false;
   #token: string | null = null;
   #endsAt = 0;
   #refreshing: Promise<string | null> | null = null;
 
   constructor() {
-    if (typeof addEventListener !== "undefined") addEventListener("pageshow", (event) => event.persisted && this.who !== null && void this.refresh());
+    if (typeof addEventListener !== "undefined") addEventListener("pageshow", (event) => event.persisted && this.who !== null && !this.resting && void this.refresh());
     channel?.addEventListener("message", (event: MessageEvent<Message>) => this.#heard(event.data));
   }
 
@@ -138,7 +140,8 @@ class Session {
       this.#forget();
     } else if (this.who?.id !== message.id) {
       this.#forget();
-      void this.start();
+      if (this.resting) this.phase = "idle";
+      else void this.start();
     }
   }
 }

@@ -11,8 +11,9 @@ import { proxyform } from "./proxyform";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { me } from "./me";
 import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me };

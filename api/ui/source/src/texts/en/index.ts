@@ -7,6 +7,7 @@ import { webhooks } from "./webhooks";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { me } from "./me";
 import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 import { overview } from "./overview";
@@ -14,5 +15,5 @@ import { proxies } from "./proxies";
 import { proxyform } from "./proxyform";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings };
+export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };
