@@ -68,11 +68,22 @@ export const AREAS: Area[] = [
     routes: [
       { path: "/accounts", load: () => import("./screens/accounts/Accounts.svelte") },
       { path: "/accounts/new", permission: "proxy.write", load: () => import("./screens/accounts/NewAccount.svelte") },
+      { path: "/accounts/import", permission: "proxy.write", load: () => import("./screens/accounts/import/ImportAccounts.svelte") },
       { path: "/accounts/:id/:tab?", load: () => import("./screens/accounts/Account.svelte") },
       { path: "/plans", load: () => import("./screens/plans/Plans.svelte") },
       { path: "/plans/new", permission: "proxy.write", load: () => import("./screens/plans/Plan.svelte") },
       { path: "/plans/:id", load: () => import("./screens/plans/Plan.svelte") },
     ],
+  },
+  {
+    key: "usage",
+    title: "shell.area.usage",
+    group: "access",
+    icon: "chart",
+    permission: "metrics.read",
+    shortcut: "m",
+    path: "/usage",
+    routes: [{ path: "/usage", load: () => import("./screens/usage/Usage.svelte") }],
   },
   {
     key: "connections",

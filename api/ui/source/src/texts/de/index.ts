@@ -11,9 +11,11 @@ import { proxyform } from "./proxyform";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { accountimport } from "./accountimport";
+import { usage } from "./usage";
 import { me } from "./me";
 import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };

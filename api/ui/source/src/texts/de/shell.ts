@@ -120,6 +120,7 @@ export const shell = {
   "area.overview": "Übersicht",
   "area.proxies": "Proxys",
   "area.accounts": "Konten",
+  "area.usage": "Verbrauch",
   "area.connections": "Verbindungen",
   "area.logs": "Protokolle",
   "area.webhooks": "Webhooks",

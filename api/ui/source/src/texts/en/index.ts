@@ -7,6 +7,8 @@ import { webhooks } from "./webhooks";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
+import { accountimport } from "./accountimport";
+import { usage } from "./usage";
 import { me } from "./me";
 import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
@@ -15,5 +17,5 @@ import { proxies } from "./proxies";
 import { proxyform } from "./proxyform";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me };
+export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -120,6 +120,7 @@ export const shell = {
   "area.overview": "Overview",
   "area.proxies": "Proxies",
   "area.accounts": "Accounts",
+  "area.usage": "Usage",
   "area.connections": "Connections",
   "area.logs": "Logs",
   "area.webhooks": "Webhooks",

@@ -1,0 +1,18 @@
+export const accountimport = {
+  "title": "Import accounts",
+  "open": "Import CSV",
+  "text": "The first line names the columns: fields of the API, nested ones with dots. A line with an id changes that account. All lines are stored, or none.",
+  "file": "CSV file",
+  "hint": "The file is checked first; nothing is stored before you apply it.",
+  "encoding": "The file is not UTF-8.",
+  "empty": "The file has no account.",
+  "passwords": "Here at most {n} passwords can be set at once. Use password_hash, or proxyfleet accounts import FILE.",
+  "checking": "Checking {n} line|Checking {n} lines",
+  "would": "The file is right: {created} would be added, {updated} changed.",
+  "apply": "Store the accounts",
+  "done": "{created} accounts are added, {updated} changed",
+  "wrong": "{n} line is wrong|{n} lines are wrong",
+  "line": "Line",
+  "field": "Column",
+  "error": "What is wrong",
+};
