@@ -115,15 +115,20 @@ def _open(page: Page, screen: Screen) -> None:
     if not screen.needs_object:
         page.goto(f"/ui{screen.plain_path}")
     else:
-        page.goto(f"/ui{screen.path.partition('/:')[0]}")
+        page.goto(f"/ui{_list_of(screen)}")
         _loaded(page)
-        rows = page.get_by_role("main").get_by_role("row").filter(has_text=PLANTED)
-        rows.first.focus()
-        rows.first.press("Enter")
+        rows = page.get_by_role("main").locator("[data-index]")
+        row = (rows.filter(has_text=PLANTED) if _list_of(screen) in SHOWING else rows).first
+        row.focus()
+        row.press("Enter")
         page.wait_for_url(screen.pattern)
         if screen.tab:
             page.goto(f"{page.url}/{screen.tab}")
     _loaded(page)
+
+
+def _list_of(screen: Screen) -> str:
+    return screen.path.partition("/:")[0]
 
 
 def _loaded(page: Page) -> None:
