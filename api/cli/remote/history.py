@@ -61,7 +61,7 @@ def show_history(
     revision: Annotated[
         str | None,
         typer.Argument(
-            metavar="[N[...M]]", help="Show revision N; or the differences from N to M.", show_default=False
+            metavar="N or N...M", help="Show revision N; or the differences from N to M.", show_default=False
         ),
     ] = None,
     kind: Annotated[Kind | None, typer.Option("--kind", help="Only changes of objects of this kind.")] = None,
