@@ -14,7 +14,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from benchmarks import accounts, fleet, forwarding, logs, minting, observe, signin, soak, starts, streaming, tunnelling
+from benchmarks import (
+    accounts,
+    fleet,
+    forwarding,
+    logs,
+    minting,
+    observe,
+    signin,
+    soak,
+    starts,
+    streaming,
+    tunnelling,
+    usage_export,
+)
 from benchmarks.install import default_folder, install
 from benchmarks.management import measures
 from benchmarks.management.servers import YARDSTICK
@@ -96,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     only = "measure this alone: mint for so long, and what is left of it an hour later"
     many.add_argument("--mint-seconds", type=float, metavar="SECONDS", help=only)
     many.add_argument("--sign-ins", action="store_true", help="only how long sign-ins of clients take")
+    many.add_argument("--usage", action="store_true", help="only the report of a month's usage of all of them")
     page = commands.add_parser("dashboard", help="weight, first paint, scrolling, and what open tabs cost the API")
     page.add_argument("--small", action="store_true", help="with little data, to try it")
     page.add_argument("--records", type=int, metavar="NUMBER", help="in the log index; a whole number of thousands")
@@ -185,6 +199,8 @@ def _accounts(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, objec
         stack.callback(origin.end)
         if arguments.mint_seconds:
             rows = minting.measure(folder, origin, arguments.mint_seconds)
+        elif arguments.usage:
+            rows = usage_export.measure(folder, arguments.accounts)
         elif arguments.sign_ins:
             rows = accounts.measure_sign_ins(folder, origin, arguments.accounts)
         else:

@@ -114,19 +114,21 @@ def _with_many(product: Product, folder: Path, ports: Sequence[int], origin: Ori
 
 
 def _actor_memory(product: Product, ports: Sequence[int], origin: Origin) -> list[Row]:
-    """What accounts cost an actor: one that has checked passwords of the table beside one with the same requests.
+    """What accounts cost a further actor: one that has checked passwords beside one with the same requests.
 
-    The latter wants no credentials. Any request costs an actor that was idle before.
+    The latter wants no credentials. Any request costs an actor that was idle before. Two actors check the same
+    passwords: all actors share the table's pages, which would count as the first one's own while it is alone.
     """
     proxies = {each["port"]: each for each in product.call("GET", "/proxies?per_page=100")["proxies"]}
-    used, unused, without = ports[0], ports[1], ports[2]
+    used, unused, without, first = ports[:4]
     product.call("PATCH", f"/proxies/{proxies[without]['id']}", {"auth": {"enabled": False}})
     for number in [*range(1, FEW), *range(1, FEW), *random.sample(range(FEW), FEW)]:  # the first two as in `_sign_ins`
         request(without, origin, f"account-{number:06}", PASSWORD)
     for number in random.sample(range(FEW), FEW):
-        request(used, origin, f"account-{number:06}", PASSWORD)
+        for port in (first, used):
+            request(port, origin, f"account-{number:06}", PASSWORD)
     memory = {port: uss([proxies[port]["runtime"]["pid"]]) / MB for port in (used, unused, without)}
-    name = "an actor that has checked passwords of the table, beside"
+    name = "a further actor that has checked passwords of the table, beside"
     return [
         Row(f"{name} one of as many requests without (USS)", "MB", memory[used] - memory[without], bar=Bar(1.0)),
         Row(f"{name} an idle one (USS)", "MB", memory[used] - memory[unused]),
