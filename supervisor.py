@@ -69,7 +69,7 @@ def serve(
         }
     )
     from config.settings.initial_environment import wipe
-    from config.settings.settings import load
+    from config.settings.loading import load
 
     def check_or_serve() -> None:
         wipe(ENV_PREFIX)

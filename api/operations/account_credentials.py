@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.openapi.schemas.account_credentials import Credentials, NewCredential, OneCredential
-from api.openapi.schemas.resources import Revoked
+from api.openapi.schemas.base import Revoked
 from api.operations.operation import V1, create, delete, get, resource
 from api.resources import account_credentials as handlers
 from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate

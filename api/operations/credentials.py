@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import (
-    ApiKeys,
+from api.openapi.schemas.base import Message, Revoked
+from api.openapi.schemas.keys import ApiKeys, NewApiKey, RotatedApiKey
+from api.openapi.schemas.sign_in import (
     Authorization,
     EndedSession,
-    Message,
-    NewApiKey,
     Redirected,
-    Revoked,
-    RotatedApiKey,
     Sessions,
     SignedIn,
     SignInMethods,

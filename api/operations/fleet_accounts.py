@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.fleet_accounts import FleetAccountPage, OneFleetAccount
-from api.openapi.schemas.resources import Deleted
 from api.operations.operation import V1, create, delete, get, post, resource, update
 from api.resources import fleet_accounts
 from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccountCreate, FleetAccountUpdate

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from api.openapi.schemas.health import Alive, HealthReport, SmallHealth, SystemStatus, Version
 from api.openapi.schemas.overview import Overview
-from api.openapi.schemas.resources import Alive, HealthReport, SmallHealth, SystemStatus, Version
 from api.operations.operation import ANY, NONE, V1, get, resource
 from api.resources import health, overview
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.openapi.schemas import me as views
 from api.openapi.schemas.account_credentials import Credentials, NewCredential
-from api.openapi.schemas.resources import Message, Revoked
+from api.openapi.schemas.base import Message, Revoked
 from api.operations.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
 from api.resources import me
 from api.resources.account_credentials import ListCredentials

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.fleet_accounts import OnePlan, PlanList
-from api.openapi.schemas.resources import Deleted
 from api.operations.operation import V1, create, delete, get, resource, update
 from api.resources import plans
 from config.model.plans import READ_ONLY_FIELDS, PlanCreate, PlanUpdate

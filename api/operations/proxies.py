@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.proxies import ActedProxy, Explanation, NewProxy, OneProxy, Proxies, Tested
-from api.openapi.schemas.resources import Deleted
 from api.operations.operation import V1, create, delete, get, post, resource, update
 from api.resources import access, proxies, proxy_queries
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate

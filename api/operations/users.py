@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import Deleted, EndedSession, OneUser, Roles, Sessions, Users
+from api.openapi.schemas.base import Deleted
+from api.openapi.schemas.sign_in import EndedSession, Sessions
+from api.openapi.schemas.users import OneUser, Roles, Users
 from api.operations.operation import V1, create, delete, get, resource, update
 from api.resources import sessions
 from api.resources import users as handlers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import Deleted
+from api.openapi.schemas.base import Deleted
 from api.openapi.schemas.webhooks import DeliveryPage, NewWebhook, OneDelivery, OneWebhook, Webhooks, WebhookTested
 from api.operations.operation import V1, create, delete, get, post, resource, update
 from api.resources import webhooks

@@ -17,8 +17,9 @@ from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from config.files.paths import DataDir, default_data_dir
 from config.settings.env import ENV_PREFIX
+from config.settings.loading import load
 from config.settings.runtime import InvalidOverride
-from config.settings.settings import ConfigError, Server, load
+from config.settings.settings import ConfigError, Server
 
 TIMEOUT = 4.0
 """Seconds for the connection, and for the response."""

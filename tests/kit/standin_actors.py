@@ -32,7 +32,7 @@ from actors.supervision.locks import lock
 from actors.supervision.processes import instance, spawner
 from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
 from config.files.paths import open_data_dir, open_run_dir
-from config.settings.settings import load
+from config.settings.loading import load
 
 
 class Quiet(Actor):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from api.cli.local.probes import Finding
     from config.files.paths import DataDir
     from config.model.proxies import ProxyRecord
-    from config.settings.settings import Places, Settings
+    from config.settings.loading import Places
+    from config.settings.settings import Settings
 
 ProbeOption = Annotated[
     bool, typer.Option("--probe", help="Also try whether ports are free and the upstreams of proxies can be reached.")
@@ -31,7 +32,7 @@ def check_config(
     """
     from actors.supervision.effective_settings import shadowed_keys
     from api.operator.offline import peek_proxies
-    from config.settings.settings import Places
+    from config.settings.loading import Places
 
     settings, data, stored, effective = peek(config, data_dir)
     proxies = translated(ValueError, lambda: peek_proxies(data))

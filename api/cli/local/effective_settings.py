@@ -15,7 +15,7 @@ from api.cli.local.offline import ConfigOption, DataOption, peek
 from api.cli.terminal.output import Column, Output
 
 if TYPE_CHECKING:  # the settings take time to import
-    from config.settings.settings import Places
+    from config.settings.loading import Places
 
 DEFAULT, BY_API, BY_CREDENTIAL, BY_COMMAND_LINE = "default", "API", "credential", "command line"
 COLUMNS = (Column("KEY", "key"), Column("VALUE", "text"), Column("FROM", "source"))
@@ -31,7 +31,7 @@ def show_config(
     Secrets are masked. Options of a running `serve` are not included.
     """
     from config.files.credentials import as_settings
-    from config.settings.settings import Places
+    from config.settings.loading import Places
 
     overrides: dict[str, Any] = {"data_dir": data_dir} if data_dir else {}
     _settings, _data, stored, in_effect = peek(config, data_dir)

@@ -102,7 +102,8 @@ def _parsed_head(text: str | None) -> Any:
 
 def settings_of(config: Path | None, overrides: dict[str, Any]) -> Settings:
     """The configuration of file, environment and `overrides`. Raises `CommandError` with all its errors."""
-    from config.settings.settings import ConfigError, load
+    from config.settings.loading import load
+    from config.settings.settings import ConfigError
 
     return translated(ConfigError, lambda: load(config, overrides))
 

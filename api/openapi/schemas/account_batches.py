@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import ResponseModel
+from api.openapi.schemas.base import ResponseModel
 
 
 class NamedAccount(ResponseModel):

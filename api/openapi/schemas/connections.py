@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from api.openapi.schemas.resources import Moment, ResponseModel
+from api.openapi.schemas.base import Moment, ResponseModel
 
 
 class Connection(ResponseModel):

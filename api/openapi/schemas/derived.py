@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, create_model
 
-from api.openapi.schemas.resources import ResponseModel
+from api.openapi.schemas.base import ResponseModel
 from config.model.declaration import Group, visible
 
 F = TypeVar("F", bound=ResponseModel)

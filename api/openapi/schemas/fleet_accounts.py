@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import create_model
 
 from api.openapi.schemas.accounts import UsageView
+from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import Warned
-from api.openapi.schemas.resources import Moment, ResponseModel
 from config.model.quotas import Period
 from config.model.schedules import Day
 

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from api.openapi.schemas.accounts import UsageView
+from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.clients import SnippetTexts
 from api.openapi.schemas.connections import Connection
 from api.openapi.schemas.fleet_accounts import RuleQuotaView, ScheduleView, SelfServiceView
-from api.openapi.schemas.resources import Moment, ResponseModel
 from api.openapi.schemas.usage import UsageFigures
 from config.model.choices import ProxyProtocol
 

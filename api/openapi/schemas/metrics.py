@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.proxies import ListedProxy
-from api.openapi.schemas.resources import Moment, ResponseModel
 
 
 class TimeRange(ResponseModel):

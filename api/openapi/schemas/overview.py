@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from api.openapi.schemas.resources import HealthState, Moment, Reason, ResponseModel
+from api.openapi.schemas.base import HealthState, Moment, Reason, ResponseModel
 
 
 class OverviewHealth(ResponseModel):

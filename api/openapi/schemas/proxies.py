@@ -8,8 +8,8 @@ from pydantic import Field, create_model
 
 from actors.counters import COUNTERS
 from api.openapi.schemas.accounts import AccountView
+from api.openapi.schemas.base import Moment, Reason, ResponseModel
 from api.openapi.schemas.derived import shows
-from api.openapi.schemas.resources import Moment, Reason, ResponseModel
 from config.model.auth_backend import AuthBackend
 from config.model.choices import ClientAuth, LogLevel, ProxyProtocol, ProxyStatus
 from config.model.proxies import ProxyRecord

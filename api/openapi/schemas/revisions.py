@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from api.openapi.schemas.resources import Moment, ResponseModel
+from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.system import AuditActor, AuditCredential
 from api.openapi.schemas.transfer import FieldChange, Imported
 

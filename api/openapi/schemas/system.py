@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from api.openapi.schemas.resources import Moment, ResponseModel
+from api.openapi.schemas.base import Moment, ResponseModel
 from config.settings.groups import History, Logging
 from config.settings.runtime import shows
 from config.settings.settings import Auth, Proxy, Server

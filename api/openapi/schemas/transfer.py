@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.derived import shows
 from api.openapi.schemas.fleet_accounts import RulesView, SelfServiceView
 from api.openapi.schemas.proxies import TlsView, UpstreamAuthView, UpstreamView
-from api.openapi.schemas.resources import Moment, ResponseModel
 from config.model.accounts import ProxyAccount
 from config.model.auth_backend import AuthBackend
 from config.model.proxies import ProxyRecord

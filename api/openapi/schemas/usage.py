@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.openapi.schemas.resources import Moment, ResponseModel
+from api.openapi.schemas.base import Moment, ResponseModel
 
 
 class UsageFigures(ResponseModel):

@@ -11,7 +11,7 @@ import pytest
 from actors.supervision.config import ActorClasses
 from api.operator.preflight import WouldNotStart, check_start
 from config.files.paths import DataDir
-from config.settings.settings import load
+from config.settings.loading import load
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
-from config.settings.settings import ConfigError, load
+from config.settings.loading import load
+from config.settings.settings import ConfigError
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from config.settings.settings import ConfigError, load
+from config.settings.loading import load
+from config.settings.settings import ConfigError
 
 KEY = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
 """The public key of the example in ZeroMQ's documentation (zmq_curve)."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sample_config import rows, sample
 
-from config.settings.settings import load
+from config.settings.loading import load
 from tests.kit.folders import ROOT
 
 FILE = ROOT / "docs" / "proxyfleet.toml"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from config.settings.loading import load
 from config.settings.runtime import overlay
-from config.settings.settings import Auth, ConfigError, load, plain
+from config.settings.settings import Auth, ConfigError, plain
 
 
 def test_command_line_over_environment_over_file_over_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

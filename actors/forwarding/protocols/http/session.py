@@ -6,12 +6,9 @@ and nothing else changes the phase.
 
 from __future__ import annotations
 
-from typing import Final, cast
-
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
     Authorize,
-    CloseClient,
     Command,
     LeaveOrigin,
     Open,
@@ -22,9 +19,9 @@ from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefus
 from actors.forwarding.protocols.http.basic_auth import read_credentials
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
-from actors.forwarding.protocols.http.head_parser import HEAD_MAX, RequestHead
-from actors.forwarding.protocols.http.replies import ESTABLISHED, dated, refuse_head
-from actors.forwarding.protocols.http.session_buffer import SessionBuffer
+from actors.forwarding.protocols.http.head_parser import HEAD_MAX
+from actors.forwarding.protocols.http.replies import ESTABLISHED, dated
+from actors.forwarding.protocols.http.session_ends import NO_EXCHANGE, SessionEnds
 from actors.forwarding.protocols.http.states import (
     AUTHORIZE,
     AWAITED,
@@ -38,7 +35,6 @@ from actors.forwarding.protocols.http.states import (
     SWITCHED,
     TRANSITIONS,
     Event,
-    Phase,
 )
 from actors.forwarding.protocols.http.via import passed_here
 from actors.forwarding.protocols.secrets import masked
@@ -46,26 +42,20 @@ from actors.forwarding.protocols.session_config import SessionConfig
 
 # The events of each request; through the class they cost more than the look-up (see `state_machine`).
 _CLIENT_DATA, _HEAD_BEGINS, _REQUEST = Event.CLIENT_DATA, Event.HEAD_BEGINS, Event.REQUEST
-_OPENED, _ORIGIN_DATA, _DONE = Event.OPENED, Event.ORIGIN_DATA, Event.DONE
-
-_NO_EXCHANGE: Final = cast("Exchange", None)
-"""Before a head is whole and after its exchange. The table admits no event there that would need an exchange."""
+_OPENED, _ORIGIN_DATA = Event.OPENED, Event.ORIGIN_DATA
 
 
-class HttpSession(SessionBuffer):
+class HttpSession(SessionEnds):
     """One client connection."""
 
-    __slots__ = ("_exchange", "_is_last", "has_request")
+    __slots__ = ("has_request",)
 
     _authorizing, _opening, _closed = AUTHORIZE, frozenset((OPEN,)), CLOSED
-    phase: Phase
     has_request: bool
 
     def __init__(self, config: SessionConfig, now: float) -> None:
         super().__init__(config, now, IDLE)
         self.has_request = False
-        self._is_last = False
-        self._exchange = _NO_EXCHANGE
 
     # --- what the driver reads ---
 
@@ -92,9 +82,6 @@ class HttpSession(SessionBuffer):
         if self.phase is not HEAD:  # a head has an absolute deadline
             self.deadline = max(self.deadline, now + self._config.timeout)
 
-    def disable_keep_alive(self) -> None:
-        self._is_last = True
-
     # --- the client ---
 
     def receive_from_client(self, data: bytes, now: float) -> list[Command]:
@@ -111,23 +98,13 @@ class HttpSession(SessionBuffer):
                 self._next_head(out, now)
         return out
 
-    def client_disconnected(self, now: float) -> list[Command]:
-        if self.phase is IDLE or self.phase is HEAD or self.phase is CLOSED:
-            self._on(Event.CLIENT_LOST)
-            return [CloseClient(abort=True)]
-        return self._end_at_once(Event.CLIENT_LOST, "connection_terminated", now)
-
-    def _on(self, event: Event) -> None:
-        """Go over to the phase that the table names. Raises `IllegalEventError`, and changes nothing then."""
-        self.phase = TRANSITIONS[self.phase][event]
-
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
         if self.phase is IDLE:
             if not self._head_begins():
                 return
             self.phase = TRANSITIONS[self.phase][_HEAD_BEGINS]
-            self._exchange = _NO_EXCHANGE
+            self._exchange = NO_EXCHANGE
             self._started = now
             self.deadline = now + self._config.handshake_timeout
         try:
@@ -255,7 +232,7 @@ class HttpSession(SessionBuffer):
         report = exchange.report(200, "", now)
         # one b"CONNECT" for all tunnels, since each keeps its report for as long as it lives
         out.append(Tunnel(report._replace(method=b"CONNECT") if exchange.is_connect else report))
-        self._exchange = _NO_EXCHANGE
+        self._exchange = NO_EXCHANGE
 
     # --- the origin ---
 
@@ -325,85 +302,6 @@ class HttpSession(SessionBuffer):
             self._finish(exchange, out, now)
         else:
             out.extend(self.abort("http_response_incomplete", now))
-
-    def _finish(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        out.append(exchange.report(0, "", now))
-        out.append(LeaveOrigin(exchange.origin_persists, exchange.authenticates_connection))
-        if exchange.persists and not self._client_ended and self._config.keep_alive and not self._is_last:
-            self._await_next(out, now)
-        else:
-            self._close(out)
-
-    def _await_next(self, out: list[Command], now: float) -> None:
-        self.phase = TRANSITIONS[self.phase][_DONE]
-        self._exchange = _NO_EXCHANGE
-        self.deadline = now + self._config.keep_alive_timeout
-        if self._in:
-            self._next_head(out, now)
-
-    def _close(self, out: list[Command]) -> None:
-        self._on(Event.CLOSE)
-        out.append(CloseClient())
-
-    def _may_persist(self, head: RequestHead) -> bool:
-        """True when the client's connection may be kept after this exchange."""
-        return self._config.keep_alive and not self._is_last and head.may_persist and not self._client_ended
-
-    # --- ends ---
-
-    def timed_out(self, now: float) -> list[Command]:
-        self._on(Event.TIMED_OUT)
-        out: list[Command] = []
-        phase = self.phase
-        if phase is IDLE:
-            self._close(out)
-        elif phase is HEAD:
-            self._refuse(Failure(408, "http_request_error", "the head did not come in time", close=True), out, now)
-        elif phase is EXCHANGE:
-            if self._exchange.response is not None:
-                return self.abort("connection_read_timeout", now)
-            self._broken(failures.RESPONSE_TIMED_OUT, out, now)
-        elif phase is not CLOSED:
-            self._refuse(failures.connection_timed_out("the origin could not be reached in time"), out, now)
-        return out
-
-    def abort(self, reason: str, now: float) -> list[Command]:
-        """Cut both sides, so that an incomplete message isn't taken for a whole one; report it with `reason`."""
-        return self._end_at_once(Event.ABORT, reason, now)
-
-    def _end_at_once(self, event: Event, reason: str, now: float) -> list[Command]:
-        if self.phase is CLOSED:
-            return []
-        self._on(event)
-        out: list[Command] = []
-        if self._exchange is not _NO_EXCHANGE:
-            out.append(self._exchange.report(502, reason, now))
-        return [*out, LeaveOrigin(reusable=False), CloseClient(abort=True)]
-
-    def _broken(self, failure: Failure, out: list[Command], now: float) -> None:
-        """One of the two sides broke the rules, or fell silent: report it to the client if that is still possible."""
-        if self._exchange.response is not None:
-            out.extend(self.abort(failure.reason, now))
-            return
-        out.append(LeaveOrigin(reusable=False))
-        self._refuse(failure, out, now)
-
-    def _refuse(self, failure: Failure, out: list[Command], now: float) -> None:
-        """Respond with an error of our own; keep the connection when nothing of the request is left unread."""
-        exchange, date = self._exchange, self._config.date(now)
-        if exchange is _NO_EXCHANGE:
-            size = self._head_size or len(self._in)
-            out.extend(refuse_head(failure, date, self._started, now, size))
-            self._close(out)
-            return
-        persists = not failure.close and exchange.request_body is None and not exchange.is_connect
-        # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
-        persists = persists and not self._in and self._may_persist(exchange.head)
-        exchange.refuse(failure, persists, date, now, out)
-        if persists:
-            self._await_next(out, now)
-        else:
-            self._close(out)
 
     def __repr__(self) -> str:
         return f"<HttpSession {self.phase.value}, {len(self._in)} bytes held, {self._exchange!r}>"

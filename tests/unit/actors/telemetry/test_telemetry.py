@@ -13,7 +13,8 @@ from actors.histogram import bucket_of
 from actors.telemetry.identity import Identity, read_identity
 from actors.telemetry.metrics import Snapshot, export_of
 from actors.telemetry.otlp_client import Collector
-from config.settings.settings import ConfigError, load
+from config.settings.loading import load
+from config.settings.settings import ConfigError
 from config.settings.telemetry import Otlp
 from tests.kit.otlp_receiver import Receiver, metrics_of, series_of, words
 from tests.kit.ports import free_port

@@ -1,0 +1,55 @@
+"""Views of API keys."""
+
+from __future__ import annotations
+
+from api.openapi.schemas.base import Moment, ResponseModel
+
+
+class KeyScope(ResponseModel):
+    """The scope of a key; null or absent is no limit."""
+
+    proxies: list[str] | None = None
+    accounts: list[str] | None = None
+    ip_whitelist: list[str] | None = None
+
+
+class ApiKeyView(ResponseModel):
+    """An API key without the key itself, which is only in the response to its creation."""
+
+    id: str
+    name: str
+    prefix: str
+    permissions: list[str]
+    created_at: Moment
+    last_used: Moment | None
+    expires_at: Moment | None
+    scope: KeyScope | None
+    user_id: str
+
+
+class ApiKeys(ResponseModel):
+    """API keys, oldest first."""
+
+    api_keys: list[ApiKeyView]
+    total: int
+
+
+class NewApiKey(ResponseModel):
+    """A new API key and its text."""
+
+    api_key: ApiKeyView
+    key: str
+
+
+class PreviousApiKey(ResponseModel):
+    """The rotated key: revoked, or valid until `expires_at`."""
+
+    id: str
+    revoked: bool
+    expires_at: Moment | None
+
+
+class RotatedApiKey(NewApiKey):
+    """The key that replaces the rotated one, and its text."""
+
+    previous: PreviousApiKey
