@@ -7963,7 +7963,7 @@ export interface components {
         };
         /**
          * Revoked
-         * @description A revoked API key.
+         * @description A revoked key or credential.
          */
         Revoked: {
             /** Id */

@@ -25,7 +25,7 @@ export const accounts: Texts["accounts"] = {
   "gone.title": "Dieses Konto gibt es nicht",
   "gone.text": "Es wurde gelöscht, oder die Adresse stimmt nicht.",
   "column.username": "Benutzername",
-  "column.status": "Status",
+  "column.status": "Zustand",
   "column.plan": "Tarif",
   "column.usage": "Verbrauch",
   "column.connections": "Verbindungen",

@@ -166,7 +166,7 @@ export const shell = {
   "sign_in.error.busy": "Zu viele Versuche. Bitte eine Minute warten.",
   "sign_in.error.unavailable": "Der Anbieter der Anmeldung ist nicht erreichbar.",
   "sign_in.first": "Zum ersten Mal hier?",
-  "sign_in.first.text": "Der Benutzer heißt admin. Sein Passwort wurde beim ersten Start im Terminal gezeigt und steht, bis Sie es ändern, in dieser Datei des Datenverzeichnisses:",
+  "sign_in.first.text": "Melden Sie sich als admin an. Das Passwort steht, bis Sie es ändern, in dieser Datei des Datenverzeichnisses; ihren Pfad hat der Dienst beim Start genannt:",
   "sign_in.first.reset": "Verloren? Dieser Befehl setzt ein neues, auf der Maschine des Dienstes:",
   "sign_in.show": "Passwort zeigen",
   "sign_in.hide": "Passwort verbergen",

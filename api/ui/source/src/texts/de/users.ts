@@ -1,5 +1,5 @@
 export const users = {
-  "create": "Neuer Benutzer",
+  "create": "Benutzer anlegen",
   "created": "{name} ist angelegt",
   "search": "Nach Name, E-Mail oder Rolle suchen",
   "no_match": "Kein Benutzer passt",
@@ -51,7 +51,7 @@ export const sessions = {
   "current": "diese",
   "created": "Beginn",
   "last_used": "Zuletzt benutzt",
-  "expires": "Endet",
+  "expires": "Läuft ab",
   "end": "Diese Sitzung beenden",
   "end.text": "Sie wird sofort abgemeldet.",
   "end.current": "Diese Sitzung benutzen Sie gerade: Sie werden abgemeldet.",
@@ -60,7 +60,7 @@ export const sessions = {
 };
 
 export const apikeys = {
-  "create": "Neuer API-Schlüssel",
+  "create": "API-Schlüssel anlegen",
   "none": "Noch keine API-Schlüssel",
   "none.text": "Mit einem Schlüssel benutzt ein Programm die API in Ihrem Namen, mit den Rechten, die Sie wählen.",
   "name": "Name",
@@ -72,7 +72,7 @@ export const apikeys = {
   "scope.proxies": "{n} Proxy|{n} Proxys",
   "scope.accounts": "{n} Konto|{n} Konten",
   "scope.addresses": "{n} Adresse|{n} Adressen",
-  "expires": "Endet",
+  "expires": "Läuft ab",
   "expires.hint": "Leer: nie",
   "last_used": "Zuletzt benutzt",
   "limit.proxies": "Proxys",

@@ -1,5 +1,5 @@
 export const webhooks = {
-  "create": "Neuer Webhook",
+  "create": "Webhook anlegen",
   "search": "Nach Name oder URL suchen",
   "none": "Noch keine Webhooks",
   "none.text": "Ein Webhook erhält Ereignisse wie den Ausfall eines Proxys oder ein erreichtes Kontingent als signierte HTTP-Anfragen.",

@@ -23,7 +23,7 @@ export const accounts = {
   "gone.title": "This account does not exist",
   "gone.text": "It was deleted, or the address is wrong.",
   "column.username": "User name",
-  "column.status": "Status",
+  "column.status": "State",
   "column.plan": "Plan",
   "column.usage": "Usage",
   "column.connections": "Connections",

@@ -166,7 +166,7 @@ export const shell = {
   "sign_in.error.busy": "Too many attempts. Wait a minute and try again.",
   "sign_in.error.unavailable": "The identity provider can't be reached.",
   "sign_in.first": "First time here?",
-  "sign_in.first.text": "The user is admin. Its password was printed on the terminal at the first start, and is in this file of the data directory until you change it:",
+  "sign_in.first.text": "Sign in as admin. Until you change it, the password is in this file of the data directory; the service printed its path when it started:",
   "sign_in.first.reset": "Lost it? This sets a new one, on the machine of the service:",
   "sign_in.show": "Show password",
   "sign_in.hide": "Hide password",

@@ -1,5 +1,5 @@
 export const users = {
-  "create": "New user",
+  "create": "Create user",
   "created": "{name} is created",
   "search": "Find by name, e-mail or role",
   "no_match": "No user matches",
@@ -51,7 +51,7 @@ export const sessions = {
   "current": "this one",
   "created": "Began",
   "last_used": "Last used",
-  "expires": "Ends",
+  "expires": "Expires",
   "end": "End this session",
   "end.text": "It is signed out at once.",
   "end.current": "This is the session you use now: you will be signed out.",
@@ -60,7 +60,7 @@ export const sessions = {
 };
 
 export const apikeys = {
-  "create": "New API key",
+  "create": "Create API key",
   "none": "No API keys yet",
   "none.text": "A key lets a program use the API in your name, with the permissions you choose.",
   "name": "Name",
@@ -72,7 +72,7 @@ export const apikeys = {
   "scope.proxies": "{n} proxy|{n} proxies",
   "scope.accounts": "{n} account|{n} accounts",
   "scope.addresses": "{n} address|{n} addresses",
-  "expires": "Ends",
+  "expires": "Expires",
   "expires.hint": "Empty: never",
   "last_used": "Last used",
   "limit.proxies": "Proxies",

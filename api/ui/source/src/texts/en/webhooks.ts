@@ -1,5 +1,5 @@
 export const webhooks = {
-  "create": "New webhook",
+  "create": "Create webhook",
   "search": "Find by name or URL",
   "none": "No webhooks yet",
   "none.text": "A webhook gets events such as a proxy that is down or a quota that is reached, signed, as HTTP requests.",

@@ -1,1 +1,0 @@
-import{S as e,Xt as t,dn as n,ft as r,ln as i,un as a}from"./components-CKppPY3v.js";import{t as o}from"./ConnectionList-wc8Am4LX.js";function s(s,c){n(c,!0);{let n=i(()=>r(`connections.title`));e(s,{get title(){return t(n)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}a()}export{s as default};

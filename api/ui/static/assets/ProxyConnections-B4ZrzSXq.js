@@ -1,1 +1,0 @@
-import{Ht as e,Wt as t,dn as n,mn as r,nn as i,un as a}from"./components-CKppPY3v.js";import{t as o}from"./ConnectionList-wc8Am4LX.js";var s=t(`<div class="stack"><!></div>`);function c(t,c){n(c,!0);var l=s(),u=i(l);o(u,{get only(){return c.proxy.id}}),r(l),e(t,l),a()}export{c as default};

@@ -1,1 +1,0 @@
-import{Xt as e,cn as t,sn as n}from"./components-CKppPY3v.js";import{r}from"./index-DliEdeUG.js";var i=class{#e=t(!1);get busy(){return e(this.#e)}set busy(e){n(this.#e,e,!0)}async run(e,t){if(this.busy)return!1;this.busy=!0;try{return await e(),t.done&&r.done(t.done),!0}catch(e){return r.failed(e,t.failed),!1}finally{this.busy=!1}}};export{i as t};
