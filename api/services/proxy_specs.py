@@ -69,7 +69,7 @@ def _backend_spec(backend: AuthBackend, seal: SecretBox) -> BackendSpec:
 def _upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
     check = record.upstream_check
     return UpstreamsSpec(
-        entries=tuple(_upstream_spec(upstream, seal) for upstream in record.upstreams),
+        entries=tuple(upstream_spec(upstream, seal) for upstream in record.upstreams),
         policy=record.upstream_policy,
         check_enabled=check.enabled,
         check_interval=float(check.interval),
@@ -77,9 +77,10 @@ def _upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
     )
 
 
-def _upstream_spec(upstream: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
+def upstream_spec(upstream: ProxyUpstream, seal: SecretBox, labels: tuple[tuple[str, str], ...] = ()) -> UpstreamSpec:
+    """The message about an upstream, with its password. Raises `SecretBoxError`."""
     password = None if upstream.password is None else seal.open(upstream.password, PURPOSE)
-    return spec(UpstreamSpec, upstream, password=password)
+    return spec(UpstreamSpec, upstream, password=password, labels=labels)
 
 
 def spec(kind: type[T], *stored: BaseModel, **special: Any) -> T:

@@ -11,7 +11,7 @@ from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSta
 from api.bus_bridge import Bridge
 from config.files.secret_box import SecretBox
 from config.model.proxies import ProxyRecord, ProxyUpdate
-from config.model.upstreams import refuse_itself, replace_upstreams
+from config.model.upstreams import ProxyUpstream, refuse_itself, replace_upstreams
 from config.text.formatting import timestamp_text
 
 ASK_TIMEOUT = 2.0
@@ -21,7 +21,7 @@ ASKED_AT_ONCE = 16
 def with_upstreams(record: ProxyRecord, body: ProxyUpdate, seal: SecretBox) -> ProxyRecord:
     """`record` with the upstreams of `body`, if it names any. Raises `InvalidProxy`, `SecretBoxError`."""
     if body.upstreams is not None:
-        upstreams = replace_upstreams(record.upstreams, body.upstreams, seal)
+        upstreams = replace_upstreams(record.upstreams, body.upstreams, seal, ProxyUpstream)
         record = record.model_copy(update={"upstreams": upstreams})
     refuse_itself(record.upstreams, record.host, record.port)
     return record

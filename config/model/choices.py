@@ -20,3 +20,15 @@ LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 UpstreamPolicyName = Literal["failover", "round_robin", "least_connections", "sticky"]
 UPSTREAM_POLICIES: tuple[UpstreamPolicyName, ...] = get_args(UpstreamPolicyName)
 """How a proxy chooses among its upstreams."""
+
+PoolPolicyName = Literal["failover", "round_robin", "least_connections", "sticky", "latency"]
+POOL_POLICIES: tuple[PoolPolicyName, ...] = get_args(PoolPolicyName)
+"""How one upstream of a pool is chosen."""
+
+ListKind = Literal["domains", "networks"]
+LIST_KINDS: tuple[ListKind, ...] = get_args(ListKind)
+"""What the entries of a list are."""
+
+ListFormat = Literal["plain", "hosts", "adblock", "rpz"]
+LIST_FORMATS: tuple[ListFormat, ...] = get_args(ListFormat)
+"""How the source of a list is written."""

@@ -87,6 +87,27 @@ TIME_ZONE = "^[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*$"
 """The form of a name in the IANA database; which names there are, the machine knows."""
 BCRYPT_HASH = r"^\$2[aby]\$(?:0[4-9]|1[0-5])\$[./0-9A-Za-z]{21}[.Oeu][./0-9A-Za-z]{31}$"
 """The cost is at most 15. A salt of 128 bits leaves two bits to its last character."""
+OBJECT_NAME = r"^(?!(?:pool|list|policy)_[0-9a-f]{16}$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""The name of a pool, a list or a policy: a part of paths and of `list:NAME`, and never one of their ids."""
+DOMAIN = rf"^(?!.{{254}}.)(?!(?:.*\.)?{_NUMBER}\.?$){_LABEL}(?:\.{_LABEL})*\.?$"
+"""An entry of a list of domains. The reader is `config.net.domains.read_domain`."""
+LABEL_NAME = "^(?!(?:session|ttl|rotate)$)[a-z][a-z0-9_]{0,31}$"
+"""The name of a label of an upstream, and of a parameter in a user name that selects by it."""
+ACCOUNT_MATCH = (
+    rf"^(?:tag:(?![\s\S]{{65}})[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*"
+    rf"|(?![\s\S]{{129}})[^:{_CONTROL}]*[^:\s{_CONTROL}][^:{_CONTROL}]*)$"
+)
+"""A user name, or `tag:` and a tag of accounts."""
+FIELD_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"
+"""RFC 9110, section 5.6.2: the name of a header field."""
+METHOD = r"^(?!CONNECT$)[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$"
+"""A method that a rule may name: never that of tunnels."""
+FIELD_VALUE = r"^[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?$"
+"""The value of a header field: visible ASCII, with blanks inside."""
+PATH_PATTERN = r"^(?!.*/(?:\.|%2[eE]){1,2}(?:/|$))/[!\"$->@-~]{0,2047}$"
+"""A path in which `*` stands for any text, without dot segments."""
+USE = r"^(?:direct|deny|pool:(?!(?:pool|list|policy)_[0-9a-f]{16}$)[A-Za-z0-9][A-Za-z0-9._-]{0,63})$"
+"""What a rule does with a request."""
 LATER_MOMENT = "^(?:19[7-9]|[2-8][0-9][0-9])[0-9]-"
 """The year of a date: 1970 to 8999."""
 
@@ -109,6 +130,12 @@ def text(pattern: str | None = None, lowest: int = 0, highest: int | None = None
 def texts(pattern: str, most: int) -> WithJsonSchema:
     """A list of at most so many texts."""
     return WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": pattern}, "maxItems": most})
+
+
+def some_texts(pattern: str, most: int) -> WithJsonSchema:
+    """A list of one to so many texts."""
+    items = {"type": "string", "pattern": pattern}
+    return WithJsonSchema({"type": "array", "items": items, "minItems": 1, "maxItems": most})
 
 
 def text_map(pattern: str, longest_name: int, longest: int, most: int) -> WithJsonSchema:

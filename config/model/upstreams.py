@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -136,6 +136,8 @@ class ProxyUpstream(BaseModel):
         return self.protocol, self.host, self.port, self.username
 
 
+U = TypeVar("U", bound=ProxyUpstream)
+
 _Interval = Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), json_patterns.number(3600, minimum=1)]
 _Timeout = Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)]
 
@@ -158,17 +160,15 @@ class Node(Protocol):
     upstreams: list[ProxyUpstream]
 
 
-def replace_upstreams(
-    before: Iterable[ProxyUpstream], given: list[UpstreamInput], seal: SecretBox
-) -> list[ProxyUpstream]:
-    """The list as it is to be stored. Raises `InvalidProxy`, `SecretBoxError`."""
+def replace_upstreams(before: Iterable[U], given: Sequence[UpstreamInput], seal: SecretBox, stored: type[U]) -> list[U]:
+    """The list as it is to be stored, of the class `stored`. Raises `InvalidProxy`, `SecretBoxError`."""
     passwords = {upstream.identity: upstream.password for upstream in before}
     names = _names(given)
-    after: list[ProxyUpstream] = []
+    after: list[U] = []
     seen: dict[tuple[str, str, int, str | None], int] = {}
     for index, entry in enumerate(given):
         _check_whole(entry, f"upstreams[{index}]")
-        upstream = _stored(entry, names[index])
+        upstream = _stored(entry, names[index], stored)
         if upstream.identity in seen:
             raise _twice(given, seen[upstream.identity], index)
         seen[upstream.identity] = index
@@ -186,7 +186,7 @@ def _check_whole(entry: UpstreamInput, field: str) -> None:
         raise InvalidProxy(error.field, text) from error
 
 
-def _twice(given: list[UpstreamInput], first: int, index: int) -> InvalidProxy:
+def _twice(given: Sequence[UpstreamInput], first: int, index: int) -> InvalidProxy:
     line, other = given[index].line, given[first].line
     if line is not None:
         return InvalidProxy(f"upstreams[{index}]", f"line {line}: is the same upstream as line {other}")
@@ -256,11 +256,11 @@ def upstream_view(upstream: ProxyUpstream) -> dict[str, Any]:
     return view
 
 
-def _stored(entry: UpstreamInput, name: str) -> ProxyUpstream:
-    given = entry.model_dump(include={"protocol", "host", "port", "weight", "proxy_protocol"})
+def _stored(entry: UpstreamInput, name: str, kind: type[U]) -> U:
+    given = entry.model_dump(include={"protocol", "host", "port", "weight", "proxy_protocol", "labels"})
     username = entry.auth.username if entry.auth else None
     tls = entry.tls or UpstreamTls()
-    return ProxyUpstream.model_validate({**given, **tls.model_dump(), "name": name, "username": username})
+    return kind.model_validate({**given, **tls.model_dump(), "name": name, "username": username})
 
 
 def _check(entry: UpstreamInput, field: str) -> None:
@@ -296,7 +296,7 @@ def _no_authorities(file: str) -> str | None:
     return None
 
 
-def _names(given: list[UpstreamInput]) -> list[str]:
+def _names(given: Sequence[UpstreamInput]) -> list[str]:
     """The names of all: as given, else protocol, host and port, with a number where that is not enough."""
     plain = [entry.name or _default_name(entry) for entry in given]
     chosen = Counter(entry.name for entry in given if entry.name is not None)

@@ -9,8 +9,10 @@ from actors.bus.messages import (
     accounts,
     common,
     events,
+    fleet_objects,
     forwarding,
     metrics,
+    policies,
     problems,
     records,
     specs,
@@ -20,5 +22,5 @@ from actors.bus.messages import (
     webhooks,
 )
 
-__all__ = ["accounts", "common", "events", "forwarding", "metrics", "problems", "records", "specs", "supervision",
-"upstreams", "users", "webhooks"]  # fmt: skip
+__all__ = ["accounts", "common", "events", "fleet_objects", "forwarding", "metrics", "policies", "problems", "records",
+"specs", "supervision", "upstreams", "users", "webhooks"]  # fmt: skip

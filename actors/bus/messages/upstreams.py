@@ -13,6 +13,7 @@ class UpstreamSpec:
 
     `name` is what the API calls it, `protocol` as of a proxy. `username` None: it wants no credentials. `verify`,
     `ca_file` and `server_name` are for `https` upstreams; `proxy_protocol` is `v1`, `v2` or None. `weight` is 1 to 100.
+    `labels` are names and texts; only upstreams of pools have some.
     """
 
     name: str
@@ -26,14 +27,15 @@ class UpstreamSpec:
     ca_file: str | None = None
     server_name: str | None = None
     proxy_protocol: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @message
 class UpstreamsSpec:
     """The upstreams of a proxy and how one is chosen. A value, not a message by itself.
 
-    `policy` is `failover`, `round_robin`, `least_connections` or `sticky`. Without `entries` targets are connected to
-    directly. `check_timeout` is for reaching an upstream, also where traffic does it.
+    `policy` is `failover`, `round_robin`, `least_connections` or `sticky`, of a pool also `latency`. Without
+    `entries` targets are connected to directly. `check_timeout` is for reaching an upstream, by traffic as well.
     """
 
     entries: tuple[UpstreamSpec, ...] = ()

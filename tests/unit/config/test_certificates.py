@@ -12,7 +12,7 @@ from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyTls, blank_record
 from config.model.proxy_certificates import check_certificate
-from config.model.upstreams import UpstreamInput, replace_upstreams
+from config.model.upstreams import ProxyUpstream, UpstreamInput, replace_upstreams
 from config.settings.settings import ServerTls
 from tests.kit.certificates import make_pair
 
@@ -44,7 +44,7 @@ def test_neither_is_it_as_authorities_of_an_upstream(
     tls = {"ca_file": str(unreadable)}
     upstream = UpstreamInput.model_validate({"protocol": "https", "host": "p.example", "port": 1, "tls": tls})
     with pytest.raises(InvalidProxy) as refused:
-        replace_upstreams([], [upstream], SecretBox(tmp_path / "keys" / "secrets.key"))
+        replace_upstreams([], [upstream], SecretBox(tmp_path / "keys" / "secrets.key"), ProxyUpstream)
     assert refused.value.field == "upstreams[0].tls.ca_file"
     assert (str(unreadable) in refused.value.error, str(unreadable) in caplog.text) == (False, True)
 

@@ -21,9 +21,13 @@ from config.model import json_patterns, webhooks
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
 from config.model.fleet_accounts import Certificate, PasswordHash
+from config.model.header_fields import HeaderValue
+from config.model.object_fields import LabelName, ObjectName
+from config.model.policies import MatchAccounts, MatchMethods, MatchPaths, Use
 from config.model.proxies import BindAddress, Tag
 from config.model.schedules import EndOfWindow, TimeOfDay
 from config.model.upstreams import Host as UpstreamHost
+from config.net.domains import read_domain
 from config.net.entries import read_destination, read_network
 
 HOSTILE = (
@@ -71,6 +75,22 @@ HOSTILE = (
     *("http://a", "HTTPS://a/", "http://a:0", "http://a:080/", "http://[::1]:8/x?y#z", "http://u@a/", "http://a b"),
     *("ftp://a", "http://a/\n", "http://a/é", "http://", "http:/a", "a\n", "\n", " ", "\t", "\x85", "\u3000", "\u2028"),
     *("a\x00b", "a:b", "a/b", ".", "..", "...", "/", "/a", "/\x7f", "a:", "*", "a" * 254, ".".join(["a" * 63] * 4)),
+    *(
+        "/a/../b",
+        "/..",
+        "/a/%2E./",
+        "/a..b",
+        "/%2f",
+        "/a?b",
+        "tag:",
+        "tag:a",
+        "CONNECT",
+        "GET",
+        "pool:a",
+        "pool:",
+        "deny",
+    ),
+    *("pool_0123456789abcdef", "pool:list_0123456789abcdef", "session", "country", "a-b", "_a", ".example.com"),
     *("*." + ".".join(["a" * 62] * 4), "0", "00.a", "a.00", "1.a", "_", "255.255.255.255", "1.2.3.4/32", "1.2.3.4/33"),
 )
 
@@ -90,6 +110,12 @@ def reading(read: Callable[[str], Any]) -> Callable[[str], bool]:
 
 def typed(kind: Any) -> Callable[[str], bool]:
     return reading(TypeAdapter(kind).validate_python)
+
+
+def first_of(kind: Any) -> Callable[[str], bool]:
+    """Whether a list takes a text as its entry."""
+    takes = typed(kind)
+    return lambda text: takes([text])  # type: ignore[arg-type]
 
 
 def described(kind: Any) -> Callable[[str], bool]:
@@ -125,6 +151,14 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "time": (json_patterns.TIME_OF_DAY, typed(TimeOfDay)),
     "end": (json_patterns.END_OF_WINDOW, typed(EndOfWindow)),
     "hash": (json_patterns.BCRYPT_HASH, typed(PasswordHash)),
+    "object": (json_patterns.OBJECT_NAME, typed(ObjectName)),
+    "domain": (json_patterns.DOMAIN, reading(read_domain)),
+    "label": (json_patterns.LABEL_NAME, typed(LabelName)),
+    "accounts": (json_patterns.ACCOUNT_MATCH, first_of(MatchAccounts)),
+    "method": (json_patterns.METHOD, first_of(MatchMethods)),
+    "path": (json_patterns.PATH_PATTERN, first_of(MatchPaths)),
+    "use": (json_patterns.USE, typed(Use)),
+    "value": (json_patterns.FIELD_VALUE, typed(HeaderValue)),
 }
 LONGEST = {
     "certificate": 300,

@@ -17,7 +17,7 @@ from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyUpdate
 from config.model.upstream_list_parser import BadLine, read_line, read_text
-from config.model.upstreams import Upstreams, replace_upstreams
+from config.model.upstreams import ProxyUpstream, Upstreams, replace_upstreams
 
 READER: TypeAdapter[Any] = TypeAdapter(Upstreams)
 SECRET = "s3cret-of-an-upstream"
@@ -207,7 +207,7 @@ def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, err
 )
 def test_what_does_not_go_together_is_reported_by_its_lines(tmp_path: Path, text: str, field: str, error: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
-        replace_upstreams([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
+        replace_upstreams([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"), ProxyUpstream)
     assert refused.value.field == field
     assert refused.value.error.startswith(error)
 
@@ -215,6 +215,8 @@ def test_what_does_not_go_together_is_reported_by_its_lines(tmp_path: Path, text
 def test_ten_thousand_sessions_of_one_gateway_are_read_in_reasonable_time(tmp_path: Path) -> None:
     text = "\n".join(f"gate.example:8000:user-session-{number}:{SECRET}" for number in range(10_000))
     began = time.monotonic()
-    upstreams = replace_upstreams([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
+    upstreams = replace_upstreams(
+        [], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"), ProxyUpstream
+    )
     assert time.monotonic() - began < 20  # it grew with the square of their number once
     assert len({each.name for each in upstreams}) == 10_000

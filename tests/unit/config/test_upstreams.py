@@ -22,7 +22,7 @@ def seal(tmp_path: Path) -> SecretBox:
 
 
 def stored(seal: SecretBox, *entries: dict[str, Any], before: list[ProxyUpstream] | None = None) -> list[ProxyUpstream]:
-    return replace_upstreams(before or [], READER.validate_python(list(entries)), seal)
+    return replace_upstreams(before or [], READER.validate_python(list(entries)), seal, ProxyUpstream)
 
 
 def field_of(error: ValidationError) -> str:

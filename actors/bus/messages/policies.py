@@ -1,0 +1,53 @@
+"""Policies, as the forwarding actors get them. Values, no messages by themselves."""
+
+from __future__ import annotations
+
+from actors.bus.codec import message
+from actors.bus.messages.specs import LimitsSpec
+
+DENY = "deny"
+DIRECT = "direct"
+POOL = "pool:"
+"""Begins the `use` of a rule that names a pool."""
+
+
+@message
+class RuleSpec:
+    """One rule of a policy. A value, not a message by itself.
+
+    Conditions that are empty hold for every request; a rule matches when all hold. `accounts` are user names, or tags
+    behind `tag:`; `destinations` entries as `config.net.entries` reads them; `paths` patterns with `*`; `params` names
+    and values; `schedule` is `actors.accounts.schedule`'s. `report`: it is counted and not enforced.
+    `use` is `deny`, `direct`, `pool:` and a name, or empty: the request goes the way it would go without the rule.
+    `egress` are addresses and networks that connections leave from.
+    """
+
+    name: str = ""
+    accounts: tuple[str, ...] = ()
+    destinations: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    params: tuple[tuple[str, str], ...] = ()
+    schedule: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]] | None = None
+    clients: tuple[str, ...] = ()
+    report: bool = False
+    use: str = ""
+    reason: str = ""
+    egress: tuple[str, ...] = ()
+    set_headers: tuple[tuple[str, str], ...] = ()
+    remove_headers: tuple[str, ...] = ()
+    limits: LimitsSpec = LimitsSpec()
+
+
+@message
+class PolicySpec:
+    """A policy: the first rule that matches decides. A value, not a message by itself.
+
+    `revision` is the store's. A process that knew a smaller `ended` ends the tunnels that are no longer allowed.
+    """
+
+    id: str
+    name: str
+    rules: tuple[RuleSpec, ...] = ()
+    revision: int = 0
+    ended: int = 0

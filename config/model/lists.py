@@ -1,0 +1,142 @@
+"""Lists of destinations in requests, and their stored model. Rules name one as `list:NAME`.
+
+A list has its entries itself, or a source that they are fetched from.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt
+
+from config.model import json_patterns
+from config.model.access import each_entry
+from config.model.choices import ListFormat, ListKind
+from config.model.declaration import Given, Group, gives, update
+from config.model.fields import Body, InvalidResource, Part, example
+from config.model.object_fields import ObjectName
+from config.model.proxies import Description
+from config.model.webhooks import Url
+from config.net.domains import read_domain
+from config.net.entries import read_network
+
+LIST_ENTRIES_MAX = 100_000
+"""Entries that a list has itself."""
+ENTRY_MAX = 254
+"""Characters of an entry."""
+INTERVAL_MIN, INTERVAL_MAX = 60, 30 * 24 * 3600
+MAX_BYTES_MIN, MAX_BYTES_MAX = 1024, 1024**3
+
+_READERS = {"domains": read_domain, "networks": read_network}
+
+
+def _short(text: str) -> str:
+    if not 0 < len(text) <= ENTRY_MAX:
+        raise ValueError(f"must have 1 to {ENTRY_MAX} characters")
+    return text
+
+
+ListEntries = Annotated[
+    list[str],
+    Field(max_length=LIST_ENTRIES_MAX),
+    BeforeValidator(each_entry(_short)),
+    json_patterns.texts(f"{json_patterns.DOMAIN}|{json_patterns.NETWORK}", LIST_ENTRIES_MAX),
+]
+Interval = Annotated[StrictInt, Field(ge=INTERVAL_MIN, le=INTERVAL_MAX)]
+MaxBytes = Annotated[StrictInt, Field(ge=MAX_BYTES_MIN, le=MAX_BYTES_MAX)]
+
+
+class ListSource(Group):
+    """Where the entries of a list come from. `interval` is the seconds between two requests."""
+
+    url: Annotated[str, Given(Url)]
+    format: Annotated[ListFormat, Given(ListFormat)] = "plain"
+    interval: Annotated[int, Given(Interval)] = 24 * 3600
+    max_bytes: Annotated[int, Given(MaxBytes)] = 64 * 1024 * 1024
+
+
+@gives(ListSource)
+class SourceInput(Part):
+    """`source` of a request: any part; what is not given stays."""
+
+
+class DestinationList(BaseModel):
+    """A document of the collection `lists`. It has a `source`, or `entries`. Times are Unix seconds."""
+
+    id: str
+    name: Annotated[str, Given(ObjectName)]
+    description: Annotated[str, Given(Description)] = ""
+    kind: Annotated[ListKind, Given(ListKind)]
+    entries: list[str] = []
+    source: ListSource | None = None
+    created_at: float
+    updated_at: float
+
+
+@gives(DestinationList)
+class ListUpdate(Body):
+    """A change of a list: what is not given stays. `entries` take the place of a source, and it that of entries."""
+
+    model_config = example({"entries": ["example.com", "example.net"]})
+
+    entries: ListEntries | None = None
+    source: SourceInput | None = None
+
+
+class ListCreate(ListUpdate):
+    """A new list, with `entries` or a `source`."""
+
+    model_config = example(
+        {
+            "name": "mirrors",
+            "description": "where packages come from",
+            "kind": "domains",
+            "entries": ["pypi.example", "mirror.example.net"],
+        }
+    )
+
+    name: ObjectName
+    kind: ListKind
+
+
+def new_list(body: ListCreate, now: float) -> DestinationList:
+    """The list that `body` describes. Raises `InvalidResource`."""
+    blank = DestinationList(
+        id="list_" + secrets.token_hex(8), name=body.name, kind=body.kind, created_at=now, updated_at=now
+    )
+    if body.entries is None and body.source is None:
+        raise InvalidResource("entries", "is required, unless the list has a source")
+    return change_list(blank, body, now)
+
+
+def change_list(before: DestinationList, body: ListUpdate, now: float) -> DestinationList:
+    """`before` with the changes of `body`. Raises `InvalidResource`."""
+    if body.entries is not None and body.source is not None:
+        raise InvalidResource("source", "must be left out where entries are given")
+    changed: dict[str, Any] = {**update(before, body), "updated_at": now}
+    if body.entries is not None:
+        changed |= {"entries": body.entries, "source": None}
+    if body.source is not None:
+        changed |= {"entries": [], "source": _source(before.source, body.source)}
+    after = before.model_copy(update=changed)
+    _check_entries(after)
+    return after
+
+
+def _source(before: ListSource | None, given: SourceInput) -> ListSource:
+    known = before or ListSource(url="")
+    after = known.model_copy(update=update(known, given))
+    if not after.url:
+        raise InvalidResource("source.url", "is required")
+    return after
+
+
+def _check_entries(whole: DestinationList) -> None:
+    """Each entry is of the kind of the list."""
+    read = _READERS[whole.kind]
+    for index, entry in enumerate(whole.entries):
+        try:
+            read(entry)
+        except ValueError as error:
+            raise InvalidResource(f"entries[{index}]", str(error)) from error

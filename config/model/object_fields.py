@@ -1,0 +1,59 @@
+"""Fields that pools, lists and policies have in common: objects that any number of proxies may name."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
+
+from config.model import json_patterns
+from config.model.fields import plain_text
+
+READ_ONLY_FIELDS = frozenset({"id", "users", "created_at", "updated_at"})
+"""Fields of the responses about all of them that no request may set."""
+LABELS_MAX = 32
+
+_NAME = re.compile(json_patterns.OBJECT_NAME, re.ASCII)
+_LABEL = re.compile(json_patterns.LABEL_NAME, re.ASCII)
+
+
+def object_name(text: str) -> str:
+    """`text`, if it may be the name of a pool, a list or a policy; else `ValueError`."""
+    if _NAME.fullmatch(text) is None:
+        raise ValueError(
+            "must be 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit, and no id"
+        )
+    return text
+
+
+def _label(text: str) -> str:
+    if _LABEL.fullmatch(text) is None:
+        raise ValueError(
+            "the name of a label is 1 to 32 lower-case letters, digits and '_', beginning with a letter; "
+            "session, ttl and rotate are parameters of another meaning"
+        )
+    return text
+
+
+ObjectName = Annotated[StrictStr, AfterValidator(object_name), json_patterns.text(json_patterns.OBJECT_NAME, 1, 64)]
+LabelName = Annotated[StrictStr, AfterValidator(_label)]
+LabelValue = Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(plain_text)]
+Labels = Annotated[
+    dict[LabelName, LabelValue],
+    Field(max_length=LABELS_MAX),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": json_patterns.LABEL_NAME},
+            "additionalProperties": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 64,
+                "pattern": json_patterns.PLAIN,
+            },
+            "maxProperties": LABELS_MAX,
+        }
+    ),
+]
+"""Labels of an upstream, such as `country`, and what parameters of user names ask for."""

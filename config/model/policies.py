@@ -1,0 +1,325 @@
+"""Policies in requests, and their stored model: rules in order, of which the first that matches decides.
+
+Of `match`, everything that is given has to match, and of a list one entry; what is left out matches everything.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictStr
+
+from config.model import json_patterns
+from config.model.access import Mode, each_entry
+from config.model.accounts import Bandwidth, Number
+from config.model.declaration import SECRET, Given, gives, update
+from config.model.exposure_warnings import Warned
+from config.model.fields import Body, InvalidResource, Name, Part, example, plain_text, user_name
+from config.model.header_fields import HeadersToRemove, HeadersToSet
+from config.model.object_fields import Labels, ObjectName
+from config.model.proxies import Description
+from config.model.schedules import Schedule, ScheduleInput
+from config.net.entries import read_destination, read_network
+
+RULES_MAX = 1_000
+MATCHES_MAX = 1_000
+"""Entries of one list in `match`."""
+METHODS_MAX = 50
+EGRESS_MAX = 100
+POOL_PREFIX = "pool:"
+TAG_PREFIX = "tag:"
+
+_METHOD = re.compile(json_patterns.METHOD, re.ASCII)
+_PATH = re.compile(json_patterns.PATH_PATTERN, re.ASCII)
+_USE = re.compile(json_patterns.USE, re.ASCII)
+
+
+def _account(text: str) -> str:
+    if text.startswith(TAG_PREFIX):
+        tag = plain_text(text.removeprefix(TAG_PREFIX))
+        if len(tag) > 64:
+            raise ValueError("a tag has at most 64 characters")
+        return text
+    if len(text) > 128:
+        raise ValueError("a user name has at most 128 characters")
+    return user_name(text)
+
+
+def _method(text: str) -> str:
+    if text == "CONNECT":
+        raise ValueError("must not be CONNECT: a rule with methods never matches a tunnel")
+    if _METHOD.fullmatch(text) is None:
+        raise ValueError("must be a method, such as GET, of at most 32 characters")
+    return text
+
+
+def _path(text: str) -> str:
+    if {".", ".."} & set(text.lower().replace("%2e", ".").split("/")):
+        raise ValueError("must have no segments . and ..: they are removed before paths are compared")
+    if _PATH.fullmatch(text) is None:
+        raise ValueError("must begin with / and have visible ASCII without ? and #; * stands for any text")
+    return text
+
+
+def _use(text: str) -> str:
+    if _USE.fullmatch(text) is None:
+        raise ValueError("must be direct, deny or pool:NAME")
+    return text
+
+
+def _some(read: Any, pattern: str, most: int) -> Any:
+    """The annotation of a list of one to `most` entries."""
+    return Annotated[
+        list[str],
+        Field(min_length=1, max_length=most),
+        BeforeValidator(each_entry(read)),
+        json_patterns.some_texts(pattern, most),
+    ]
+
+
+MatchAccounts: Any = _some(_account, json_patterns.ACCOUNT_MATCH, MATCHES_MAX)
+MatchDestinations: Any = _some(read_destination, json_patterns.DESTINATION, MATCHES_MAX)
+MatchMethods: Any = _some(_method, json_patterns.METHOD, METHODS_MAX)
+MatchPaths: Any = _some(_path, json_patterns.PATH_PATTERN, MATCHES_MAX)
+MatchClients: Any = _some(read_network, json_patterns.NETWORK, MATCHES_MAX)
+Egress: Any = _some(read_network, json_patterns.NETWORK, EGRESS_MAX)
+Use = Annotated[StrictStr, AfterValidator(_use), json_patterns.text(json_patterns.USE)]
+Reason = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=200),
+    AfterValidator(plain_text),
+    json_patterns.text(json_patterns.PLAIN, 1, 200),
+]
+
+
+class MatchInput(Part):
+    """What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
+
+    `accounts` are user names and `tag:` with a tag, `params` parameters of the user name.
+    """
+
+    accounts: MatchAccounts | None = None
+    destinations: MatchDestinations | None = None
+    methods: MatchMethods | None = None
+    paths: MatchPaths | None = None
+    params: Annotated[Labels, Field(min_length=1)] | None = None
+    schedule: ScheduleInput | None = None
+    clients: MatchClients | None = None
+
+
+class ActionHeadersInput(Part):
+    """Header fields of a request to the origin that a rule sets and removes (plain HTTP)."""
+
+    set: HeadersToSet | None = None
+    remove: HeadersToRemove | None = None
+
+
+class ActionLimitsInput(Part):
+    """Limits of what a rule lets through, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
+
+    bandwidth_in: Bandwidth | None = None
+    bandwidth_out: Bandwidth | None = None
+    connections: Number | None = None
+    requests_per_minute: Number | None = None
+
+
+class ActionInput(Part):
+    """What a rule does. Without `use` the request goes the proxy's own way.
+
+    `reason` is what the client of a refused request reads. `egress` are addresses that connections leave from.
+    """
+
+    use: Use | None = None
+    reason: Reason | None = None
+    egress: Egress | None = None
+    headers: ActionHeadersInput | None = None
+    limits: ActionLimitsInput | None = None
+
+
+class RuleInput(Part):
+    """A rule. With the mode `report` it decides nothing, and records say what it would have decided."""
+
+    name: Name
+    match: MatchInput
+    action: ActionInput
+    mode: Mode = "enforce"
+
+
+class RuleMatch(BaseModel):
+    """Stored: what a rule matches. What is empty matches everything."""
+
+    accounts: list[str] = []
+    destinations: list[str] = []
+    methods: list[str] = []
+    paths: list[str] = []
+    params: dict[str, str] = {}
+    schedule: Schedule | None = None
+    clients: list[str] = []
+
+
+class ActionHeaders(BaseModel):
+    """Stored: header fields to set and to remove."""
+
+    set: dict[str, str] = {}
+    remove: list[str] = []
+
+
+class ActionLimits(BaseModel):
+    """Stored: limits of a rule, 0 for none."""
+
+    bandwidth_in: int = 0
+    bandwidth_out: int = 0
+    connections: int = 0
+    requests_per_minute: int = 0
+
+
+class RuleAction(BaseModel):
+    """Stored: what a rule does. `use` is `direct`, `deny`, `pool:` and a name, or empty."""
+
+    use: str = ""
+    reason: str = ""
+    egress: list[str] = []
+    headers: ActionHeaders = ActionHeaders()
+    limits: ActionLimits = ActionLimits()
+
+    @property
+    def pool(self) -> str:
+        """The name of the pool that it uses, empty for none."""
+        return self.use.removeprefix(POOL_PREFIX) if self.use.startswith(POOL_PREFIX) else ""
+
+
+class PolicyRule(BaseModel):
+    """Stored: a rule."""
+
+    name: str
+    match: RuleMatch = RuleMatch()
+    action: RuleAction = RuleAction()
+    mode: Mode = "enforce"
+
+
+class Policy(BaseModel):
+    """A document of the collection `policies`. Times are Unix seconds.
+
+    `ended` counts the changes that end tunnels which are no longer allowed: a process that knows a smaller number
+    judges its tunnels again.
+    """
+
+    id: str
+    name: Annotated[str, Given(ObjectName)]
+    description: Annotated[str, Given(Description)] = ""
+    rules: list[PolicyRule] = []
+    ended: Annotated[int, SECRET] = 0
+    created_at: float
+    updated_at: float
+
+
+Rules = Annotated[list[RuleInput], Field(max_length=RULES_MAX)]
+
+
+@gives(Policy)
+class PolicyUpdate(Body):
+    """A change of a policy: what is not given stays. `rules` are replaced as a whole.
+
+    With `end_existing` tunnels are ended that are no longer allowed; it is of this change alone, and not stored.
+    """
+
+    model_config = example(
+        {"rules": [{"name": "nothing", "match": {}, "action": {"use": "deny"}}], "end_existing": True}
+    )
+
+    rules: Rules | None = None
+    end_existing: StrictBool | None = None
+
+
+class PolicyCreate(PolicyUpdate):
+    """A new policy."""
+
+    model_config = example(
+        {
+            "name": "builds",
+            "description": "what builds may reach",
+            "rules": [
+                {
+                    "name": "packages",
+                    "match": {
+                        "accounts": ["tag:ci"],
+                        "destinations": ["*.pypi.example", "10.1.0.0/16:443"],
+                        "schedule": {
+                            "timezone": "Europe/Berlin",
+                            "windows": [{"days": ["mon", "tue"], "from": "08:00", "to": "18:00"}],
+                        },
+                        "clients": ["10.0.0.0/8"],
+                    },
+                    "action": {"use": "direct"},
+                },
+                {
+                    "name": "everything else",
+                    "match": {},
+                    "action": {"use": "deny", "reason": "builds may reach packages only"},
+                },
+            ],
+        }
+    )
+
+    name: ObjectName
+
+
+def new_policy(body: PolicyCreate, now: float) -> Policy:
+    """The policy that `body` describes. Raises `InvalidResource`."""
+    blank = Policy(id="policy_" + secrets.token_hex(8), name=body.name, created_at=now, updated_at=now)
+    return change_policy(blank, body, now)
+
+
+def change_policy(policy: Policy, body: PolicyUpdate, now: float) -> Policy:
+    """`policy` with the changes of `body`. Raises `InvalidResource`."""
+    changed = {**update(policy, body), "updated_at": now}
+    if body.rules is not None:
+        changed["rules"] = _stored(body.rules)
+    if body.end_existing:
+        changed["ended"] = policy.ended + 1
+    return policy.model_copy(update=changed)
+
+
+def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
+    rules, named = [], dict[str, int]()
+    for index, entry in enumerate(given):
+        path = f"rules[{index}]"
+        if entry.name in named:
+            raise InvalidResource(f"{path}.name", f"is the name of rules[{named[entry.name]}], too")
+        named[entry.name] = index
+        _check_action(entry.action, f"{path}.action")
+        rules.append(PolicyRule.model_validate(entry.model_dump(by_alias=True, exclude_none=True)))
+    return rules
+
+
+def _check_action(action: ActionInput, path: str) -> None:
+    if action.use != "deny" and action.reason is not None:
+        raise InvalidResource(f"{path}.reason", 'is for an action with "use": "deny"')
+    if action.use == "deny":
+        for name in ("egress", "headers", "limits"):
+            if getattr(action, name) is not None:
+                raise InvalidResource(f"{path}.{name}", "has no meaning for a request that is refused")
+
+
+def rule_view(rule: PolicyRule) -> dict[str, Any]:
+    """A rule as a request gives it: what it doesn't say is left out."""
+    plain = rule.model_dump(exclude_defaults=True)
+    return {"name": rule.name, "match": plain.get("match", {}), "action": plain.get("action", {}), "mode": rule.mode}
+
+
+def policy_warnings(policy: Policy) -> list[Warned]:
+    """What is worth knowing about rules that do less than they seem to."""
+    found = []
+    for index, rule in enumerate(policy.rules):
+        path = f"rules[{index}]"
+        plain_http = [name for name in ("methods", "paths") if getattr(rule.match, name)]
+        if plain_http:
+            text = "the rule is for plain HTTP: it never matches a tunnel (CONNECT, SOCKS)"
+            found.append(Warned(f"{path}.match.{plain_http[0]}", text))
+        if rule.action == RuleAction():
+            text = "the rule only ends the evaluation: the proxy's own access rules decide"
+            found.append(Warned(f"{path}.action", text))
+    return found

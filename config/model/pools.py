@@ -1,0 +1,183 @@
+"""Pools of upstreams in requests, and their stored model.
+
+An upstream of a pool is one of a proxy (`config.model.upstreams`) with labels; its password is stored sealed as there.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema, create_model
+
+from config.files.secret_box import SecretBox
+from config.model.choices import PoolPolicyName, ProxyProtocol
+from config.model.declaration import Given, Group, gives, update
+from config.model.fields import Body, example
+from config.model.object_fields import Labels, ObjectName
+from config.model.proxies import Description
+from config.model.upstreams import (
+    ALL_UPSTREAMS,
+    ONE_UPSTREAM,
+    ProxyUpstream,
+    UpstreamCheck,
+    UpstreamInput,
+    replace_upstreams,
+    upstream_view,
+)
+
+STATUSES_MAX = 50
+COOLDOWN_MAX = 86_400
+ATTEMPTS_MAX = 20
+
+
+class PoolUpstreamInput(UpstreamInput):
+    """One upstream of a pool, in a request."""
+
+    labels: Labels = Field(default_factory=dict)
+
+
+class PoolUpstream(ProxyUpstream):
+    """Stored: one upstream of a pool. `password` is sealed."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+PoolUpstreams = Annotated[list[Annotated[PoolUpstreamInput, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
+
+
+def _distinct(statuses: list[int]) -> list[int]:
+    if len(set(statuses)) != len(statuses):
+        raise ValueError("must not name a status twice")
+    return statuses
+
+
+def _in_order(span: list[float]) -> list[float]:
+    if span[0] > span[1]:
+        raise ValueError("must be two numbers of seconds, the smaller one first")
+    return span
+
+
+Attempts = Annotated[StrictInt, Field(ge=1, le=ATTEMPTS_MAX)]
+Statuses = Annotated[
+    list[Annotated[StrictInt, Field(ge=400, le=599)]],
+    Field(max_length=STATUSES_MAX),
+    AfterValidator(_distinct),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 400, "maximum": 599},
+            "maxItems": STATUSES_MAX,
+            "uniqueItems": True,
+        }
+    ),
+]
+Span = Annotated[
+    list[Annotated[StrictInt | StrictFloat, Field(ge=0, le=COOLDOWN_MAX)]],
+    Field(min_length=2, max_length=2),
+    AfterValidator(_in_order),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "number", "minimum": 0, "maximum": COOLDOWN_MAX},
+            "minItems": 2,
+            "maxItems": 2,
+        }
+    ),
+]
+
+
+class PoolRetry(Group):
+    """When a request is tried with another upstream: after a failure to connect, or these statuses of the upstream.
+
+    `attempts` counts all of them, the first among them.
+    """
+
+    attempts: Annotated[int, Given(Attempts)] = 5
+    connect: Annotated[bool, Given(StrictBool)] = True
+    statuses: Annotated[list[int], Given(Statuses)] = Field(default_factory=lambda: [407, 429, 502, 503])
+
+
+def _span(shortest: float, longest: float) -> Any:
+    return (Annotated[list[float], Given(Span)], [shortest, longest])
+
+
+_SPANS = {"connect": _span(1, 60), "407": _span(60, 600), "429": _span(30, 300), "5xx": _span(5, 60)}
+PoolCooldown: Any = create_model(
+    "PoolCooldown",
+    __base__=Group,
+    __module__=__name__,
+    __doc__="""How long an upstream is left alone after a failure of each kind: from so many seconds, doubled each time,
+up to so many. `[0, 0]` is not at all.""",
+    **_SPANS,
+)
+
+
+class Pool(BaseModel):
+    """A document of the collection `pools`. Times are Unix seconds."""
+
+    id: str
+    name: Annotated[str, Given(ObjectName)]
+    description: Annotated[str, Given(Description)] = ""
+    policy: Annotated[PoolPolicyName, Given(PoolPolicyName)] = "failover"
+    upstreams: list[PoolUpstream] = []
+    check: UpstreamCheck = UpstreamCheck()
+    retry: PoolRetry = PoolRetry()
+    cooldown: PoolCooldown = PoolCooldown()
+    created_at: float
+    updated_at: float
+
+
+@gives(Pool)
+class PoolUpdate(Body):
+    """A change of a pool: what is not given stays. `upstreams` are replaced as a whole."""
+
+    model_config = example({"policy": "latency", "retry": {"attempts": 3}, "cooldown": {"429": [60, 600]}})
+
+    upstream_protocol: ProxyProtocol | None = None  # before the list, whose lines without a scheme are of it
+    upstreams: PoolUpstreams | None = None
+
+
+class PoolCreate(PoolUpdate):
+    """A new pool."""
+
+    model_config = example(
+        {
+            "name": "paris",
+            "description": "three exits in France",
+            "policy": "latency",
+            "upstreams": [
+                {
+                    "protocol": "http",
+                    "host": "exit1.example.net",
+                    "port": 3128,
+                    "auth": {"username": "office", "password": "correct horse"},
+                    "labels": {"country": "fr", "city": "paris"},
+                }
+            ],
+            "check": {"interval": 30, "timeout": 5},
+            "retry": {"attempts": 5, "connect": True, "statuses": [407, 429, 502, 503]},
+            "cooldown": {"connect": [1, 60], "407": [60, 600], "429": [30, 300], "5xx": [5, 60]},
+        }
+    )
+
+    name: ObjectName
+
+
+def new_pool(body: PoolCreate, now: float, seal: SecretBox) -> Pool:
+    """The pool that `body` describes. Raises `InvalidResource`, `SecretBoxError`."""
+    blank = Pool(id="pool_" + secrets.token_hex(8), name=body.name, created_at=now, updated_at=now)
+    return change_pool(blank, body, now, seal)
+
+
+def change_pool(pool: Pool, body: PoolUpdate, now: float, seal: SecretBox) -> Pool:
+    """`pool` with the changes of `body`. Raises `InvalidResource`, `SecretBoxError`."""
+    changed = {**update(pool, body), "updated_at": now}
+    if body.upstreams is not None:
+        changed["upstreams"] = replace_upstreams(pool.upstreams, body.upstreams, seal, PoolUpstream)
+    return pool.model_copy(update=changed)
+
+
+def pool_upstream_view(upstream: PoolUpstream) -> dict[str, Any]:
+    """The entry as it may be sent again, without the password."""
+    return {**upstream_view(upstream), "labels": dict(upstream.labels)}

@@ -1,0 +1,237 @@
+"""Pools, lists and policies: what is accepted as one, what is stored of it, and the errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from api.errors import InvalidMany
+from api.http.validation import validated
+from api.services.object_specs import list_ref, policy_spec, pool_spec
+from config.files.secret_box import SecretBox
+from config.model.fields import InvalidResource, example_of
+from config.model.lists import DestinationList, ListCreate, ListUpdate, change_list, new_list
+from config.model.policies import (
+    Policy,
+    PolicyCreate,
+    PolicyUpdate,
+    change_policy,
+    new_policy,
+    policy_warnings,
+    rule_view,
+)
+from config.model.pools import Pool, PoolCreate, PoolUpdate, change_pool, new_pool, pool_upstream_view
+
+UPSTREAM = {"protocol": "http", "host": "exit.example", "port": 3128}
+
+
+@pytest.fixture
+def seal(tmp_path: Path) -> SecretBox:
+    return SecretBox(tmp_path / "keys" / "secrets.key")
+
+
+def errors(model: type[BaseModel], body: dict[str, Any]) -> dict[str | None, str]:
+    """By field, what is wrong with a body."""
+    with pytest.raises(InvalidMany) as caught:
+        validated(model, body, frozenset())
+    return dict(caught.value.problems)
+
+
+def a_list(**fields: Any) -> DestinationList:
+    return new_list(validated(ListCreate, {"name": "a", "kind": "domains", **fields}, frozenset()), 1.0)
+
+
+def a_policy(*rules: dict[str, Any]) -> Policy:
+    whole = [{"name": f"r{index}", "match": {}, "action": {}, **rule} for index, rule in enumerate(rules)]
+    return new_policy(validated(PolicyCreate, {"name": "a", "rules": whole}, frozenset()), 1.0)
+
+
+def a_pool(seal: SecretBox, **fields: Any) -> Pool:
+    return new_pool(validated(PoolCreate, {"name": "a", **fields}, frozenset()), 1.0, seal)
+
+
+# --- pools --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pool_has_what_the_example_says_and_sends_it_with_its_secrets(seal: SecretBox) -> None:
+    pool = new_pool(PoolCreate.model_validate(example_of(PoolCreate)), 1.0, seal)
+    spec = pool_spec(Pool.model_validate(pool.model_dump(mode="json")), 7, seal)
+    assert (spec.name, spec.revision, spec.upstreams.policy, spec.attempts) == ("paris", 7, "latency", 5)
+    assert spec.cooldown == (("connect", 1.0, 60.0), ("407", 60.0, 600.0), ("429", 30.0, 300.0), ("5xx", 5.0, 60.0))
+    (upstream,) = spec.upstreams.entries
+    assert (upstream.password, upstream.labels) == ("correct horse", (("country", "fr"), ("city", "paris")))
+    assert "correct horse" not in pool.model_dump_json()
+
+
+def test_a_part_of_a_pool_is_changed_and_a_password_stays(seal: SecretBox) -> None:
+    pool = a_pool(seal, upstreams=[{**UPSTREAM, "auth": {"username": "u", "password": "p"}}])
+    again = {**UPSTREAM, "auth": {"username": "u"}, "labels": {"country": "de"}}
+    body = {"upstreams": [again], "cooldown": {"429": [0, 0]}, "retry": {"connect": False}}
+    after = change_pool(pool, validated(PoolUpdate, body, frozenset()), 2.0, seal)
+    assert after.upstreams[0].password == pool.upstreams[0].password is not None
+    assert pool_upstream_view(after.upstreams[0])["labels"] == {"country": "de"}
+    assert after.cooldown.model_dump() == {**pool.cooldown.model_dump(), "429": [0, 0]}
+    assert (after.retry.connect, after.retry.attempts) == (False, 5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"name": "two words"}, "name"),
+        ({"name": "pool_0123456789abcdef"}, "name"),
+        ({"policy": "random"}, "policy"),
+        ({"retry": {"attempts": 0}}, "retry.attempts"),
+        ({"retry": {"statuses": [200]}}, "retry.statuses[0]"),
+        ({"retry": {"statuses": [502, 502]}}, "retry.statuses"),
+        ({"cooldown": {"407": [600, 60]}}, "cooldown.407"),
+        ({"cooldown": {"404": [1, 2]}}, "cooldown.404"),
+        ({"cooldown": {"connect": [1]}}, "cooldown.connect"),
+        ({"upstreams": [{**UPSTREAM, "labels": {"country": ""}}]}, "upstreams[0].labels.country"),
+        ({"upstreams": [{**UPSTREAM, "label": {}}]}, "upstreams[0].label"),
+    ],
+)
+def test_what_is_wrong_with_a_pool_is_named(fields: dict[str, Any], field: str) -> None:
+    assert list(errors(PoolCreate, {"name": "a", **fields})) == [field]
+
+
+def test_a_parameter_of_another_meaning_is_no_label() -> None:
+    (error,) = errors(PoolUpdate, {"upstreams": [{**UPSTREAM, "labels": {"session": "1"}}]}).values()
+    assert "session, ttl and rotate" in error
+
+
+# --- lists --------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_has_entries_or_a_source_and_either_takes_the_place_of_the_other() -> None:
+    first = a_list(entries=["example.com"])
+    source = {"url": "https://lists.example/hosts", "format": "hosts"}
+    fetched = change_list(first, validated(ListUpdate, {"source": source}, frozenset()), 2.0)
+    assert fetched.source is not None
+    assert fetched.entries == []
+    slower = change_list(fetched, validated(ListUpdate, {"source": {"interval": 3600}}, frozenset()), 3.0)
+    assert slower.source is not None
+    assert (slower.source.url, slower.source.interval) == (source["url"], 3600)
+    inline = change_list(slower, validated(ListUpdate, {"entries": []}, frozenset()), 4.0)
+    assert (inline.source, inline.entries) == (None, [])
+    assert list_ref(inline, 4, "a.list").file == "a.list"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({}, "entries"),
+        ({"entries": ["a.example"], "source": {"url": "http://a/"}}, "source"),
+        ({"source": {"format": "hosts"}}, "source.url"),
+        ({"entries": ["a.example", "10.0.0.0/8"]}, "entries[1]"),
+        ({"kind": "networks", "entries": ["a.example"]}, "entries[0]"),
+        ({"entries": ["*.a.example"]}, "entries[0]"),
+    ],
+)
+def test_what_is_wrong_with_a_list_is_named(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidResource) as caught:
+        a_list(**fields)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"kind": "files"}, "kind"),
+        ({"source": {"url": "ftp://a/"}}, "source.url"),
+        ({"source": {"url": "http://a/", "interval": 59}}, "source.interval"),
+        ({"source": {"url": "http://a/", "max_bytes": 1}}, "source.max_bytes"),
+        ({"source": {"url": "http://a/", "format": "csv"}}, "source.format"),
+        ({"entries": ["a.example", 3]}, "entries[1]"),
+    ],
+)
+def test_what_is_wrong_with_fields_of_a_list_is_named(fields: dict[str, Any], field: str) -> None:
+    assert list(errors(ListCreate, {"name": "a", "kind": "domains", **fields})) == [field]
+
+
+# --- policies -----------------------------------------------------------------------------------------------------
+
+
+def test_a_policy_comes_back_as_it_was_given_and_is_sent_in_order() -> None:
+    given = example_of(PolicyCreate)
+    policy = new_policy(PolicyCreate.model_validate(given), 1.0)
+    stored = Policy.model_validate(policy.model_dump(mode="json"))
+    assert [rule_view(each) for each in stored.rules] == [{"mode": "enforce", **each} for each in given["rules"]]
+    spec = policy_spec(stored, 7)
+    assert [(each.name, each.use) for each in spec.rules] == [("packages", "direct"), ("everything else", "deny")]
+    assert spec.rules[0].schedule == ("Europe/Berlin", (((0, 1), 480, 1080),))
+
+
+def test_all_of_an_action_is_sent() -> None:
+    headers = {"set": {"X-Team": "ci"}, "remove": ["Cookie"]}
+    action = {"use": "pool:paris", "egress": ["192.0.2.4"], "headers": headers, "limits": {"connections": 3}}
+    (rule,) = policy_spec(
+        a_policy({"action": action, "mode": "report", "match": {"params": {"country": "de"}}}), 1
+    ).rules
+    assert (rule.use, rule.egress, rule.report, rule.params) == (
+        "pool:paris",
+        ("192.0.2.4",),
+        True,
+        (("country", "de"),),
+    )
+    assert (rule.set_headers, rule.remove_headers) == ((("X-Team", "ci"),), ("Cookie",))
+    assert rule.limits.connections == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        ({"action": {"reason": "no"}}, "rules[0].action.reason"),
+        ({"action": {"use": "deny", "egress": ["192.0.2.4"]}}, "rules[0].action.egress"),
+        ({"action": {"use": "deny", "limits": {}}}, "rules[0].action.limits"),
+    ],
+)
+def test_an_action_that_says_two_things_is_refused(rule: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidResource) as caught:
+        a_policy(rule)
+    assert caught.value.field == field
+
+
+def test_two_rules_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidResource) as caught:
+        a_policy({"name": "a"}, {"name": "b"}, {"name": "a"})
+    assert (caught.value.field, caught.value.error) == ("rules[2].name", "is the name of rules[0], too")
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        ({"match": {"destinations": ["a b"]}}, "match.destinations[0]"),
+        ({"match": {"destinations": []}}, "match.destinations"),
+        ({"match": {"accounts": ["a:b"]}}, "match.accounts[0]"),
+        ({"match": {"methods": ["GET", "CONNECT"]}}, "match.methods[1]"),
+        ({"match": {"paths": ["simple"]}}, "match.paths[0]"),
+        ({"match": {"clients": ["10.0.0.0/33"]}}, "match.clients[0]"),
+        ({"match": {"schedule": {"timezone": "Mars"}}}, "match.schedule.timezone"),
+        ({"match": {"hosts": ["a"]}}, "match.hosts"),
+        ({"match": {"clients": None}}, "match.clients"),
+        ({"action": {"use": "pool:"}}, "action.use"),
+        ({"action": {"headers": {"remove": ["Host"]}}}, "action.headers.remove[0]"),
+        ({"action": {"headers": {"set": {"X-A": "b\nc"}}}}, "action.headers.set.X-A"),
+        ({"action": {"headers": {"remove": ["x-a", "X-A"]}}}, "action.headers.remove"),
+        ({"action": {"limits": {"bandwidth_in": 5}}}, "action.limits.bandwidth_in"),
+        ({"mode": "off"}, "mode"),
+    ],
+)
+def test_what_is_wrong_with_a_rule_is_named(rule: dict[str, Any], field: str) -> None:
+    whole = {"name": "r", "match": {}, "action": {}, **rule}
+    assert f"rules[0].{field}" in errors(PolicyUpdate, {"rules": [whole]})
+
+
+def test_existing_tunnels_are_ended_by_a_change_that_says_so_once() -> None:
+    policy = a_policy({})
+    ending = change_policy(policy, validated(PolicyUpdate, {"end_existing": True}, frozenset()), 2.0)
+    after = change_policy(ending, validated(PolicyUpdate, {"description": "later"}, frozenset()), 3.0)
+    assert [policy_spec(each, 1).ended for each in (policy, ending, after)] == [0, 1, 1]
+
+
+def test_rules_that_do_less_than_they_seem_to_are_warned_about() -> None:
+    policy = a_policy({"match": {"paths": ["/a"]}, "action": {"use": "deny"}}, {}, {"action": {"use": "direct"}})
+    assert [each.field for each in policy_warnings(policy)] == ["rules[0].match.paths", "rules[1].action"]
