@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # most commands need none of it, and should start fast
     from config.files.paths import DataDir
     from config.settings.runtime import Stored
     from config.settings.settings import Settings
+    from config.settings.sources import Origins
 
 app = new_application()
 
@@ -70,6 +71,7 @@ def serve(
     )
     from config.settings.initial_environment import wipe
     from config.settings.loading import load
+    from config.settings.sources import Origins
 
     def check_or_serve() -> None:
         wipe(ENV_PREFIX)
@@ -79,12 +81,12 @@ def serve(
             return
         for secret in ("ADMIN_PASSWORD", "API_KEY"):
             os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
-        raise typer.Exit(run(settings, lambda: load(config, overrides)))
+        raise typer.Exit(run(settings, lambda: load(config, overrides), lambda: Origins.read(config, overrides)))
 
     guarded(Output(), check_or_serve)
 
 
-def run(settings: Settings, reload: Callable[[], Settings]) -> int:
+def run(settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins]) -> int:
     """Everything from the settings to the end of the product; returns its exit status."""
     from actors.process import set_up_logging
     from actors.supervision.listeners.descriptor_store import stored_name
@@ -123,8 +125,11 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
         raise CommandError(f"admin_password: {error}") from error
     _show_password(data, password)
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors)
-    service = SupervisorProcess(base, resources, reload, lambda: _greet(settings, data, api_socket), stored=stored)
-    return service.run(desired)
+
+    def greet() -> None:
+        _greet(settings, data, api_socket)
+
+    return SupervisorProcess(base, resources, reload, greet, stored=stored, origins=origins).run(desired)
 
 
 def _show_password(data: DataDir, password: str | None) -> None:

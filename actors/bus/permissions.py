@@ -50,6 +50,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         supervision.SetProxyNames: _SUPERVISOR,
         supervision.ValidateSettings: _API,
         supervision.ApplyOverrides: _API,
+        supervision.DescribeSettings: _API,
         supervision.ReserveListener: _API,
         supervision.CancelListeners: _API,
         supervision.ApplyProxy: _API,

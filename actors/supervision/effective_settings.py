@@ -7,16 +7,14 @@ fresh base keeps the old values of those, and the API reports what is effective.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from config.settings.runtime import Stored, merge, overlay
 from config.settings.settings import Settings
+from config.settings.sources import UNTIL_RESTART, Origins, Reading, SettingSource, described, waiting
 
 log = logging.getLogger(__name__)
-
-UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tls", "metrics.publish", "telemetry")
-"""Keys of the configuration that are read at the start only. (The API's own address can be changed through the API.)"""
 
 
 @dataclass(slots=True)
@@ -26,11 +24,14 @@ class EffectiveSettings:
     base: Settings
     stored: Stored
     now: Settings
+    origins: Origins = field(default_factory=Origins)
+    latest: Reading | None = None
+    """The configuration as it was read last, with what waits for a restart."""
 
     @classmethod
-    def of(cls, base: Settings, stored: Stored) -> EffectiveSettings:
+    def of(cls, base: Settings, stored: Stored, origins: Origins | None = None) -> EffectiveSettings:
         """At the start."""
-        return cls(base, stored, with_overrides(base, stored))
+        return cls(base, stored, with_overrides(base, stored), origins or Origins())
 
     def preview(self, stored: Stored) -> Settings:
         """The effective settings with `stored` as overrides."""
@@ -41,12 +42,19 @@ class EffectiveSettings:
         self.now = self.preview(stored)
         self.stored = stored
 
-    def reread(self, fresh: Settings) -> list[str]:
+    def reread(self, fresh: Settings, origins: Origins | None = None) -> list[str]:
         """Make `fresh` the configuration; returns the keys that have changed and wait for a restart."""
-        waiting = [name for name in UNTIL_RESTART if _value(fresh, name) != _value(self.base, name)]
-        self.base = _keeping(fresh, self.base, waiting)
+        names = [name for name in UNTIL_RESTART if _value(fresh, name) != _value(self.base, name)]
+        self.latest = Reading(fresh, origins or Origins())
+        self.base = _keeping(fresh, self.base, names)
+        self.origins = self.latest.origins.but(self.origins, waiting(self.base, fresh))
         self.now = self.preview(self.stored)
-        return waiting
+        return names
+
+    def described(self) -> list[SettingSource]:
+        """Each key with its value, the source of it, and what a change needs; without those of the first start."""
+        found = described(Reading(self.base, self.origins), self.stored, self.now, self.latest)
+        return [each for each in found if each.change != "first_start"]
 
 
 def with_overrides(base: Settings, stored: Stored) -> Settings:

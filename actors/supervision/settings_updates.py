@@ -9,7 +9,7 @@ from collections.abc import Callable
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import API, ApplySettings, Done, Failed
-from actors.bus.messages.supervision import ApplyOverrides, ListenerRefused, ValidateSettings
+from actors.bus.messages.supervision import ApplyOverrides, ListenerRefused, SettingSources, ValidateSettings
 from actors.process import set_up_logging
 from actors.supervision.actor_supervisor import ActorSupervisor
 from actors.supervision.callbacks import CountdownLatch
@@ -23,17 +23,19 @@ from actors.supervision.systemd import notify, notify_reloading
 from config.model.event_check import checked
 from config.settings.runtime import InvalidOverride
 from config.settings.settings import ConfigError, Settings, plain
+from config.settings.sources import Origins
 
 log = logging.getLogger(__name__)
 
 
 class SettingsUpdates:
-    """`load` returns the configuration, read again, or raises `ConfigError`."""
+    """`load` returns the configuration, read again, and `origins` where it comes from; both raise `ConfigError`."""
 
     def __init__(
         self,
         effective: EffectiveSettings,
         load: Callable[[], Settings],
+        origins: Callable[[], Origins],
         life: ProgramLifecycle,
         api: ApiListener,
         actors: ActorSupervisor,
@@ -42,6 +44,7 @@ class SettingsUpdates:
     ) -> None:
         self._effective = effective
         self._load = load
+        self._origins = origins
         self._life = life
         self._api = api
         self._actors = actors
@@ -84,6 +87,10 @@ class SettingsUpdates:
         else:
             self._apply(before, lambda: reply(self._for_api()), but=API)
 
+    def describe(self, reply: Reply) -> None:
+        """Each key with its value and where that comes from."""
+        reply(SettingSources(tuple(each.plain() for each in self._effective.described())))
+
     def reload(self) -> None:
         """Read the configuration again and apply it; a bad one changes nothing."""
         if self._life.is_ending:
@@ -92,7 +99,7 @@ class SettingsUpdates:
         before = self._effective.now
         notify_reloading()
         try:
-            waiting = self._effective.reread(self._load())
+            waiting = self._effective.reread(self._load(), self._origins())
         except (ConfigError, InvalidOverride) as error:
             log.error("reload failed, keeping the current configuration: %s", error)
             notify("READY=1", "STATUS=reload failed; see the log")

@@ -25,7 +25,14 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Failed, Terminated
 from actors.bus.messages.specs import ProxySpec
-from actors.bus.messages.supervision import ApplyOverrides, DescribeProgram, Program, Upgrade, ValidateSettings
+from actors.bus.messages.supervision import (
+    ApplyOverrides,
+    DescribeProgram,
+    DescribeSettings,
+    Program,
+    Upgrade,
+    ValidateSettings,
+)
 from actors.process import Boot
 from actors.supervision.actor_specs import api_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor
@@ -54,6 +61,7 @@ from config import VERSION
 from config.files.paths import DataDir, RunDir
 from config.settings.runtime import Stored
 from config.settings.settings import ConfigError, Settings
+from config.settings.sources import Origins
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +91,8 @@ class RuntimeResources:
 class SupervisorProcess:
     """The supervisor's process. `reload` returns the configuration, read again, or raises `ConfigError`.
 
-    `settings` are those of the configuration, `stored` the overrides made through the API. `on_ready` is called once,
-    when the fixed actors run.
+    `settings` are those of the configuration, which `origins` reads the sources of; `stored` are the overrides made
+    through the API. `on_ready` is called once, when the fixed actors run.
     """
 
     def __init__(
@@ -95,9 +103,10 @@ class SupervisorProcess:
         on_ready: Callable[[], None],
         classes: ActorClasses | None = None,
         stored: Stored | None = None,
+        origins: Callable[[], Origins] = Origins,
     ) -> None:
         self._life = ProgramLifecycle()
-        self._effective = EffectiveSettings.of(settings, stored or {})
+        self._effective = EffectiveSettings.of(settings, stored or {}, origins())
         self._resources = resources
         self._reload = reload
         self._on_ready = on_ready
@@ -123,7 +132,7 @@ class SupervisorProcess:
         self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks)
         self._actors = self._new_actors(classes or ActorClasses(), SupervisionConfig.of(settings, self._api.bound))
         self._settings = SettingsUpdates(
-            self._effective, reload, self._life, self._api, self._actors, self._spawner, self._events
+            self._effective, reload, origins, self._life, self._api, self._actors, self._spawner, self._events
         )
 
     def _new_actors(self, classes: ActorClasses, config: SupervisionConfig) -> ActorSupervisor:
@@ -188,6 +197,8 @@ class SupervisorProcess:
                 self._settings.validate(message, reply)
             case ApplyOverrides():
                 self._settings.put(message, reply)
+            case DescribeSettings():
+                self._settings.describe(reply)
             case Upgrade():
                 self._upgrade.upgrade(reply)
             case Terminated():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.system import SystemSettings
+from api.openapi.schemas.system import SettingSourceList, SystemSettings
 from api.operations.operation import V1, delete, get, resource, update
 from api.resources import settings
 from config.settings.runtime import SettingsUpdate
 
 TABLE = resource(f"{V1}/settings", read="settings.read", write="settings.write")(
     get("", "getSettings", settings.get_settings, SystemSettings, if_match=True),
+    get("/sources", "listSettingSources", settings.list_setting_sources, SettingSourceList),
     *update(
         "",
         ("replaceSettings", "updateSettings"),

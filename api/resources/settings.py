@@ -1,4 +1,4 @@
-"""The operations on the settings: the five groups that the API can change."""
+"""The operations on the settings: the five groups that the API can change, and the sources of all keys."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ def get_settings(call: Call) -> Reply:
     """
     settings = call.services.live.view()
     return Reply(dict(settings.groups), revision=settings.revision)
+
+
+def list_setting_sources(call: Call) -> Reply:
+    """Show where settings come from.
+
+    Returns each key of the configuration with its effective value, the source of that, and what a change needs: a
+    request to `PATCH /settings`, a reload of the configuration, or a restart. Secrets are masked.
+    """
+    return Reply({"settings": list(call.services.live.sources())})
 
 
 def update_settings(call: Call) -> Reply:

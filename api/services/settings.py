@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Failed
-from actors.bus.messages.supervision import ApplyOverrides, ListenerRefused, ValidateSettings
+from actors.bus.messages.supervision import (
+    ApplyOverrides,
+    DescribeSettings,
+    ListenerRefused,
+    SettingSources,
+    ValidateSettings,
+)
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.store import Store
@@ -82,6 +88,13 @@ class LiveSettings:
         groups = visible_settings(self._effective())
         content = json.dumps([document.revision if document else 0, groups], sort_keys=True).encode()
         return SettingsView(groups, int.from_bytes(hashlib.sha256(content).digest()[:7]))
+
+    def sources(self) -> tuple[dict[str, Any], ...]:
+        """Each key of the configuration with the source of its value, as `config.settings.sources.SettingSource`.
+
+        Raises `PeerUnavailable`: the supervisor alone reads the configuration.
+        """
+        return request(self._bridge, SUPERVISOR, DescribeSettings(), SettingSources).settings
 
     def update(self, body: SettingsUpdate, if_match: int | None) -> tuple[SettingsView, bool]:
         """The effective settings after the change, and whether the API listens at another address from now on."""

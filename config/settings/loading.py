@@ -65,7 +65,7 @@ class Places:
 
     def of(self, path: tuple[Any, ...]) -> str:
         """`FILE:LINE: ` or `VARIABLE: `; empty for an option of the command line."""
-        if _reaches(self._overrides, path):
+        if reaches(self._overrides, path):
             return ""
         for length in range(len(path), 0, -1):
             variable = ENV_PREFIX + "__".join(str(part).upper() for part in path[:length])
@@ -79,7 +79,8 @@ class Places:
         return line_of(self._lines, [str(part).lower() for part in path]) or 0
 
 
-def _reaches(given: Any, path: tuple[Any, ...]) -> bool:
+def reaches(given: Any, path: tuple[Any, ...]) -> bool:
+    """Whether the nested `given` has something at `path`."""
     for part in path:
         if not isinstance(given, Mapping) or part not in given:
             return False

@@ -170,6 +170,12 @@ FIXED = {
 }
 
 
+LIVE_KEYS = frozenset(
+    (group, key) for group, model in _KEYS.items() for key in model.model_fields if (group, key) not in FIXED
+)
+"""The settings that the API changes."""
+
+
 def changes(settings: Grouped, update: SettingsUpdate) -> Stored:
     """What of `update` differs from what is in force; so what was read can be sent back and sets nothing.
 

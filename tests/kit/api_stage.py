@@ -23,6 +23,7 @@ from actors.bus.messages.supervision import (
     ApplyProxy,
     AwaitProxy,
     CancelListeners,
+    DescribeSettings,
     ListenerRefused,
     ListenerReserved,
     QueryRuntime,
@@ -32,8 +33,10 @@ from actors.bus.messages.supervision import (
     RestartProxy,
     Runtime,
     RuntimeReport,
+    SettingSources,
     ValidateSettings,
 )
+from actors.supervision.effective_settings import EffectiveSettings
 from api.app import create_app
 from api.container import ApiSettings, Services
 from api.security import users
@@ -42,7 +45,7 @@ from api.security.users import User, UserCreate
 from api.store import TinyStore, open_store
 from config.files.paths import DataDir, open_data_dir
 from config.settings.runtime import Stored, overlay
-from config.settings.settings import Proxy, RateLimiting, Security
+from config.settings.settings import Proxy, RateLimiting, Security, Settings
 from tests.kit.folders import FOLDERS
 from tests.kit.openapi_document import DescribedClient
 
@@ -146,6 +149,9 @@ class FakeFleet:
             groups = ("server", "logging", "auth", "proxy", "accounts", "security", "history")
             whole = {name: getattr(self.configured, name) for name in groups}
             return ApplySettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
+        if isinstance(message, DescribeSettings):
+            found = EffectiveSettings.of(Settings(), self.stored).described()
+            return SettingSources(tuple(each.plain() for each in found))
         if isinstance(message, QueryRuntime):
             return RuntimeReport({each: self._runtime(spec) for each, spec in self.desired.items()}, self.helpers, 1.0)
         return Done() if isinstance(message, RestartProxy) else None

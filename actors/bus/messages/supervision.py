@@ -209,6 +209,18 @@ class ValidateSettings:
 
 
 @message
+class DescribeSettings:
+    """API → supervisor: where the value of each key of the configuration comes from. → `SettingSources`."""
+
+
+@message
+class SettingSources:
+    """Supervisor → API: the keys, each as `config.settings.sources.SettingSource`, without secrets."""
+
+    settings: tuple[dict[str, Any], ...]
+
+
+@message
 class ApplyOverrides:
     """API → supervisor, after the store has it: apply these overrides. → `ApplySettings`.
 

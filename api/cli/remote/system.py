@@ -15,6 +15,7 @@ from api.cli.quantities import Size, Span, with_binary_units
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.output import Column, Row, cell_text
+from api.cli.terminal.setting_sources import ChangedOption, print_sources
 from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
 
 settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
@@ -145,6 +146,15 @@ def show_settings(session: Session) -> None:
     """Show the effective settings that the API can change."""
     data = session.api.get("/settings")
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+@command(settings_group, "sources")
+def show_sources(session: Session, changed: ChangedOption = False) -> None:
+    """Show where the value of each key of the configuration comes from, and what a change of it needs.
+
+    CHANGE is at once (proxyfleet settings set), reload of the configuration, or restart of the product.
+    """
+    print_sources(session.out, "settings", session.api.get("/settings/sources")["settings"], changed)
 
 
 @command(settings_group, "set")

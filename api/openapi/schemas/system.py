@@ -8,6 +8,7 @@ from api.openapi.schemas.base import Moment, ResponseModel
 from config.settings.groups import History, Logging
 from config.settings.runtime import shows
 from config.settings.settings import Auth, Proxy, Server
+from config.settings.sources import Source
 
 
 @shows(Server)
@@ -47,6 +48,37 @@ class SystemSettings(ResponseModel):
     auth: AuthSettings
     proxy: ProxyDefaults
     history: HistoryRetention
+
+
+class ConfiguredValue(ResponseModel):
+    """What the configuration says of a key; `source` and `place` as in the setting."""
+
+    value: Any
+    source: Source
+    place: str | None
+
+
+class SettingSource(ResponseModel):
+    """A key of the configuration. `place` is the line of the file, or the variable.
+
+    `change` is what a change of it needs: nothing (`at_once`, by `PATCH /settings`), that the configuration is read
+    again (`reload`), or a restart of the product. `configured` is null unless the configuration has another value,
+    which an override hides, or which waits for a restart (`waits`).
+    """
+
+    key: str
+    value: Any
+    source: Source
+    place: str | None
+    change: Literal["at_once", "reload", "restart"]
+    waits: bool
+    configured: ConfiguredValue | None
+
+
+class SettingSourceList(ResponseModel):
+    """All keys of the configuration, in its order."""
+
+    settings: list[SettingSource]
 
 
 class RotatedKey(ResponseModel):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.local.effective_settings import BY_API
+from api.cli.terminal.setting_sources import BY_API
 from api.store.storage import compose
 from config.settings.settings import Settings
 from tests.product.cli.shell import Shell
@@ -41,7 +41,7 @@ def test_each_value_comes_with_the_line_the_variable_or_the_api_that_said_it(she
     body = {"id": "settings", "logging": {"level": "debug"}}
     (data / "store" / "settings.json").write_bytes(compose(json.dumps({"settings": {"revision": 1, "body": body}})))
     printed = shell.good("config", "show", "--data-dir", str(data), PROXYFLEET_SERVER__PORT="8099")
-    rows = {key: (value, source) for key, value, source in printed.rows}
+    rows = {key: (value, source) for key, value, source, _change in printed.rows}
     file = tmp_path / "fleet.toml"
     assert rows["logging.level"] == ("debug", BY_API)
     assert rows["logging.access"] == ("errors", f"{file}:4")
@@ -67,7 +67,7 @@ def test_only_what_has_no_default_is_shown_when_that_is_asked_for(shell: Shell, 
         "logging.access",
         "metrics.prometheus_token",
         "telemetry.otlp.endpoint",
-        "telemetry.otlp.headers.key",
+        "telemetry.otlp.headers",
         "security.rate_limiting.session_per_hour",
     }
 
@@ -76,4 +76,15 @@ def test_what_systemd_has_given_is_named_a_credential(shell: Shell, tmp_path: Pa
     (tmp_path / "admin-password").write_text("open, sesame, open\n")
     printed = shell.good("config", "show", "-o", "json", CREDENTIALS_DIRECTORY=str(tmp_path))
     (row,) = [each for each in printed.data["config"] if each["key"] == "admin_password"]
-    assert (row["source"], "open" in row["value"]) == ("credential", False)
+    assert (row["source"], row["value"]) == ("credential", "***")
+
+
+def test_what_a_change_needs_depends_on_the_key_and_on_who_has_set_it(shell: Shell) -> None:
+    rows = shell.good("config", "show", PROXYFLEET_ALERTS__WINDOW="60", PROXYFLEET_AUTH='{"max_api_keys": 7}').rows
+    needed = {row[0]: (row[2], row[3]) for row in rows}
+    assert needed["logging.level"][1] == "at once"
+    assert needed["security.rate_limiting.session_per_hour"][1] == "reload"
+    assert needed["telemetry.otlp.endpoint"][1] == "restart"
+    assert needed["alerts.window"] == ("PROXYFLEET_ALERTS__WINDOW", "restart")
+    assert needed["auth.max_api_keys"] == ("PROXYFLEET_AUTH", "restart")
+    assert needed["auth.session_timeout"] == ("default", "at once")

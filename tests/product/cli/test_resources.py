@@ -292,6 +292,19 @@ def test_settings_are_shown_and_set(shell: Shell) -> None:
     assert (bare.status, "must be GROUP.KEY=VALUE" in bare.err) == (2, True)
 
 
+def test_the_source_of_a_setting_is_the_api_once_it_was_set_there(shell: Shell, product: Product) -> None:
+    shell.good("settings", "set", "proxy.keep_alive_timeout=61")
+    rows = {row[0]: row[1:] for row in shell.good("settings", "sources", "--changed").rows}
+    assert rows["proxy.keep_alive_timeout"] == ["61", "API", "at once"]
+    assert rows["data_dir"] == [str(product.data_dir), "command line", "restart"]
+    assert rows["proxy.egress_allow"][1:] == ["PROXYFLEET_PROXY__EGRESS_ALLOW", "restart"]
+    assert "admin_password" not in rows
+    shell.good("settings", "unset", "proxy.keep_alive_timeout")
+    everything = {row[0]: row[1:] for row in shell.good("settings", "sources").rows}
+    assert everything["proxy.keep_alive_timeout"] == ["60", "default", "at once"]
+    assert everything["alerts.window"] == ["300", "default", "reload"]
+
+
 def test_metrics_are_a_row_for_each_bucket_and_status_tells_of_the_parts(shell: Shell) -> None:
     table = shell.good("metrics", "error_rate", "requests_total", "--interval", "5m", "--since", "15m")
     assert table.out.splitlines()[0] == "TIME\terror_rate\trequests_total"

@@ -101,6 +101,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/metrics/realtime": {"GET": "metrics.read"},
     f"{V1}/usage": {"GET": "metrics.read"},
     f"{V1}/settings": {"GET": "settings.read", "PUT": "settings.write", "PATCH": "settings.write"},
+    f"{V1}/settings/sources": {"GET": "settings.read"},
     f"{V1}/settings/*": {"DELETE": "settings.write"},
     f"{V1}/webhooks": {"GET": "settings.read", "POST": "settings.write"},
     f"{V1}/webhooks/*": {

@@ -252,6 +252,25 @@ def test_unsetting_what_was_not_set_changes_nothing_and_what_is_no_setting_is_40
         assert api.request("DELETE", f"/settings/{name}", api.token()).status_code == 404
 
 
+def test_the_sources_name_what_the_api_has_set_and_what_it_hides(api: Api) -> None:
+    change(api, {"logging": {"level": "debug"}})
+    rows = {row["key"]: row for row in api.get("/settings/sources", api.token()).json["data"]["settings"]}
+    configured = {"value": "info", "source": "default", "place": None}
+    assert rows["logging.level"] == {
+        "key": "logging.level",
+        "value": "debug",
+        "source": "api",
+        "place": None,
+        "change": "at_once",
+        "waits": False,
+        "configured": configured,
+    }
+    changes = {key: row["change"] for key, row in rows.items() if key in ("alerts.window", "server.tls.enabled")}
+    assert changes == {"alerts.window": "reload", "server.tls.enabled": "restart"}
+    api.fleet.gone.add(SUPERVISOR)
+    assert api.get("/settings/sources", api.token()).status_code == 500
+
+
 def test_an_address_that_can_not_be_had_back_stays_set(api: Api) -> None:
     change(api, {"server": {"port": 9090}})
     stale = {**api.token(), "If-Match": '"1"'}

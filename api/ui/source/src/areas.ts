@@ -192,7 +192,7 @@ export const AREAS: Area[] = [
     permission: "settings.read",
     shortcut: "e",
     path: "/settings",
-    routes: [{ path: "/settings", load: () => import("./screens/settings/Settings.svelte") }],
+    routes: [{ path: "/settings/:tab?", load: () => import("./screens/settings/Settings.svelte") }],
   },
   {
     key: "transfer",

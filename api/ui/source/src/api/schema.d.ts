@@ -1772,6 +1772,28 @@ export interface paths {
         patch: operations["updateSettings"];
         trace?: never;
     };
+    "/api/v1/settings/sources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show where settings come from
+         * @description Returns each key of the configuration with its effective value, the source of that, and what a change needs: a request to `PATCH /settings`, a reload of the configuration, or a restart. Secrets are masked.
+         *
+         *     Required permission: `settings.read`.
+         */
+        get: operations["listSettingSources"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings/{setting}": {
         parameters: {
             query?: never;
@@ -5520,6 +5542,21 @@ export interface components {
             revision: number;
         };
         /**
+         * ConfiguredValue
+         * @description What the configuration says of a key; `source` and `place` as in the setting.
+         */
+        ConfiguredValue: {
+            /** Value */
+            value: unknown;
+            /**
+             * Source
+             * @enum {string}
+             */
+            source: "default" | "file" | "credential" | "environment" | "command_line" | "api";
+            /** Place */
+            place: string | null;
+        };
+        /**
          * Connection
          * @description A live connection; `age` in seconds, rates in bytes per second.
          */
@@ -8230,6 +8267,43 @@ export interface components {
             sessions: components["schemas"]["SessionView"][];
             /** Total */
             total: number;
+        };
+        /**
+         * SettingSource
+         * @description A key of the configuration. `place` is the line of the file, or the variable.
+         *
+         *     `change` is what a change of it needs: nothing (`at_once`, by `PATCH /settings`), that the configuration is read
+         *     again (`reload`), or a restart of the product. `configured` is null unless the configuration has another value,
+         *     which an override hides, or which waits for a restart (`waits`).
+         */
+        SettingSource: {
+            /** Key */
+            key: string;
+            /** Value */
+            value: unknown;
+            /**
+             * Source
+             * @enum {string}
+             */
+            source: "default" | "file" | "credential" | "environment" | "command_line" | "api";
+            /** Place */
+            place: string | null;
+            /**
+             * Change
+             * @enum {string}
+             */
+            change: "at_once" | "reload" | "restart";
+            /** Waits */
+            waits: boolean;
+            configured: components["schemas"]["ConfiguredValue"] | null;
+        };
+        /**
+         * SettingSourceList
+         * @description All keys of the configuration, in its order.
+         */
+        SettingSourceList: {
+            /** Settings */
+            settings: components["schemas"]["SettingSource"][];
         };
         /**
          * SettingsChange
@@ -18783,6 +18857,63 @@ export interface operations {
             412: components["responses"]["Failure412"];
             413: components["responses"]["Failure413"];
             415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    listSettingSources: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show where settings come from */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "settings": [
+                     *           {
+                     *             "key": "pf_0000000000000000000000000000000000000000",
+                     *             "value": "anything",
+                     *             "source": "default",
+                     *             "place": "text",
+                     *             "change": "at_once",
+                     *             "waits": true,
+                     *             "configured": {
+                     *               "value": "anything",
+                     *               "source": "default",
+                     *               "place": "text"
+                     *             }
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["SettingSourceList"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
             429: components["responses"]["Failure429"];
             431: components["responses"]["Failure431"];
             500: components["responses"]["Failure500"];

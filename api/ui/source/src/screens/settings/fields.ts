@@ -8,6 +8,8 @@ export interface SettingField {
   kind: "text" | "number" | "choice" | "fixed";
   unit?: string;
   choices?: readonly string[];
+  /** The key of the configuration that it shows, where that has another name. */
+  configured?: string;
 }
 
 const number = (group: keyof Settings, key: string, unit?: string): SettingField => ({ group, key, kind: "number", ...(unit && { unit }) });
@@ -17,7 +19,7 @@ export const FIELDS = [
   { group: "server", key: "host", kind: "text" },
   number("server", "port"),
   number("server", "max_connections"),
-  { group: "server", key: "ssl_enabled", kind: "fixed" },
+  { group: "server", key: "ssl_enabled", kind: "fixed", configured: "server.tls.enabled" },
   choice("logging", "level", ["debug", "info", "warning", "error", "critical"]),
   choice("logging", "access", ["all", "errors", "off"]),
   choice("logging", "format", ["text", "json"]),
