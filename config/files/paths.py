@@ -141,6 +141,11 @@ class DataDir:
         return self.path / "webhooks"
 
     @property
+    def lists(self) -> Path:
+        """The folder of the compiled lists of destinations (`actors.lists`)."""
+        return self.path / "lists"
+
+    @property
     def telemetry(self) -> Path:
         """The folder of what the push to an OpenTelemetry collector remembers."""
         return self.path / "telemetry"

@@ -1,0 +1,69 @@
+"""The compiled files in the folder of lists: their names, and how a list that has its entries itself gets one.
+
+The name of a file has the id of its list and a digest of the content: another content has another name, and a process
+that has mapped a file never finds another content in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from actors.lists.compiled import CompiledList
+from actors.lists.compiler import ListCompiler
+from actors.lists.formats.reading import DOMAINS
+from actors.lists.layout import ListDamaged
+from actors.lists.names import domain_of, range_of
+
+ENDING = ".list"
+
+
+def file_name(list_id: str, digest: str) -> str:
+    """The name of a file of this list with a content of this digest."""
+    return f"{list_id}-{digest[:24]}{ENDING}"
+
+
+def file_of_entries(list_id: str, kind: str, entries: Iterable[str]) -> str:
+    """The name of the file of a list that has these entries itself."""
+    digest = hashlib.sha256(kind.encode())
+    for each in entries:
+        digest.update(b"\n" + each.encode())
+    return file_name(list_id, digest.hexdigest())
+
+
+def compile_entries(folder: Path, list_id: str, kind: str, entries: Iterable[str]) -> str:
+    """Make the file of a list that has these entries itself, unless it is there and whole; its name.
+
+    Raises `OSError`, and `ValueError` for an entry that is none of `kind`.
+    """
+    entries = list(entries)
+    name = file_of_entries(list_id, kind, entries)
+    if is_whole(folder / name):
+        return name
+    compiler = ListCompiler()
+    for each in entries:
+        if kind == DOMAINS:
+            compiler.add_domain(domain_of(each))
+        else:
+            compiler.add_network(range_of(each))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    compiler.compile().write(folder / name)
+    return name
+
+
+def is_whole(path: Path) -> bool:
+    """Whether there is a compiled list that is as it was written."""
+    try:
+        CompiledList(path).verify()
+    except (ListDamaged, OSError):
+        return False
+    return True
+
+
+def remove_outdated(folder: Path, list_id: str, current: Iterable[str]) -> None:
+    """Delete the files of a list but those in `current`. Processes that have mapped one keep it. Raises `OSError`."""
+    kept = set(current)
+    for path in folder.glob(f"{list_id}-*{ENDING}"):
+        if path.name not in kept:
+            path.unlink(missing_ok=True)
