@@ -15,13 +15,13 @@ from actors.log_format import levels_from
 from actors.logs.columns import Columns, conjunction, disjunction
 from actors.logs.dayfile import COUNTED
 from actors.logs.ngram_filter import ngrams_of
-from actors.logs.record_schema import SEARCHED, TARGET
+from actors.logs.record_schema import REQUEST_ID, SEARCHED, TARGET
 from config.model.choices import LOG_LEVELS
 
 MICRO = 1_000_000
 EXACT = ("client_ip", "user", "method", "reason")
 """Fields of which a query names one value, and which are not counted by block."""
-READ = ("credential",)
+READ = ("credential", REQUEST_ID)
 """As these, and no n-grams are kept of them: their column is read."""
 
 

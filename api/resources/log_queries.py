@@ -68,6 +68,7 @@ class LogFilters(Query):
         1,
     )
     credential: str | None = text("Only with this credential; its id", "crd_0123456789abcdef", 128, 1)
+    request_id: str | None = text("Only of the request with this id", "4f1d2c3b0000002a", 128, 1)
     method: str | None = text("Only with this method; `CONNECT` of tunnels", "GET", 64, 1)
     target: str | None = text(
         "Only with this text in the target; case-insensitive for A to Z", "example.com", SEARCH_MAX, 1
@@ -140,4 +141,6 @@ def next_cursor(search: QueryLogs, page: LogPage) -> str | None:
 def _checksum(search: QueryLogs) -> int:
     first = [search.level, search.min_level, search.client_ip, search.status_code, search.search, search.proxy_ids]
     then = [search.status_class, search.user, search.method, search.reason, search.target]
-    return checksum([*first, *then, *([] if search.credential is None else [search.credential])])
+    added = [] if search.credential is None else [search.credential]
+    added += [] if search.request_id is None else ["request_id", search.request_id]
+    return checksum([*first, *then, *added])

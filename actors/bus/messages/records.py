@@ -38,6 +38,7 @@ class QueryLogs:
     reason: str | None = None
     target: str | None = None
     credential: str | None = None
+    request_id: str | None = None
 
 
 @message

@@ -82,6 +82,7 @@ def test_a_cursor_goes_on_where_the_page_ended_with_the_times_of_the_first(
     [
         ("cursor={page}&search=other", "cursor"),
         ("cursor={page}&proxy_id=prx_1&search=host", "cursor"),
+        ("cursor={page}&request_id=1&search=host", "cursor"),
         ("cursor={page}&search=host&start_time=2020-01-01T00:00:00Z", "start_time"),
         ("cursor={page}&search=host&offset=1", "offset"),
         ("cursor={tail}&search=host", "cursor"),
