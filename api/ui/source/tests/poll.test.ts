@@ -89,3 +89,18 @@ test("a new request aborts the one before, whose late response is dropped", asyn
   await Promise.all([first, second]);
   expect(poll.data).toBe(2);
 });
+
+test("what is asked once, such as what a form edits, is not asked anew when the tab is seen again", async () => {
+  let asked = 0;
+  const once = new Poll(async () => ++asked, () => 0);
+  await once.restart();
+  once.seen(false);
+  once.seen(true);
+  expect([once.data, asked]).toEqual([1, 1]);
+  const { poll, asked: repeated } = polled([1, 2]);
+  await poll.restart();
+  poll.seen(false);
+  poll.seen(true);
+  await vi.advanceTimersByTimeAsync(0);
+  expect([poll.data, repeated()]).toEqual([2, 2]);
+});

@@ -53,6 +53,13 @@ export class Poll<T> {
     this.#controller?.abort();
   }
 
+  /** The tab is visible again, or hidden. What is asked once, such as a form, is not asked anew. */
+  seen(visible: boolean): void {
+    if (this.#every() <= 0) return;
+    if (visible) void this.restart();
+    else this.stop();
+  }
+
   async #settle(asked: Promise<T>, controller: AbortController): Promise<void> {
     try {
       this.#succeeded(await asked, controller);
@@ -106,7 +113,7 @@ export function poll<T>(ask: (signal: AbortSignal) => Promise<T>, every: number 
     return () => polled.stop();
   });
   $effect(() => {
-    const shown = () => (document.hidden ? polled.stop() : void polled.restart());
+    const shown = () => polled.seen(!document.hidden);
     document.addEventListener("visibilitychange", shown);
     return () => document.removeEventListener("visibilitychange", shown);
   });
