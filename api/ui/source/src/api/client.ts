@@ -26,13 +26,13 @@ export async function data<R extends Result>(request: Promise<R>): Promise<Data<
   return (await tagged(request)).data;
 }
 
-/** The data and the ETag, for a change with `If-Match`. */
-export async function tagged<R extends Result>(request: Promise<R>): Promise<{ data: Data<R>; etag: string | null }> {
+/** The data, the ETag for a change with `If-Match`, and the id of the request. */
+export async function tagged<R extends Result>(request: Promise<R>): Promise<{ data: Data<R>; etag: string | null; requestId: string | null }> {
   const result = await request.catch(translated);
   const body = result.data as Enveloped | undefined;
   if (!result.response.ok || body === undefined) throw failure(result.response, result.error);
   const content = typeof body === "object" && body !== null && "success" in body ? body.data : body;
-  return { data: content as Data<R>, etag: result.response.headers.get("ETag") };
+  return { data: content as Data<R>, etag: result.response.headers.get("ETag"), requestId: result.response.headers.get("X-Request-Id") };
 }
 
 /**

@@ -17602,6 +17602,8 @@ export interface operations {
                 account?: string;
                 /** @description Only with this credential; its id */
                 credential?: string;
+                /** @description Only of the request with this id */
+                request_id?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -17706,6 +17708,8 @@ export interface operations {
                 account?: string;
                 /** @description Only with this credential; its id */
                 credential?: string;
+                /** @description Only of the request with this id */
+                request_id?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -17810,6 +17814,8 @@ export interface operations {
                 account?: string;
                 /** @description Only with this credential; its id */
                 credential?: string;
+                /** @description Only of the request with this id */
+                request_id?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -17895,6 +17901,8 @@ export interface operations {
                 account?: string;
                 /** @description Only with this credential; its id */
                 credential?: string;
+                /** @description Only of the request with this id */
+                request_id?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -17983,6 +17991,8 @@ export interface operations {
                 account?: string;
                 /** @description Only with this credential; its id */
                 credential?: string;
+                /** @description Only of the request with this id */
+                request_id?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */

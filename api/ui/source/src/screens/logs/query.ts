@@ -8,13 +8,13 @@ export type Entry = Schemas["LogEntry"];
 export const CLASSES = ["2xx", "3xx", "4xx", "5xx"] as const;
 export const LEVELS = ["info", "warning", "error"] as const;
 /** Filters that come by a click on a value. */
-export const CLICKED = ["client", "user", "method", "reason", "status", "target", "proxy"] as const;
+export const CLICKED = ["client", "user", "method", "reason", "status", "target", "proxy", "request"] as const;
 export type Clicked = (typeof CLICKED)[number];
 
 export const logFilters = () =>
   filters({
     q: text(), class: choice(CLASSES), level: choice(LEVELS), client: text(), user: text(), method: text(), reason: text(),
-    status: text(), target: text(), proxy: text(), range: choice(Object.keys(RANGES) as RangeName[], "1h"), from: text(), to: text(),
+    status: text(), target: text(), proxy: text(), request: text(), range: choice(Object.keys(RANGES) as RangeName[], "1h"), from: text(), to: text(),
     follow: flag(), hidden: text(), page: number(),
   });
 
@@ -39,6 +39,7 @@ export function which(values: Values, only?: string) {
     reason: values.reason || undefined,
     status_code: status,
     target: values.target || undefined,
+    request_id: values.request || undefined,
     proxy_id: only ?? (values.proxy || undefined),
   };
 }

@@ -17,6 +17,8 @@ export const TABS: ProxyTab[] = [
   { key: "charts", title: "proxies.tab.charts", permission: "metrics.read", load: () => import("./ProxyCharts.svelte") },
   { key: "connections", title: "proxies.tab.connections", permission: "proxy.read", load: () => import("./ProxyConnections.svelte") },
   { key: "log", title: "proxies.tab.log", permission: "metrics.read", load: () => import("./ProxyLog.svelte") },
+  { key: "rules", title: "proxies.tab.rules", permission: "proxy.read", load: () => import("./ProxyRules.svelte") },
+  { key: "accounts", title: "proxies.accounts", permission: "proxy.read", load: () => import("./ProxyAccounts.svelte") },
   { key: "configuration", title: "proxies.configuration", permission: "proxy.write", load: () => import("./ProxyEdit.svelte") },
   { key: "history", title: "shell.area.history", permission: "admin", load: () => import("./ProxyHistory.svelte") },
 ];

@@ -34,6 +34,7 @@ export const connections: Texts["connections"] = {
   "by_user": "Nur von diesem Benutzer",
   "by_target": "Nur zu diesem Ziel",
   "by_proxy": "Nur von diesem Proxy",
+  "explain": "Die Entscheidung erklären",
   "log": "Sein Client im Protokoll",
   "end": "Beenden",
   "ended": "Die Verbindung von {client} ist beendet",

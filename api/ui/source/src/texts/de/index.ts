@@ -7,7 +7,9 @@ import { history } from "./history";
 import { transfer } from "./transfer";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
+import { proxyaccounts } from "./proxyaccounts";
 import { proxyform } from "./proxyform";
+import { proxyrules } from "./proxyrules";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
@@ -18,4 +20,4 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };

@@ -2,7 +2,7 @@ import type { Texts } from "../index";
 
 export const logs: Texts["logs"] = {
   "title": "Protokoll",
-  "search": "Wörter in Ziel, Client, Meldung oder ID",
+  "search": "Wörter in Ziel, Client, Benutzer oder Grund",
   "n": "{n} Eintrag|{n} Einträge",
   "n.least": "mindestens {n} Einträge",
   "follow": "Mitlesen",
@@ -25,6 +25,7 @@ export const logs: Texts["logs"] = {
   "filter.status": "Statuscode",
   "filter.target": "Ziel",
   "filter.proxy": "Proxy",
+  "filter.request": "Anfrage-ID",
   "class.2xx": "2xx gelungen",
   "class.3xx": "3xx weitergeleitet",
   "class.4xx": "4xx abgelehnt",
@@ -57,6 +58,7 @@ export const logs: Texts["logs"] = {
   "record.level": "Stufe",
   "record.credential": "Zugangsschlüssel",
   "record.raw": "Wie gespeichert",
+  "record.explain": "Die Entscheidung erklären",
   "record.same_request": "Diese Anfrage-ID im Protokoll",
   "record.same_client": "Dieser Client im Protokoll",
   "record.live": "Offene Verbindungen dieses Clients",

@@ -33,6 +33,7 @@ export const connections = {
   "by_target": "Only to this target",
   "by_proxy": "Only of this proxy",
   "log": "Its client in the log",
+  "explain": "Explain the decision",
   "end": "End",
   "ended": "The connection of {client} is ended",
   "end.failed": "The connection of {client} could not be ended",

@@ -14,8 +14,10 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 import { overview } from "./overview";
 import { proxies } from "./proxies";
+import { proxyaccounts } from "./proxyaccounts";
 import { proxyform } from "./proxyform";
+import { proxyrules } from "./proxyrules";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };
+export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -1,6 +1,6 @@
 export const logs = {
   "title": "Logs",
-  "search": "Words in target, client, message or id",
+  "search": "Words in target, client, user or reason",
   "n": "{n} record|{n} records",
   "n.least": "at least {n} records",
   "follow": "Follow",
@@ -23,6 +23,7 @@ export const logs = {
   "filter.status": "Status code",
   "filter.target": "Target",
   "filter.proxy": "Proxy",
+  "filter.request": "Request id",
   "class.2xx": "2xx success",
   "class.3xx": "3xx redirection",
   "class.4xx": "4xx refused",
@@ -55,6 +56,7 @@ export const logs = {
   "record.level": "Level",
   "record.credential": "Credential",
   "record.raw": "As stored",
+  "record.explain": "Explain the decision",
   "record.same_request": "This request id in the log",
   "record.same_client": "This client in the log",
   "record.live": "Live connections of this client",

@@ -1,0 +1,60 @@
+/** The explanation of a decision as steps: what was passed, what decided, and what was not reached any more. */
+import type { Schemas } from "../../../api/client";
+
+export type Explanation = Schemas["Explanation"];
+
+/** In the order in which a request comes to them. */
+export const STAGES = ["client", "user", "account", "credential", "name", "resolve", "egress_guard", "address"] as const;
+export type Stage = (typeof STAGES)[number];
+export type Outcome = "passed" | "denied" | "reported" | "open";
+
+export interface Step {
+  stage: Stage;
+  outcome: Outcome;
+  /** The entry or the sentence that decided here; empty without one. */
+  rule: string;
+}
+interface Configured {
+  auth: { enabled: boolean };
+  upstreams: readonly unknown[];
+}
+
+/** Those stages that there are for this request, each with what came out of it. */
+export function steps(found: Explanation, proxy: Configured): Step[] {
+  const there = STAGES.filter((stage) => stage === found.stage || applies(stage, found, proxy));
+  const at = there.indexOf(found.stage as Stage);
+  return there.map((stage, index) => ({ stage, outcome: outcome(found, index, at), rule: index === at ? found.rule : "" }));
+}
+
+function applies(stage: Stage, { account, credential, target }: Explanation, { auth, upstreams }: Configured): boolean {
+  const literal = isAddress(target.host);
+  if (stage === "user") return auth.enabled;
+  if (stage === "account") return account !== null;
+  if (stage === "credential") return credential !== null;
+  if (stage === "resolve") return !literal && upstreams.length === 0;
+  if (stage === "egress_guard" || stage === "address") return literal || upstreams.length === 0;
+  return true;
+}
+
+function outcome({ decision, reason }: Explanation, index: number, at: number): Outcome {
+  if (decision === "allow") return index === at && isReported(reason) ? "reported" : "passed";
+  if (index === at) return "denied";
+  return index < at ? "passed" : "open";
+}
+
+/** Whether it is allowed only since the proxy reports and does not enforce. */
+export const isReported = (reason: string): boolean => reason.startsWith("reported:");
+
+/** An IP address, not a name; an IPv6 address has no brackets here. */
+export const isAddress = (host: string): boolean => host.includes(":") || /^\d+(\.\d+){3}$/.test(host);
+
+export const LISTS = ["deny_clients", "allow_clients", "deny_destinations", "allow_destinations"] as const;
+export type List = (typeof LISTS)[number];
+
+/** Which entry of the proxy's own rules `access.deny_destinations[2] *.example.com` is; null for another text. */
+export function entryOf(rule: string): { list: List; index: number } | null {
+  const found = /^access\.(\w+)\[(\d+)\]/.exec(rule);
+  return found && isList(found[1]!) ? { list: found[1], index: Number(found[2]) } : null;
+}
+
+const isList = (name: string): name is List => (LISTS as readonly string[]).includes(name);

@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import type { Schemas } from "../src/api/client";
+import { blank, bodyOf } from "../src/screens/proxies/accounts/value";
+import { kindsOf } from "../src/screens/proxies/snippets";
+import { upstreamsOf } from "../src/screens/proxies/upstreams";
+
+const configured = (name: string) => ({ name, protocol: "socks5" as const, host: "::1", port: 1080, weight: 2 });
+const live = (name: string, state: "up" | "down"): Schemas["UpstreamStateView"] => ({ name, state, since: "2026-01-01T00:00:00Z", active_connections: 0, total_connections: 0, failures: 0, bytes_in: 0, bytes_out: 0, latency_ms: 1, last_error: null });
+
+test("upstreams that are down come first, those without a state last", () => {
+  const runtime = { upstreams: [live("a", "up"), live("b", "down")] } as Schemas["RuntimeView"];
+  const found = upstreamsOf({ upstreams: ["c", "a", "b"].map(configured), runtime });
+  expect(found.map(({ name, live: state }) => [name, state?.state])).toEqual([["b", "down"], ["a", "up"], ["c", undefined]]);
+  expect(found[0]!.url).toBe("socks5://[::1]:1080");
+  expect(upstreamsOf({ upstreams: [configured("c")], runtime: null })[0]!.live).toBeNull();
+});
+
+test("clients that do not speak the protocol have no lines", () => {
+  const texts = { url: "u", curl: "c", environment: "e", git: "g", pip: "p", apt: null, docker: null, chromium: "x", firefox: "f" };
+  expect(kindsOf(texts)).toEqual(["curl", "environment", "git", "pip", "chromium", "firefox", "url"]);
+});
+
+test("the body of an account has what is different; its name only while it is new", () => {
+  const typed = { ...blank(), username: "alice", password: "secret", limits: { ...blank().limits, connections: 5 }, quota: { bytes: 1024, period: "month" as const } };
+  expect(bodyOf(blank(), typed)).toEqual({ username: "alice", password: "secret", limits: { connections: 5 }, quota: { bytes: 1024 } });
+  const stored = { ...typed, password: "" };
+  expect(bodyOf(stored, { ...stored, enabled: false, limits: { ...stored.limits, connections: null } })).toEqual({ enabled: false, limits: { connections: 0 } });
+});

@@ -1,1 +1,0 @@
-import{S as e,Zt as t,dn as n,fn as r,ft as i,un as a}from"./components-BNyp9PfI.js";import{t as o}from"./RecordList-CVxEp79O.js";function s(s,c){r(c,!0);{let n=a(()=>i(`logs.title`));e(s,{get title(){return t(n)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}n()}export{s as default};
