@@ -6,6 +6,7 @@ Read in this order; each imports only what is above it, which a contract of `pyp
 - `isolation`: an unforeseen exception ends one connection and not the process. `requester`: for whom a name is resolved
   or a password checked. `upstream`: the state of one upstream proxy. `date_line`: the clock of responses.
 - `limits`: token buckets, throttles and meters of connections, accounts with their quotas.
+- `policies`: ordered rules about requests, loaded only where there are some.
 - `access`: which clients, users and targets are allowed.
 - `net`: from a name to a connected, checked socket; the pool of idle ones; `splice(2)` between two; the timer wheel.
 - `proxy_policy`: what a configuration says about connections and requests; `connection`: what all kinds of open

@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|api|signin|logs|observe|start|accounts|dashboard]`: print the table; 1 when a bar is missed."""
+"""`scripts/bench [soak|api|signin|logs|observe|start|accounts|policies|…]`: print the table; 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchmarks import (
     logs,
     minting,
     observe,
+    policies,
     signin,
     soak,
     starts,
@@ -87,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe|start|accounts|dashboard")
+    commands = parser.add_subparsers(
+        dest="command", metavar="soak|api|signin|logs|observe|start|accounts|policies|dashboard"
+    )
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
@@ -110,6 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--mint-seconds", type=float, metavar="SECONDS", help=only)
     many.add_argument("--sign-ins", action="store_true", help="only how long sign-ins of clients take")
     many.add_argument("--usage", action="store_true", help="only the report of a month's usage of all of them")
+    ruled = commands.add_parser("policies", help="what a decision costs, by 10 rules and by 1,000")
+    ruled.add_argument("--decisions", type=int, default=20_000, help="of each kind")
     page = commands.add_parser("dashboard", help="weight, first paint, scrolling, and what open tabs cost the API")
     page.add_argument("--small", action="store_true", help="with little data, to try it")
     page.add_argument("--records", type=int, metavar="NUMBER", help="in the log index; a whole number of thousands")
@@ -208,6 +213,11 @@ def _accounts(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, objec
         return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION, "SQLite": sqlite3.sqlite_version}}
 
 
+def _policies(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    rows = policies.measure(arguments.decisions)
+    return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
+
+
 def _dashboard(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
     from benchmarks.dashboard import installation, measure  # they need the group `dashboard`
     from tests.kit import browser
@@ -232,6 +242,7 @@ COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[
     "start": _start,
     "observe": _observe,
     "accounts": _accounts,
+    "policies": _policies,
     "dashboard": _dashboard,
 }
 

@@ -72,6 +72,23 @@ class ExplainedAddress:
 
 
 @message
+class ExplainedRule:
+    """What one rule of a policy has to do with a request. A value, not a message by itself.
+
+    `matches` is `yes`, `no`, or `unknown` while the target's address would decide; `why` is a sentence. `use` and
+    `mode` are the rule's.
+    """
+
+    policy: str
+    index: int
+    name: str
+    matches: str
+    why: str
+    use: str
+    mode: str
+
+
+@message
 class Explanation:
     """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`).
 

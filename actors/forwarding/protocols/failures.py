@@ -128,6 +128,15 @@ def destination_denied(owner: str, rule: str, entry: str) -> Failure:
     return Failure(403, "http_request_denied", detail, rule=f"{owner}_{rule}", entry=entry)
 
 
+POLICY_DENIED = "policy_denied"
+
+
+def denied_by_policy(reason: str, where: str, entry: str) -> Failure:
+    """A rule of a policy denies it: `reason` is the operator's sentence for the client, `where` policy and rule."""
+    detail = f"{reason or 'a policy of this proxy does not allow this request'} ({where})"
+    return Failure(403, "http_request_denied", detail, rule=POLICY_DENIED, entry=entry)
+
+
 def out_of_connections(limit: int) -> Failure:
     """`max_connections` is reached."""
     return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)

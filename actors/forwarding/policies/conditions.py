@@ -1,0 +1,246 @@
+"""When the conditions of one rule hold, asked one by one: what `explain` shows, and what is left over by the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from actors.accounts.schedule import Schedule
+from actors.bus.messages.policies import DENY, RuleSpec
+from actors.forwarding.policies.facts import Facts, inner_address
+from actors.forwarding.policies.paths import PathPattern
+from config.net.entries import Destination, read_destination, read_network
+from config.net.ip import Address
+
+LIST = "list:"
+GEO = "geo:"
+TAG = "tag:"
+SCHEDULES_KEPT = 256
+
+
+class Outcome(Enum):
+    """Whether a condition holds. `UNKNOWN`: the address of the target decides."""
+
+    NO = "no"
+    YES = "yes"
+    UNKNOWN = "unknown"
+
+
+class DestinationList(Protocol):
+    """A shared list of destinations, as far as rules ask it. Each method returns the entry that matches, or None."""
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether an address may match it."""
+
+    def by_name(self, name: str) -> str | None:
+        """The entry that holds for a name (lower case, no dot at the end)."""
+
+    def by_address(self, address: Address) -> str | None:
+        """The entry that holds for an address."""
+
+
+Lists = Mapping[str, DestinationList]
+"""By what stands in a rule: `list:NAME`, `geo:NAME:country=DE`."""
+
+
+class _NoList:
+    """In place of a list that is not there: it has no entries."""
+
+    has_networks = False
+
+    def by_name(self, _name: str) -> str | None:
+        return None
+
+    def by_address(self, _address: Address) -> str | None:
+        return None
+
+
+NO_LIST: DestinationList = _NoList()
+
+
+class ListEntry(NamedTuple):
+    """A list in a rule: `written` names it."""
+
+    written: str
+    entries: DestinationList
+
+
+class Rule:
+    """One rule, read. `index` is its place in the policy."""
+
+    __slots__ = ("clients", "deny", "destinations", "http_only", "index", "lists", "paths", "schedule",
+    "spec")  # fmt: skip
+
+    def __init__(self, spec: RuleSpec, index: int, lists: Lists) -> None:
+        """Raises `ValueError` for an entry that can't be read, and for an unknown time zone."""
+        self.spec = spec
+        self.index = index
+        self.deny = spec.use == DENY
+        """A rule that refuses holds wherever it might; any other only where it certainly does."""
+        self.http_only = bool(spec.methods or spec.paths or spec.set_headers or spec.remove_headers)
+        """Whether it is about plain HTTP, and never matches a tunnel."""
+        shared = [text for text in spec.destinations if is_list(text)]
+        self.lists = tuple(ListEntry(text, lists.get(text, NO_LIST)) for text in shared)
+        self.destinations = tuple(read_destination(text) for text in spec.destinations if not is_list(text))
+        self.clients = tuple(read_network(text) for text in spec.clients)
+        self.paths = tuple(PathPattern(text) for text in spec.paths)
+        self.schedule: Schedule | None = None if spec.schedule is None else schedule_of(spec.schedule)
+
+    def outcomes(self, facts: Facts, address: Address | None) -> Iterator[tuple[Outcome, str]]:
+        """Whether each condition of the rule holds, and a sentence for where it doesn't; the destination is last."""
+        if self.http_only and not facts.method:
+            yield Outcome.NO, "the rule is about plain HTTP, and this is a tunnel"
+        else:
+            for condition in _CONDITIONS:
+                if condition.wanted(self):
+                    yield _outcome(condition.holds(self, facts)), condition.sentence(facts)
+        if self.spec.destinations:
+            outcome = self.destination(facts, address)
+            unknown = "destinations: the address of the target decides"
+            no_entry = f"destinations: no entry matches {facts.host}:{facts.port}"
+            yield outcome, unknown if outcome is Outcome.UNKNOWN else no_entry
+
+    def outcome(self, facts: Facts, address: Address | None) -> Outcome:
+        """Whether the rule matches."""
+        unknown = False
+        for outcome, _sentence in self.outcomes(facts, address):
+            if outcome is Outcome.NO:
+                return outcome
+            unknown = unknown or outcome is Outcome.UNKNOWN
+        return Outcome.UNKNOWN if unknown else Outcome.YES
+
+    # --- conditions ---
+
+    def destination(self, facts: Facts, address: Address | None) -> Outcome:
+        """Whether an entry holds for the target."""
+        if any(_names(entry, facts) for entry in self.destinations) or self._list_names(facts):
+            return Outcome.YES
+        if address is None:
+            possible = any(each.entries.has_networks for each in self.lists)
+            possible = possible or any(_is_network_for(entry, facts.port) for entry in self.destinations)
+            return Outcome.UNKNOWN if possible else Outcome.NO
+        return _outcome(any(self._address_matches(face, facts.port) for face in self.faces(address)))
+
+    def faces(self, address: Address) -> tuple[Address, ...]:
+        """What counts as the address: a rule that refuses holds for the IPv4 address inside an IPv6 one as well."""
+        inner = inner_address(address) if self.deny else None
+        return (address,) if inner is None else (address, inner)
+
+    def _list_names(self, facts: Facts) -> bool:
+        return not facts.literal and any(each.entries.by_name(facts.name) is not None for each in self.lists)
+
+    def _address_matches(self, address: Address, port: int) -> bool:
+        if any(each.entries.by_address(address) is not None for each in self.lists):
+            return True
+        return any(
+            _is_network_for(entry, port) and entry.host.version == address.version and address in entry.host
+            for entry in self.destinations
+            if not isinstance(entry.host, str)
+        )
+
+    def path_holds(self, facts: Facts) -> bool:
+        """Whether a path holds: for one that refuses in one reading, for any other in all of them."""
+        found = [any(pattern.matches(reading) for pattern in self.paths) for reading in facts.readings]
+        if self.deny:
+            return not found or any(found)
+        return bool(found) and all(found)
+
+    def method_holds(self, facts: Facts) -> bool:
+        """Whether the method is named; for a rule that refuses letters are compared without regard to case."""
+        return (facts.method.upper() if self.deny else facts.method) in self.spec.methods
+
+    def account_holds(self, facts: Facts) -> bool:
+        """Whether the account is named, by itself or by a tag."""
+        accounts = self.spec.accounts
+        named = facts.user in accounts and not facts.user.startswith(TAG)
+        return named or any(TAG + tag in accounts for tag in facts.tags)
+
+    def client_holds(self, facts: Facts) -> bool:
+        """Whether the client's address is in one of the networks."""
+        return any(facts.client in network for network in self.clients)
+
+    def params_hold(self, facts: Facts) -> bool:
+        """Whether all parameters were given with these values."""
+        return all(facts.params.get(name) == value for name, value in self.spec.params)
+
+    def is_open(self, facts: Facts) -> bool:
+        """Whether its schedule is open."""
+        return self.schedule is None or self.schedule.is_open(facts.now)
+
+
+class _Condition(NamedTuple):
+    """`wanted`: whether a rule has it; `sentence` says why it doesn't hold."""
+
+    holds: Callable[[Rule, Facts], bool]
+    wanted: Callable[[Rule], bool]
+    sentence: Callable[[Facts], str]
+
+
+_CONDITIONS = (
+    _Condition(Rule.account_holds, lambda rule: bool(rule.spec.accounts), lambda facts: f"accounts: {_user(facts)}"),
+    _Condition(
+        Rule.client_holds,
+        lambda rule: bool(rule.clients),
+        lambda facts: f"clients: {facts.client_ip} is in none of them",
+    ),
+    _Condition(
+        Rule.method_holds,
+        lambda rule: bool(rule.spec.methods),
+        lambda facts: f"methods: {facts.method} is none of them",
+    ),
+    _Condition(Rule.path_holds, lambda rule: bool(rule.paths), lambda facts: f"paths: {_path(facts)}"),
+    _Condition(
+        Rule.params_hold, lambda rule: bool(rule.spec.params), lambda _facts: "params: not all of them were given"
+    ),
+    _Condition(Rule.is_open, lambda rule: rule.schedule is not None, lambda _facts: "schedule: it is closed"),
+)
+
+
+def _user(facts: Facts) -> str:
+    if not facts.user:
+        return "the request is of no account"
+    tags = f", with the tags {', '.join(facts.tags)}," if facts.tags else ""
+    return f"{facts.user}{tags} is none of them"
+
+
+def _path(facts: Facts) -> str:
+    found = facts.readings
+    if not found:
+        return "the path can be read in several ways, so that only rules that refuse match it"
+    return f"{' or '.join(found)} matches none of them" + (" in every reading" if len(found) > 1 else "")
+
+
+def is_list(text: str) -> bool:
+    """Whether an entry of destinations names a shared list."""
+    return text.startswith((LIST, GEO))
+
+
+@lru_cache(maxsize=SCHEDULES_KEPT)
+def schedule_of(data: tuple[str, tuple[tuple[tuple[int, ...], int, int], ...]]) -> Schedule:
+    """One object for equal schedules. Raises `ValueError` for a time zone that this machine doesn't know."""
+    from zoneinfo import ZoneInfoNotFoundError  # only rules with a schedule pay for time zones
+
+    try:
+        return Schedule(data)
+    except ZoneInfoNotFoundError as error:
+        raise ValueError(f"unknown time zone: {error}") from error
+
+
+def _outcome(holds: object) -> Outcome:
+    return Outcome.YES if holds else Outcome.NO
+
+
+def _names(entry: Destination, facts: Facts) -> bool:
+    """Whether an entry holds by the name of the target, or by its port alone."""
+    host = entry.host
+    if not isinstance(host, str) or not entry.ports[0] <= facts.port <= entry.ports[1]:
+        return False
+    name = facts.name
+    return host in ("*", name) or (host.startswith("*.") and name.endswith(host[1:]) and len(name) > len(host) - 1)
+
+
+def _is_network_for(entry: Destination, port: int) -> bool:
+    return not isinstance(entry.host, str) and entry.ports[0] <= port <= entry.ports[1]

@@ -1,0 +1,113 @@
+"""The policies of one request, asked in their order: that of the account's plan, then that of the proxy.
+
+The first that has a matching rule with a `use` decides which way the request goes. A rule without one decides within
+its own policy alone: what it adds holds, and the next policy and the access rules are asked as well.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from actors.bus.messages.policies import DENY, POOL
+from actors.forwarding.policies.compiled import CompiledPolicy
+from actors.forwarding.policies.conditions import Rule
+from actors.forwarding.policies.facts import Facts
+from actors.forwarding.protocols.failures import Failure, denied_by_policy
+from config.net.ip import Address, plain
+
+
+class Applied(NamedTuple):
+    """A rule that matches, and whose it is."""
+
+    policy: str
+    rule: Rule
+
+    @property
+    def entry(self) -> str:
+        """As records and counters name it."""
+        return f"policy {self.policy}[{self.rule.index}] {self.rule.spec.name}".rstrip()
+
+
+class Verdict(NamedTuple):
+    """What the policies say. `applied` are the rules that match, one of each policy at most, in the policies' order.
+
+    `reported` is the first rule in report mode that would have refused the request.
+    """
+
+    applied: tuple[Applied, ...] = ()
+    reported: Applied | None = None
+    counted: tuple[tuple[Applied, bool], ...] = ()
+    """All of them in order, each with whether it was only reported."""
+
+    @property
+    def use(self) -> str:
+        """The way: `deny`, `direct`, `pool:` and a name, or empty for the one without policies."""
+        return self.applied[-1].rule.spec.use if self.applied else ""
+
+    @property
+    def decided(self) -> bool:
+        """Whether the proxy's access rules are passed over."""
+        return bool(self.use)
+
+    @property
+    def pool(self) -> str:
+        """The name of the pool, empty without one."""
+        return self.use.removeprefix(POOL) if self.use.startswith(POOL) else ""
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it is refused; None when it is not."""
+        if self.use != DENY:
+            return None
+        policy, rule = self.applied[-1]
+        number = f'rule "{rule.spec.name}"' if rule.spec.name else f"rule {rule.index}"
+        return denied_by_policy(rule.spec.reason, f"policy {policy}, {number}", self.applied[-1].entry)
+
+
+UNTOUCHED: Final = Verdict()
+
+
+class Judge:
+    """Judges one request, by one consistent set of policies and at one moment."""
+
+    __slots__ = ("_policies", "_verdicts", "facts")
+
+    def __init__(self, policies: tuple[CompiledPolicy, ...], facts: Facts) -> None:
+        self._policies = policies
+        self.facts = facts
+        self._verdicts: dict[str, Verdict | None] = {}
+
+    def by_name(self) -> Verdict | None:
+        """The verdict whatever the target resolves to; None when its addresses decide."""
+        if "" not in self._verdicts:
+            self._verdicts[""] = self._judge(self.facts.address)
+        return self._verdicts[""]
+
+    def by_address(self, address: str) -> Verdict:
+        """The verdict about the target at this address."""
+        verdict = self.by_name() or self._verdicts.get(address)
+        if verdict is None:
+            verdict = self._verdicts[address] = self._judge(plain(address)) or UNTOUCHED
+        return verdict
+
+    def _judge(self, address: Address | None) -> Verdict | None:
+        applied: list[Applied] = []
+        counted: list[tuple[Applied, bool]] = []
+        for policy in self._policies:
+            found = policy.find(self.facts, address)
+            if found.open:
+                return None
+            counted.extend((Applied(policy.name, rule), True) for rule in found.reported)
+            if found.rule is None:
+                continue
+            applied.append(Applied(policy.name, found.rule))
+            counted.append((applied[-1], False))
+            if found.rule.spec.use:
+                break
+        if not counted:
+            return UNTOUCHED
+        denied = (each for each, only in counted if only and each.rule.deny)
+        return Verdict(tuple(applied), next(denied, None), tuple(counted))
+
+    def __repr__(self) -> str:
+        return f"<Judge of {self.facts.host}:{self.facts.port} by {[each.name for each in self._policies]}>"

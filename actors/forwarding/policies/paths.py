@@ -1,0 +1,103 @@
+"""Paths of URLs, as rules compare them: unreserved characters decoded, dot segments removed (RFC 3986 6.2.2).
+
+Servers differ in how they read some paths. `readings` returns what a path may mean: one reading for most; two where
+servers differ about parameters of segments (`;x=1`) and about empty segments (`//`); none for a path that has no
+certain meaning, such as one with an encoded slash.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote
+
+_ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNCERTAIN = re.compile(r"%(?![0-9A-Fa-f]{2})|%(?:2[Ff]|5[Cc]|25|[01][0-9A-Fa-f]|7[Ff])|[^\x21-\x7e]|\\")
+"""An incomplete escape; an encoded slash, backslash, percent sign or control character; what no path has."""
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PLAIN = re.compile(r"(?:/(?!\.)[A-Za-z0-9\-._~!$&'()*+,=:@]+)*+/?")
+"""A path that is its own and only reading: no escapes, parameters, empty or dot segments."""
+_VISIBLE: Final = "".join(map(chr, range(0x21, 0x7F)))
+_PARAMETERS = re.compile(r"(?:;|%3[Bb])[^/]*")
+_SLASHES = re.compile(r"//+")
+
+
+def readings(path: str) -> tuple[str, ...]:
+    """What `path` (without its query) may mean; empty when that is uncertain."""
+    if _PLAIN.fullmatch(path):
+        return (path or "/",)
+    if _UNCERTAIN.search(path) or not _is_utf8(path):
+        return ()
+    decoded = normal_escapes(path)
+    literal = without_dots(decoded)
+    lenient = without_dots(_SLASHES.sub("/", _PARAMETERS.sub("", decoded)))
+    return (literal,) if literal == lenient else (literal, lenient)
+
+
+def normal_escapes(path: str) -> str:
+    """`path` with unreserved characters decoded and the other escapes in upper case."""
+    return _ENCODED.sub(_decoded, path)
+
+
+def _decoded(match: re.Match[str]) -> str:
+    char = chr(int(match[1], 16))
+    return char if char in _UNRESERVED else match[0].upper()
+
+
+def _is_utf8(path: str) -> bool:
+    """Whether escapes of octets above 127 are UTF-8 in its shortest form."""
+    try:
+        _ENCODED.sub(lambda match: chr(int(match[1], 16)), path).encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def without_dots(path: str) -> str:
+    """`path` without `.` and `..` segments (RFC 3986 5.2.4); it begins with a slash."""
+    if "/." not in path:
+        return path or "/"
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
+
+
+class PathPattern:
+    """One pattern: `*` stands for any characters, slashes as well, or for none."""
+
+    __slots__ = ("_pieces", "exact", "prefix")
+
+    def __init__(self, written: str) -> None:
+        pieces = normal_escapes(quote(written, safe=_VISIBLE)).split("*")
+        self._pieces = pieces
+        self.prefix = pieces[0]
+        """What a path that matches begins with."""
+        self.exact = len(pieces) == 1
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether every path that begins with `prefix` matches."""
+        return len(self._pieces) == 2 and not self._pieces[1]
+
+    def matches(self, path: str) -> bool:
+        """Whether it holds for one reading of a path; linear in its length for each `*`."""
+        pieces = self._pieces
+        if self.exact:
+            return path == pieces[0]
+        first, last = pieces[0], pieces[-1]
+        if not path.startswith(first) or not path.endswith(last) or len(path) < len(first) + len(last):
+            return False
+        start, end = len(first), len(path) - len(last)
+        for piece in pieces[1:-1]:
+            start = path.find(piece, start, end)
+            if start < 0:
+                return False
+            start += len(piece)
+        return True

@@ -1,0 +1,114 @@
+"""Policies as the documentation says it, slowly: each rule in order, each condition with no help of tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from actors.accounts.schedule import Schedule
+from actors.bus.messages.policies import PolicySpec, RuleSpec
+from actors.forwarding.policies.facts import Facts
+from actors.forwarding.policies.paths import readings
+from actors.net.egress_guard import embedded_ipv4
+
+
+@dataclass
+class FixedList:
+    """A list of domains and networks."""
+
+    domains: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+
+    @property
+    def has_networks(self) -> bool:
+        return bool(self.networks)
+
+    def by_name(self, name: str) -> str | None:
+        return next((each for each in self.domains if name == each or name.endswith("." + each)), None)
+
+    def by_address(self, address: Any) -> str | None:
+        found = (each for each in self.networks if ip_network(each).version == address.version)
+        return next((each for each in found if address in ip_network(each)), None)
+
+
+OPEN = "open"
+
+
+def first_rule(policy: PolicySpec, facts: Facts, address: str | None, lists: dict[str, Any]) -> tuple[Any, list[int]]:
+    """The index of the deciding rule, None without one, or `OPEN`; and those in report mode before it."""
+    reported: list[int] = []
+    for index, rule in enumerate(policy.rules):
+        if not _matches_request(rule, facts):
+            continue
+        holds = _matches_target(rule, facts, address, lists)
+        if holds is None:
+            return OPEN, []
+        if holds and not rule.report:
+            return index, reported
+        if holds:
+            reported.append(index)
+    return None, reported
+
+
+def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
+    if (rule.methods or rule.paths or rule.set_headers or rule.remove_headers) and not facts.method:
+        return False
+    words = [f"tag:{tag}" for tag in facts.tags] + [facts.user] * bool(facts.user)
+    if rule.accounts and not set(words) & set(rule.accounts):
+        return False
+    if rule.clients and not any(_within(facts.client_ip, each) for each in rule.clients):
+        return False
+    refuses = rule.use == "deny"
+    if rule.methods and (facts.method.upper() if refuses else facts.method) not in rule.methods:
+        return False
+    if rule.paths and not _path_matches(rule, facts.path.partition("?")[0] or "/", refuses):
+        return False
+    if any(facts.params.get(name) != value for name, value in rule.params):
+        return False
+    return rule.schedule is None or Schedule(rule.schedule).is_open(facts.now)
+
+
+def _path_matches(rule: RuleSpec, path: str, refuses: bool) -> bool:
+    patterns = [re.compile(".*".join(map(re.escape, each.split("*"))), re.DOTALL) for each in rule.paths]
+    found = [any(pattern.fullmatch(each) for pattern in patterns) for each in readings(path)]
+    if not found:
+        return refuses
+    return any(found) if refuses else all(found)
+
+
+def _matches_target(rule: RuleSpec, facts: Facts, address: str | None, lists: dict[str, Any]) -> bool | None:
+    """None: the address decides."""
+    if not rule.destinations:
+        return True
+    address = facts.host if facts.literal else address
+    outcomes = [_entry_matches(rule, each, facts, address, lists) for each in rule.destinations]
+    return True if True in outcomes else None if None in outcomes else False
+
+
+def _entry_matches(rule: RuleSpec, entry: str, facts: Facts, address: str | None, lists: dict[str, Any]) -> bool | None:
+    name = facts.host.lower().rstrip(".")
+    faces = [] if address is None else [ip_address(address)]
+    if faces and rule.use == "deny":
+        faces += [inner for face in faces if (inner := embedded_ipv4(face)) is not None]
+    if entry.startswith("list:"):
+        known = lists[entry]
+        if not facts.literal and known.by_name(name):
+            return True
+        return any(known.by_address(face) for face in faces) if faces else None if known.has_networks else False
+    host, _, port = entry.partition(":") if entry.count(":") < 2 else (entry, "", "")
+    if port and facts.port != int(port):
+        return False
+    if host in ("", "*"):
+        return True
+    try:
+        ip_network(host)
+    except ValueError:
+        return name.endswith(host[1:]) and name != host[2:] if host.startswith("*.") else name == host
+    return any(_within(str(face), host) for face in faces) if faces else None
+
+
+def _within(address: str, network: str) -> bool:
+    known, where = ip_address(address), ip_network(network)
+    return known.version == where.version and known in where
