@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { lastDays } from "../src/screens/me/days";
+import { lastDays } from "../src/screens/accounts/days";
 
 const now = Date.parse("2026-03-03T15:00:00Z");
 

@@ -52,6 +52,9 @@ export function moment(time: string | number | Date): string {
   return dates("moment", { dateStyle: "medium", timeStyle: "medium" }).format(new Date(time));
 }
 
+/** `22 Nov 2026`. */
+export const date = (time: string | number | Date): string => dates("date", { dateStyle: "medium" }).format(new Date(time));
+
 /** The time of day: `19:05:12`. */
 export const clock = (time: string | number | Date): string => dates("clock", { timeStyle: "medium" }).format(new Date(time));
 

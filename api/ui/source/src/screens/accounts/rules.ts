@@ -1,5 +1,6 @@
 /** The rules that an account may have of its own, or of its plan. null inherits; 0 and empty lists say "none". */
 import type { Schemas } from "../../api/client";
+import { locale, t } from "../../texts";
 
 export type Plan = Schemas["PlanView"];
 export type Listed = Schemas["FleetAccountView"];
@@ -24,6 +25,17 @@ export const blankRules = (): RulesValue => ({
 /** The rules of a stored account or plan. */
 export function rulesOf({ limits, quota, allow_destinations, deny_destinations, schedule }: RulesValue): RulesValue {
   return structuredClone({ limits, quota, allow_destinations, deny_destinations, schedule });
+}
+
+/** `Mon Tue 08:00–18:00 (Europe/Berlin)`. */
+export function scheduleOf({ windows, timezone }: NonNullable<RulesValue["schedule"]>): string {
+  if (!windows.length) return t("accounts.schedule.never");
+  return `${windows.map((each) => `${each.days.map((day) => dayName(day)).join(" ")} ${each.from}–${each.to}`).join("; ")} (${timezone})`;
+}
+
+/** The name of a day in the language of the page. */
+export function dayName(day: Day, form: "short" | "long" = "short"): string {
+  return new Intl.DateTimeFormat(locale(), { weekday: form, timeZone: "UTC" }).format(Date.UTC(2024, 0, 1 + DAYS.indexOf(day)));
 }
 
 /** How much of each hour of a day is within the windows, 0 or 1, by day: for the view of the week. */

@@ -3,18 +3,22 @@ import { ApiError } from "../../api/errors";
 import { router } from "../../lib/router.svelte";
 
 export interface Methods {
+  /** Whether account holders may sign in at `/me`. */
+  self_service: boolean;
   identity_provider: "google" | "github" | "microsoft" | "custom" | null;
   /** The file in the data directory with the first password of `admin`, until that is changed. */
   initial_password_file: string | null;
 }
 
+/** What is assumed where the service can't be asked. */
+export const NOTHING: Methods = { self_service: true, identity_provider: null, initial_password_file: null };
 const NAMES = { google: "Google", github: "GitHub", microsoft: "Microsoft", custom: "SSO" };
 
 /** What this service offers; where that can't be asked, a password alone. */
 export async function methods(): Promise<Methods> {
   const response = await fetch("/api/v1/auth/methods", { credentials: "omit", cache: "no-store" }).catch(() => null);
   const body: { data?: Methods } | null = response?.ok ? await response.json().catch(() => null) : null;
-  return body?.data ?? { identity_provider: null, initial_password_file: null };
+  return body?.data ?? NOTHING;
 }
 
 export const providerName = (provider: NonNullable<Methods["identity_provider"]>): string => NAMES[provider];

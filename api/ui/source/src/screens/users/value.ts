@@ -1,11 +1,15 @@
 /** A user as its form has it, and what the API accepts. */
 import type { Schemas } from "../../api/client";
+import { t } from "../../texts";
 
 export type User = Schemas["UserView"];
 export const ROLES = ["administrator", "operator", "user", "auditor"] as const;
 export type Role = (typeof ROLES)[number];
 export const PERMISSIONS = ["proxy.read", "proxy.write", "proxy.delete", "metrics.read", "users.read", "users.write", "users.delete", "settings.read", "settings.write", "admin", "*"] as const;
 export type Permission = (typeof PERMISSIONS)[number];
+
+/** In words, with one for all of them. */
+export const permissionsOf = (permissions: readonly string[]): string => (permissions.includes("*") ? t("users.permissions.all") : permissions.join(", "));
 
 export interface UserValue {
   email: string;

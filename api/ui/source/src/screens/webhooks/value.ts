@@ -1,5 +1,6 @@
 /** A webhook as its form has it, and the body of the API. */
 import type { Schemas } from "../../api/client";
+import { t } from "../../texts";
 
 export type Webhook = Schemas["WebhookView"];
 export type WebhookEvent = Schemas["WebhookCreate"]["events"][number];
@@ -27,6 +28,9 @@ export function named(category: Category): string[] {
   const names = EVENTS[category].map((each) => `${category}.${each}`);
   return category === "error_rate" ? ["high_error_rate", ...names] : names;
 }
+
+/** In words, with one for all of them. */
+export const eventsOf = (events: readonly string[]): string => (events.includes("*") ? t("webhooks.events.every") : events.join(", "));
 
 export interface WebhookValue {
   name: string;

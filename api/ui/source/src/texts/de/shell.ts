@@ -122,7 +122,7 @@ export const shell = {
   "area.accounts": "Konten",
   "area.usage": "Verbrauch",
   "area.connections": "Verbindungen",
-  "area.logs": "Protokolle",
+  "area.logs": "Protokoll",
   "area.webhooks": "Webhooks",
   "area.users": "Benutzer",
   "area.keys": "API-Schlüssel",

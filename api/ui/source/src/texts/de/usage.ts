@@ -12,7 +12,7 @@ export const usage: Texts["usage"] = {
   "by": "Gruppiert nach",
   "by.account": "Konto",
   "by.proxy": "Proxy",
-  "by.plan": "Plan",
+  "by.plan": "Tarif",
   "by.tag": "Tag",
   "from": "Von (UTC)",
   "requests": "Anfragen",

@@ -20,6 +20,7 @@ export const webhooks = {
   "headers.remove": "Kopfzeile {n} entfernen",
   "events": "Ereignisse",
   "events.all": "Alle Ereignisse, auch die künftiger Versionen",
+  "events.every": "alle Ereignisse",
   "events.category": "Alle ({category})",
   "category.proxy": "Proxys",
   "category.error_rate": "Fehlerrate",

@@ -24,7 +24,7 @@ export const overview = {
   "window": "Window",
   "first.title": "No proxy yet",
   "first.text": "A proxy is a port that clients connect to. Create one here, or with the command below.",
-  "first.action": "Create a proxy",
+  "first.action": "Create proxy",
   "attention.more": "{n} more is not shown.|{n} more are not shown.",
   "moved": "{size} in this time",
   "mean": "mean {value}/s",

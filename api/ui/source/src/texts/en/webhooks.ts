@@ -20,6 +20,7 @@ export const webhooks = {
   "headers.remove": "Remove header {n}",
   "events": "Events",
   "events.all": "All events, also those of later releases",
+  "events.every": "all events",
   "events.category": "All ({category})",
   "category.proxy": "Proxies",
   "category.error_rate": "Error rate",

@@ -1,1 +1,0 @@
-import{Qt as e,S as t,dn as n,fn as r,ft as i,pn as a}from"./components-DKqozvMH.js";import{t as o}from"./ConnectionList-DF5fXp3l.js";function s(s,c){a(c,!0);{let r=n(()=>i(`connections.title`));t(s,{get title(){return e(r)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}r()}export{s as default};
