@@ -15,7 +15,8 @@ import falcon
 from api.container import Services
 from api.errors import NotFound, NotReady
 from api.http.body_limits import BodyAwaited
-from api.http.errors import INVALID_REQUEST, ApiError, internal, translated
+from api.http.client import is_by_script
+from api.http.errors import BEARER, INVALID_REQUEST, ApiError, internal, translated
 from api.middleware import RequestMiddleware
 from api.openapi.routes import describe
 from api.operations import TABLE
@@ -72,6 +73,8 @@ def _on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _par
         log.error("request %s: %s %s failed: %s", req.context.request_id, req.method, req.path, error, exc_info=bug)
     for name, value in response.headers.items():
         resp.set_header(name, value)
+    if response.status == 401 and is_by_script(req.get_header("Sec-Fetch-Mode"), req.get_header("Origin")):
+        resp.set_header("WWW-Authenticate", BEARER)
     resp.status = response.status
     write_json(resp, response.envelope())
 

@@ -55,8 +55,9 @@ class RequestMiddleware:
             raise falcon.HTTPMethodNotAllowed([*allowed, "OPTIONS"])
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
-        """Forbid clients to guess the media type of a body, and log the request."""
+        """Forbid clients to guess the media type of a body, to store it and to embed it elsewhere; log the request."""
         resp.set_header("X-Content-Type-Options", "nosniff")
+        _keep_private(resp)
         serving(None)
         gate: BodyGate | None = req.env.get(BODY_GATE)
         if gate is not None and gate.opened:
@@ -148,6 +149,14 @@ class RequestMiddleware:
             gate.rate_headers = verdict.headers
         if verdict.retry_after:
             raise TooBusy(verdict.retry_after)
+
+
+def _keep_private(resp: falcon.Response) -> None:
+    """No cache keeps what was for one caller, unless the response says otherwise; no page elsewhere can embed it, as a
+    browser may remember credentials of HTTP Basic."""
+    if resp.get_header("Cache-Control") is None:
+        resp.set_header("Cache-Control", "no-store")
+    resp.set_header("Cross-Origin-Resource-Policy", "same-origin")
 
 
 def _is_cross_site(req: falcon.Request) -> bool:

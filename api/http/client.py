@@ -95,6 +95,12 @@ def is_cross_site(fetch_site: str | None, origin: str | None, host: str | None) 
     return origin.partition("://")[2].lower() != (host or "").strip().lower()
 
 
+def is_by_script(fetch_mode: str | None, origin: str | None) -> bool:
+    """Whether a script of a page sent this. A browser that is offered HTTP Basic then would ask for a password of its
+    own accord, and remember it beyond the sign-out of the page."""
+    return origin is not None if fetch_mode is None else fetch_mode.strip().lower() != "navigate"
+
+
 def request_id(given: str | None) -> str:
     """The client's own id of its request, if it is well formed, else a new one."""
     return given if given and _REQUEST_ID.fullmatch(given) else "req_" + secrets.token_hex(12)

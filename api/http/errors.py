@@ -29,6 +29,9 @@ from config.model.fields import InvalidResource
 from config.settings.runtime import ReadOnlySetting
 
 INVALID_REQUEST = "INVALID_REQUEST"
+BEARER = 'Bearer realm="proxyfleet"'
+BASIC = 'Basic realm="proxyfleet", charset="UTF-8"'
+"""The two challenges of a 401."""
 NOT_VALID = "The request is not valid"
 
 
@@ -91,8 +94,7 @@ def _missing_permission(error: MissingPermission, _request_id: str) -> ApiError:
 
 def _unauthenticated(error: Unauthenticated, _request_id: str) -> ApiError:
     """Both schemes are offered."""
-    challenge = 'Bearer realm="proxyfleet", Basic realm="proxyfleet", charset="UTF-8"'
-    return ApiError(401, error.code, str(error), error.details, {"WWW-Authenticate": challenge})
+    return ApiError(401, error.code, str(error), error.details, {"WWW-Authenticate": f"{BEARER}, {BASIC}"})
 
 
 def _too_busy(error: TooBusy, _request_id: str) -> ApiError:

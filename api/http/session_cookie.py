@@ -10,6 +10,8 @@ pages of other ports and schemes, which are the same site). It is read by the op
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from api.http.client import Site
 from config.net.host_names import is_loopback
 
@@ -21,9 +23,22 @@ USES = (f"{PATH}/refresh", f"{PATH}/logout")
 CROSS_ORIGIN = "the cookie of a session is only for pages of this API: Sec-Fetch-Site, or else Origin, has to name it"
 
 
-def has_place(site: Site) -> bool:
-    """Whether the cookie would be sent in clear nowhere but within the machine of the browser."""
-    return site.secure or is_loopback(site.host)
+def has_place(site: Site, page: str | None = None) -> bool:
+    """Whether the cookie would be sent in clear nowhere but within the machine of the browser.
+
+    `page` is the address or origin that the browser has, if that is known. Behind a proxy that rewrites `Host` and
+    isn't trusted, the API seems to be on the machine of the browser and is not; without `Secure` the cookie of an https
+    page would also go to http addresses of that host.
+    """
+    return site.secure or (is_loopback(site.host) and (page is None or _is_here(page)))
+
+
+def _is_here(page: str) -> bool:
+    try:
+        parts = urlsplit(page)
+        return parts.scheme == "http" and is_loopback(parts.hostname or "")
+    except ValueError:
+        return False
 
 
 def set_cookie(site: Site, token: str, age: int) -> str:

@@ -27,7 +27,11 @@ _ONLY_FROM_HERE = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """swagger-ui sets styles of its own in the page; scripts come from here alone."""
-_HEADERS = {"Content-Security-Policy": _ONLY_FROM_HERE, "Referrer-Policy": "no-referrer"}
+_HEADERS = {
+    "Content-Security-Policy": _ONLY_FROM_HERE,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+}
 
 
 def describe(table: Iterable[Operation]) -> tuple[Operation, ...]:

@@ -181,7 +181,7 @@ def _reply(call: Call, pair: TokenPair, more: dict[str, Any], by_cookie: bool) -
     data = {"access_token": pair.access_token, "expires_in": pair.expires_in, "token_type": "Bearer", **more}
     if not by_cookie:
         return Reply({**data, "refresh_token": pair.refresh_token}, headers=NOT_CACHED)
-    kept = session_cookie.has_place(call.site)
+    kept = session_cookie.has_place(call.site, call.headers.get("origin"))
     cookie = session_cookie.set_cookie(call.site, pair.refresh_token, pair.refresh_expires_in)
     return Reply({**data, "session_kept": kept}, headers=NOT_CACHED, cookies=(cookie,) if kept else ())
 

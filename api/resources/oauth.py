@@ -185,7 +185,8 @@ def _return_path(call: Call) -> str | None:
     session, path = call.query.session, call.query.return_to
     if session is None and path is not None:
         raise Invalid("return_to", "is only possible with session=cookie")
-    if session is not None and not session_cookie.has_place(call.site):
+    page = call.services.sign_ins.settings.redirect_uri
+    if session is not None and not session_cookie.has_place(call.site, page):
         raise Invalid("session", "a cookie would be sent in clear: use https, or the API's loopback address")
     return None if session is None else path or PAGES
 

@@ -30,5 +30,5 @@ def overview(call: Call) -> Reply:
         scope=scope,
     )
     found = call.services.overviews.get(sight, call.query.range)
-    headers = {"ETag": found.etag, "Cache-Control": "private, no-cache"}
+    headers = {"ETag": found.etag}
     return Reply({}, headers=headers, document=Document(found.content, "application/json"))

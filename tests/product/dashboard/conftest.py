@@ -41,8 +41,8 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="package")
 def product() -> Iterator[Product]:
-    """Shared by all tests of a worker that break nothing of it."""
-    with Product() as running:
+    """Shared by all tests of a worker that break nothing of it. Holders of accounts may sign in."""
+    with Product({"PROXYFLEET_ACCOUNTS__SELF_SERVICE": "true"}) as running:
         yield running
 
 

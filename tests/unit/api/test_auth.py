@@ -258,6 +258,26 @@ def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
     assert response.headers["WWW-Authenticate"].startswith("Bearer")
 
 
+@pytest.mark.parametrize(
+    ("headers", "offered"),
+    [
+        ({}, True),
+        ({"Sec-Fetch-Mode": "navigate"}, True),
+        ({"Sec-Fetch-Mode": "cors"}, False),
+        ({"Sec-Fetch-Mode": "same-origin", "Origin": "http://localhost:8080"}, False),
+        ({"Origin": "http://localhost:8080"}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("path", ["/auth/refresh", "/auth/login", "/auth/validate"])
+def test_basic_is_not_offered_to_scripts_of_pages(api: Api, path: str, headers: dict[str, str], offered: bool) -> None:
+    """A browser would ask for a password by itself, and go on sending it after the page's sign-out."""
+    body = {"username": "admin", "password": "wrong"} if path.endswith("login") else None
+    challenge = api.post(path, body, headers).headers["WWW-Authenticate"]
+    assert challenge.startswith("Bearer ")
+    assert ("Basic " in challenge) is offered
+
+
 # --- API keys -----------------------------------------------------------------------------------------------------
 
 

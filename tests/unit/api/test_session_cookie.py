@@ -93,6 +93,19 @@ def test_without_tls_elsewhere_there_is_no_cookie_and_the_session_lasts_as_long_
     assert lives(api, response)
 
 
+@pytest.mark.parametrize(
+    "origin", ["https://fleet.example", "https://localhost:8080", "http://fleet.example", "http://["]
+)
+def test_there_is_no_cookie_where_the_page_is_elsewhere_though_the_host_is_this_machine(api: Api, origin: str) -> None:
+    """A proxy in front that rewrites `Host` and isn't trusted: without `Secure` it would be sent in clear, too."""
+    response = sign_in(api, {**PAGE, "Origin": origin}, **HERE)
+    assert not response.cookies
+    assert response.json["data"]["session_kept"] is False
+    assert lives(api, response)
+    here = sign_in(api, {**PAGE, "Origin": "http://127.0.0.1:8080"}, **HERE)
+    assert [*here.cookies] == ["proxyfleet"]
+
+
 @pytest.mark.parametrize(("trusted", "name"), [(("127.0.0.0/8",), NAME), ((), None)])
 def test_tls_that_a_trusted_proxy_terminates_counts(trusted: tuple[str, ...], name: str | None) -> None:
     api = Api(ApiSettings(security=QUIET, server=Server(trusted_proxies=trusted)))

@@ -3,7 +3,12 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 type Respond = (path: string, init: RequestInit) => Response | Promise<Response>;
 const json = (status: number, data: unknown) => new Response(JSON.stringify({ success: status < 400, data, error: { code: "X", message: "no", details: null } }), { status });
 const pair = (token: string, seconds = 3600) => json(200, { access_token: token, expires_in: seconds });
-const who = (permissions = ["*"]) => json(200, { user_id: "usr_1", username: "bob", role: "administrator", permissions });
+const who = (permissions = ["*"], id = "usr_1") => json(200, { user_id: id, username: id === "usr_1" ? "bob" : "eve", role: "administrator", permissions });
+/** A promise, and what settles it. */
+function later<T>() {
+  let settle!: (value: T) => void;
+  return { promise: new Promise<T>((resolve) => (settle = resolve)), settle };
+}
 
 let calls: string[] = [];
 
@@ -43,7 +48,7 @@ test("many requests that need a new token refresh once", async () => {
   await session.start();
   calls = [];
   expect(await Promise.all([session.refresh(), session.refresh(), session.refresh()])).toEqual(["t2", "t2", "t2"]);
-  expect(calls).toEqual(["refresh"]);
+  expect(calls).toEqual(["refresh", "test"]);
 });
 
 test("a token that is about to end is renewed before it is used", async () => {
@@ -82,6 +87,56 @@ test("signing out forgets the token even if the service is away, and says that t
   await session.start();
   await session.signOut();
   expect([session.phase, session.unended, await session.freshToken()]).toEqual(["out", true, null]);
+});
+
+test("the cookie of another user, who signed in elsewhere, changes the user, and gives no token to requests of the one before", async () => {
+  let id = "usr_1";
+  const session = await loaded((path) => (path.endsWith("refresh") ? pair("t") : who(["*"], id)));
+  const before: (string | undefined)[] = [];
+  session.onother = () => before.push(session.who?.username);
+  await session.start();
+  id = "usr_2";
+  expect(await session.refresh()).toBeNull();
+  expect([session.phase, session.who?.username, await session.freshToken()]).toEqual(["in", "eve", "t"]);
+  expect(before).toEqual([undefined]);
+});
+
+test("a refresh that ends after the sign-out begins no session", async () => {
+  const late = later<Response>();
+  let n = 0;
+  const session = await loaded((path) => (path.endsWith("refresh") ? (n++ ? late.promise : pair("t1")) : path.endsWith("logout") ? json(200, {}) : who()));
+  await session.start();
+  const refreshed = session.refresh();
+  await session.signOut();
+  late.settle(pair("t2"));
+  expect([await refreshed, session.phase, session.who, await session.freshToken()]).toEqual([null, "out", null, null]);
+  expect(calls).toEqual(["refresh", "test", "refresh", "logout"]);
+});
+
+test("a sign-in waits for the sign-out before, whose response deletes the cookie", async () => {
+  const late = later<Response>();
+  const session = await loaded((path) => (path.endsWith("logout") ? late.promise : path.endsWith("test") ? who() : pair("t1")));
+  await session.start();
+  const out = session.signOut();
+  const signedIn = session.signIn("bob", "x");
+  await Promise.resolve();
+  expect(calls).toEqual(["refresh", "test", "logout"]);
+  late.settle(json(200, {}));
+  await Promise.all([out, signedIn]);
+  expect(calls).toEqual(["refresh", "test", "logout", "login", "test"]);
+  expect(session.phase).toBe("in");
+});
+
+test("a refresh learns what the user may do now, and so does a refusal", async () => {
+  let permissions = ["*"];
+  const session = await loaded((path) => (path.endsWith("refresh") ? pair("t1") : who(permissions)));
+  await session.start();
+  permissions = ["proxy.read", "metrics.read"];
+  await session.refresh();
+  expect([session.may("users.write"), session.may("metrics.read")]).toEqual([false, true]);
+  permissions = ["proxy.read"];
+  await session.recheck();
+  expect([session.may("metrics.read"), session.may("proxy.read")]).toEqual([false, true]);
 });
 
 test.each([

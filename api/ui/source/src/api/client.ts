@@ -30,7 +30,7 @@ export async function data<R extends Result>(request: Promise<R>): Promise<Data<
 export async function tagged<R extends Result>(request: Promise<R>): Promise<{ data: Data<R>; etag: string | null; requestId: string | null }> {
   const result = await request.catch(translated);
   const body = result.data as Enveloped | undefined;
-  if (!result.response.ok || body === undefined) throw failure(result.response, result.error);
+  if (!result.response.ok || body === undefined) throw noted(failure(result.response, result.error));
   const content = typeof body === "object" && body !== null && "success" in body ? body.data : body;
   return { data: content as Data<R>, etag: result.response.headers.get("ETag"), requestId: result.response.headers.get("X-Request-Id") };
 }
@@ -59,13 +59,40 @@ function translated(error: unknown): never {
   throw error;
 }
 
-/** What `fetch` is for the client: never a cookie, except where the session itself is refreshed. */
+/** The page learns what its user may no longer do by a refusal of what was open to them. */
+function noted(error: ApiError): ApiError {
+  const lost = error.status === 403 ? error.requiredPermission : null;
+  if (lost !== null && session.may(lost)) void session.recheck();
+  return error;
+}
+
+/**
+ * What `fetch` is for the client: never a cookie, except where the session itself is refreshed. A request ends with its
+ * user: when that one is signed out, or another one is there, nothing is sent for it, and it has neither a response nor
+ * an error any more, since the screen that asked is gone.
+ */
 async function authorized(request: Request): Promise<Response> {
+  const user = session.who?.id;
+  const isOver = () => session.who?.id !== user;
+  try {
+    const response = await attempted(request, isOver);
+    if (response !== null && !isOver()) return response;
+  } catch (error) {
+    if (!isOver()) throw error;
+  }
+  return new Promise(() => undefined);
+}
+
+/** The response, to the second attempt if the access token was no longer good; null when `isOver` before that. */
+async function attempted(request: Request, isOver: () => boolean): Promise<Response | null> {
   const again = request.clone();
-  const first = await sent(request, await session.freshToken());
-  if (first.status !== 401) return first;
-  const token = await session.refresh();
-  return token === null ? first : sent(again, token);
+  const token = await session.freshToken();
+  if (isOver()) return null;
+  const first = await sent(request, token);
+  if (first.status !== 401 || isOver()) return first;
+  const renewed = await session.refresh();
+  if (isOver()) return null;
+  return renewed === null ? first : sent(again, renewed);
 }
 
 /** Send a request with this token, and never with a cookie. Throws `ApiError` where there is no response. */

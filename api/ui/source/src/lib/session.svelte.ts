@@ -1,11 +1,14 @@
 /**
  * Who is signed in. The access token is in memory alone; the refresh token is in a cookie that scripts can't read.
  * Tabs share that cookie: a lock keeps them from refreshing at once, and a channel tells the others who signed in or out.
+ * Another tab may have signed another user in: each new token is asked for its user, and never used for what the user
+ * before has asked for.
  */
-import { failure, isAbort } from "../api/errors";
+import { ApiError, failure, isAbort } from "../api/errors";
 import { held } from "./locks";
 
 const AUTH = "/api/v1/auth";
+const LOCK = "proxyfleet-refresh";
 /** Seconds before its end at which an access token is renewed. */
 const MARGIN = 30;
 
@@ -17,6 +20,10 @@ export interface Who {
 }
 type Phase = "idle" | "starting" | "out" | "in" | "unreachable";
 type Message = { kind: "signed-out" } | { kind: "signed-in"; id: string };
+interface Pair {
+  access_token: string;
+  expires_in: number;
+}
 
 const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("proxyfleet-session");
 
@@ -29,9 +36,15 @@ class Session {
   unended = $state(false);
   /** Whether a page without this session is shown: it is neither started nor renewed there. */
   resting = false;
+  /** Called before another user than the one before is shown: nothing of that one may be left. */
+  onother: () => void = () => undefined;
   #token: string | null = null;
   #endsAt = 0;
   #refreshing: Promise<string | null> | null = null;
+  /** Changes when a session ends: what was asked for before, and comes late, begins no session then. */
+  #turn = 0;
+  #latest: string | null = null;
+  #leaving: Promise<unknown> = Promise.resolve();
 
   constructor() {
     if (typeof addEventListener !== "undefined") addEventListener("pageshow", (event) => event.persisted && this.who !== null && !this.resting && void this.refresh());
@@ -41,23 +54,19 @@ class Session {
   /** Continue the session of the cookie, if there is one. */
   async start(): Promise<void> {
     this.phase = "starting";
-    if ((await this.refresh()) === null && this.phase === "starting") this.phase = "out";
-    this.expired = false;
+    await this.refresh();
+    if (this.who) say({ kind: "signed-in", id: this.who.id });
   }
 
   /** Sign in with a password. Throws `ApiError`. */
   async signIn(username: string, password: string): Promise<void> {
-    const response = await post("login", { username, password, session: "cookie" });
+    await this.#leaving; // its response deletes the cookie
+    const response = await held(LOCK, () => post("login", { username, password, session: "cookie" }));
     const body = await response.json().catch(() => null);
     if (!response.ok) throw failure(response, body);
-    await this.adopt(body.data);
-  }
-
-  /** Become the user of a sign-in's response: after a password, or at the end of a sign-in at a provider. */
-  async adopt(signedIn: { access_token: string; expires_in: number }): Promise<void> {
-    this.#keep(signedIn);
-    await this.#ask();
-    if (this.who) say({ kind: "signed-in", id: this.who.id });
+    const who = await userOf(body.data.access_token);
+    this.#become(body.data, who);
+    say({ kind: "signed-in", id: who.id });
   }
 
   /** End the session here and in all other tabs. */
@@ -66,7 +75,9 @@ class Session {
     this.#forget();
     this.expired = false;
     say({ kind: "signed-out" });
-    const response = await post("logout", undefined, token).catch(() => null);
+    const left = post("logout", undefined, token).catch(() => null);
+    this.#leaving = left;
+    const response = await left;
     this.unended = response === null || (!response.ok && response.status !== 401);
   }
 
@@ -78,8 +89,24 @@ class Session {
 
   /** A new access token; null when the session has ended, which then shows the sign-in page. */
   refresh(): Promise<string | null> {
-    this.#refreshing ??= held("proxyfleet-refresh", () => this.#renew()).finally(() => (this.#refreshing = null));
-    return this.#refreshing;
+    if (this.#refreshing) return this.#refreshing;
+    const turn = this.#turn;
+    const mine = held(LOCK, () => this.#renew(turn)).finally(() => {
+      if (this.#refreshing === mine) this.#refreshing = null;
+    });
+    return (this.#refreshing = mine);
+  }
+
+  /** Ask again what the user may do: the API has refused what should have been possible. */
+  async recheck(): Promise<void> {
+    const [turn, token] = [this.#turn, this.#token];
+    if (token === null) return;
+    try {
+      const who = await userOf(token);
+      if (turn === this.#turn) this.who = who;
+    } catch (error) {
+      if (!(error instanceof TypeError || error instanceof ApiError)) throw error; // the next refusal asks again
+    }
   }
 
   /** Whether the role or the user has this permission, or is of this role. `*` and `admin` imply all. */
@@ -88,22 +115,32 @@ class Session {
     return !permission || (role !== undefined && this.who?.role === role) || granted.some((each) => each === permission || each === "*" || each === "admin");
   }
 
-  async #renew(): Promise<string | null> {
+  async #renew(turn: number): Promise<string | null> {
     try {
+      if (turn !== this.#turn) return null;
       const response = await post("refresh");
+      if (turn !== this.#turn) return null;
       if (response.status >= 500 || response.status === 429) return this.#unreachable();
-      if (!response.ok) {
-        this.expired = this.who !== null;
-        this.#forget();
-        return null;
-      }
-      this.#keep((await response.json()).data);
-      if (this.who === null) await this.#ask();
-      return this.#token;
+      if (!response.ok) return this.#end();
+      const pair: Pair = (await response.json()).data;
+      const who = await userOf(pair.access_token);
+      if (turn !== this.#turn) return null;
+      const same = this.who === null || this.who.id === who.id;
+      if (!same) this.#forget();
+      this.#become(pair, who);
+      return same ? this.#token : null;
     } catch (error) {
+      if (turn !== this.#turn) return null;
+      if (error instanceof ApiError && error.status === 401) return this.#end();
       if (!isAbort(error)) return this.#unreachable();
       throw error;
     }
+  }
+
+  #end(): null {
+    this.expired = this.who !== null;
+    this.#forget();
+    return null;
   }
 
   /** The service is away: a session that runs is kept; the first page says so and tries again. */
@@ -112,23 +149,19 @@ class Session {
     return this.#token;
   }
 
-  async #ask(): Promise<void> {
-    const headers = { Authorization: `Bearer ${this.#token}` };
-    const response = await fetch(`${AUTH}/test`, { headers, credentials: "omit", cache: "no-store" });
-    const body = await response.json();
-    if (!response.ok) throw failure(response, body);
-    const { user_id, username, role, permissions } = body.data;
-    this.who = { id: user_id, username, role, permissions };
+  #become(pair: Pair, who: Who): void {
+    if (this.#latest !== null && this.#latest !== who.id) this.onother();
+    this.#latest = who.id;
+    this.#token = pair.access_token;
+    this.#endsAt = Date.now() / 1000 + pair.expires_in;
+    this.who = who;
     this.phase = "in";
     this.expired = this.unended = false;
   }
 
-  #keep(pair: { access_token: string; expires_in: number }): void {
-    this.#token = pair.access_token;
-    this.#endsAt = Date.now() / 1000 + pair.expires_in;
-  }
-
   #forget(): void {
+    this.#turn += 1;
+    this.#refreshing = null;
     this.#token = null;
     this.who = null;
     this.phase = "out";
@@ -152,10 +185,21 @@ function say(message: Message): void {
   channel?.postMessage(message);
 }
 
+/** Whose access token it is, and what that user may do now. Throws `ApiError`. */
+async function userOf(token: string): Promise<Who> {
+  const headers = { Authorization: `Bearer ${token}` };
+  const response = await fetch(`${AUTH}/test`, { headers, credentials: "omit", cache: "no-store" });
+  const body = await response.json();
+  if (!response.ok) throw failure(response, body);
+  const { user_id, username, role, permissions } = body.data;
+  return { id: user_id, username, role, permissions };
+}
+
 function post(action: string, body?: unknown, token?: string | null): Promise<Response> {
   const headers: Record<string, string> = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const content = body === undefined ? null : JSON.stringify(body);
-  return fetch(`${AUTH}/${action}`, { method: "POST", credentials: "same-origin", cache: "no-store", headers, body: content });
+  const keepalive = action === "logout"; // also when the tab is closed at this moment
+  return fetch(`${AUTH}/${action}`, { method: "POST", credentials: "same-origin", cache: "no-store", headers, body: content, keepalive });
 }

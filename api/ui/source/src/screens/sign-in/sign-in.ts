@@ -23,9 +23,18 @@ export async function methods(): Promise<Methods> {
 
 export const providerName = (provider: NonNullable<Methods["identity_provider"]>): string => NAMES[provider];
 
+/** What the service accepts as a way back: no escapes in the path, and no empty or dotted parts. */
+const WAY_BACK = /^\/ui(?:\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*\/?(?:\?[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*)?$/;
+
+/** The address to which a sign-in at a provider returns: that of the page, or the first one. */
+export function wayBack(here: string): string {
+  const path = `/ui${here}`;
+  return !here.startsWith("/sign-in") && path.length <= 2000 && WAY_BACK.test(path) ? path : "/ui/";
+}
+
 /** Leave for the provider; it comes back to this address with the cookie of a session. */
 export function signInAt(provider: string): void {
-  const back = new URLSearchParams({ provider, session: "cookie", return_to: router.path === "/sign-in" ? "/ui/" : `/ui${router.here}` });
+  const back = new URLSearchParams({ provider, session: "cookie", return_to: wayBack(router.here) });
   location.assign(`/api/v1/auth/oauth2/authorize?${back}`);
 }
 

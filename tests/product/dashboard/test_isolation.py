@@ -1,0 +1,168 @@
+"""Who uses a browser sees nothing of others: another user in it, the holder of an account beside an operator, a page of
+another site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, Request, expect
+
+from tests.kit.browser import Problems
+from tests.kit.product import PASSWORD, Product
+from tests.product.dashboard.signing import fill_in, is_at, is_signed_out, is_user, sign_out
+
+ELSEWHERE = "http://elsewhere.test/"
+"""Never asked: its page comes from the test."""
+
+
+def sign_in_unnoticed(context: BrowserContext, username: str) -> None:
+    """Another user gets the cookie of this browser, and no tab gets a message: as in a browser without messages between
+    tabs, or by an identity provider."""
+    body = {"username": username, "password": PASSWORD, "session": "cookie"}
+    assert context.request.post("/api/v1/auth/login", data=body, headers={"Sec-Fetch-Site": "same-origin"}).ok
+
+
+# --- another user in the same browser -----------------------------------------------------------------------------
+
+
+def test_a_tab_becomes_the_user_who_signed_in_in_another_and_keeps_nothing_of_the_one_before(
+    page: Page, people: Callable[[str], str], problems: Problems
+) -> None:
+    problems.allow("/api/v1/.* 401 ")
+    page.goto("/ui/users?q=private")
+    is_at(page, "Users")
+    requests: list[Request] = []
+    page.on("request", lambda request: requests.append(request))  # noqa: PLW0108  # playwright marks it
+    sign_in_unnoticed(page.context, people("auditor"))
+    is_user(page, "one-auditor")
+    is_at(page, "Overview")
+    assert page.url.endswith("/ui/")
+    asked = [each for each in requests if "/api/v1/users" in each.url]
+    refreshed = next(index for index, each in enumerate(requests) if each.url.endswith("/auth/refresh"))
+    assert asked
+    assert all(requests.index(each) < refreshed for each in asked), "none was sent again for the other user"
+
+
+def test_after_a_sign_out_another_user_begins_at_the_first_screen_and_the_same_one_where_they_were(
+    page: Page, people: Callable[[str], str]
+) -> None:
+    page.goto("/ui/proxies?q=private")
+    is_at(page, "Proxies")
+    sign_out(page)
+    fill_in(page)
+    is_at(page, "Proxies")
+    expect(page.get_by_role("searchbox").last).to_have_value("private")
+    sign_out(page)
+    is_signed_out(page)
+    assert "private" not in page.content()
+    fill_in(page, people("operator"))
+    is_at(page, "Overview")
+    assert page.url.endswith("/ui/")
+
+
+def test_the_other_tab_is_the_other_user_after_a_sign_in(page: Page, people: Callable[[str], str]) -> None:
+    page.goto("/ui/proxies?q=private")
+    is_at(page, "Proxies")
+    other = page.context.new_page()
+    other.goto("/ui/")
+    is_user(other, "admin")
+    sign_out(other)
+    is_signed_out(page)
+    fill_in(other, people("auditor"))
+    is_user(page, "one-auditor")
+    is_at(page, "Overview")
+
+
+@pytest.fixture
+def climber(product: Product) -> Iterator[dict[str, Any]]:
+    """A user whose role can be changed."""
+    body = {"username": "climber", "password": PASSWORD, "role": "operator"}
+    user = product.data("POST", "/users", body)["user"]
+    yield user
+    product.api("DELETE", f"/users/{user['id']}")
+
+
+def test_a_role_that_is_lowered_while_the_page_is_open_takes_its_buttons_away(
+    stranger: Page, climber: dict[str, Any], product: Product, problems: Problems
+) -> None:
+    problems.allow("/api/v1/.* 403 ")
+    proxy = product.proxy(name="a proxy of the climber")
+    stranger.goto(f"/ui/proxies/{proxy['id']}")
+    fill_in(stranger, climber["username"])
+    stop = stranger.get_by_role("button", name="Stop")
+    expect(stop).to_be_visible()
+    product.data("PATCH", f"/users/{climber['id']}", {"role": "user"})
+    stop.click()
+    expect(stop).to_have_count(0)
+    assert product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["status"] == "active"
+    product.api("DELETE", f"/proxies/{proxy['id']}")
+
+
+# --- the holder of an account beside an operator ------------------------------------------------------------------
+
+
+@pytest.fixture
+def holder(product: Product) -> Iterator[str]:
+    """The name of an account, which is markup."""
+    name = "<img src=x onerror=alert(1)>"
+    body = {"username": name, "password": PASSWORD, "proxies": {"all": True}}
+    account = product.data("POST", "/accounts", body)["account"]
+    yield name
+    product.api("DELETE", f"/accounts/{account['id']}")
+
+
+def test_the_page_of_a_holder_leaves_the_session_of_an_operator_alone_and_never_uses_it(
+    page: Page, holder: str, product: Product
+) -> None:
+    page.goto("/ui/")
+    is_at(page, "Overview")
+    cookies = page.context.cookies()
+    mine = page.context.new_page()
+    sent: list[dict[str, str]] = []
+    mine.on("request", lambda request: sent.append({"url": request.url, **request.all_headers()}))
+    mine.goto("/ui/me")
+    fill_in(mine, holder)
+    expect(mine.get_by_role("banner").get_by_text(holder)).to_be_visible()
+    expect(mine.get_by_role("heading", level=1)).to_be_visible()
+    mine.get_by_role("button", name="Sign out").click()
+    is_signed_out(mine)
+    assert holder not in mine.content()
+    asked = [each for each in sent if "/api/v1/" in each["url"]]
+    assert all("/api/v1/me" in each["url"] for each in asked), asked
+    assert not any("cookie" in each for each in asked)
+    assert page.context.cookies() == cookies
+    page.reload()
+    is_user(page, "admin")
+
+
+# --- pages of other sites -----------------------------------------------------------------------------------------
+
+
+def elsewhere(page: Page, content: str) -> None:
+    """Show a page of another site."""
+    page.route(ELSEWHERE, lambda route: route.fulfill(body=content, content_type="text/html"))
+    page.goto(ELSEWHERE)
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/me", "/api/v1/docs"])
+@pytest.mark.parametrize("element", ["iframe src", "object data", "embed src"])
+def test_no_page_of_another_site_can_frame_the_dashboard(
+    stranger: Page, dashboard: str, problems: Problems, path: str, element: str
+) -> None:
+    problems.allow("frame-ancestors|frame it|ERR_BLOCKED|refused to connect")
+    address = dashboard.removesuffix("/ui/") + path
+    elsewhere(stranger, f"<{element}='{address}'></{element.partition(' ')[0]}>")
+    stranger.wait_for_load_state("networkidle")
+    assert not any(frame.url.startswith(address) for frame in stranger.frames)
+
+
+def test_a_page_that_opens_the_dashboard_has_no_hold_on_its_window(page: Page, dashboard: str) -> None:
+    elsewhere(page, "a page of another site")
+    with page.context.expect_page() as opened:
+        page.evaluate("address => { window.held = window.open(address, 'a name') }", dashboard)
+    window = opened.value
+    expect(window.get_by_role("heading", level=1)).to_be_visible()
+    assert window.evaluate("[window.opener, window.name]") == [None, ""]
+    assert page.evaluate("held.closed")
