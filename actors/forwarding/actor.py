@@ -78,6 +78,7 @@ class ForwardingActor(Actor):
             float(proxy["keep_alive_timeout"]),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
             self.data_dir.accounts_table,
+            self.data_dir.lists,
         )
         self.forwarding.dialer.resolver.kept = float(proxy["dns_cache_seconds"])
         self.forwarding.problems.report = self._report

@@ -18,6 +18,7 @@ from actors.bus.records import Row
 from actors.counters import CONNECTIONS, INTERNAL_ERRORS
 from actors.forwarding.access.authenticator import Authenticator
 from actors.forwarding.access.directory import Directory
+from actors.forwarding.access.named_lists import NamedListFiles
 from actors.forwarding.access.narrowing import OwnRules, own_rules
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
@@ -71,6 +72,7 @@ class ForwardingContext:
         keep_alive_timeout: float,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
         accounts_table: Path | None = None,
+        lists: Path | None = None,
     ) -> None:
         self.loop = loop
         self.debug = trace.enabled()
@@ -86,6 +88,9 @@ class ForwardingContext:
         self._last_number = 0
         self._epoch = time.time() - time.monotonic()
         self.problems = Problems(loop, self.clock)
+        self.lists = NamedListFiles(loop, self.problems, lists)
+        """The lists that rules name."""
+        self.lists.on_changed = self._lists_changed
         self.timers = TimerWheel(loop)
         self.lingering = LingeringClose(loop, self.timers, self.count_crash)
         self.pipes = PipePool()
@@ -158,7 +163,15 @@ class ForwardingContext:
         """The access policy of a configuration: the present one, if it says the same."""
         if self._spec is not None and (spec, egress) == (self._spec.access, self._egress):
             return self.policy.access
-        return AccessPolicy(EgressGuard(egress), Rules(spec))
+        return AccessPolicy(EgressGuard(egress), Rules(spec, lists=self.lists))
+
+    def _lists_changed(self) -> None:
+        """Connections that were made by the former version of a list are not kept for reuse."""
+        if self._spec is not None:
+            access = AccessPolicy(EgressGuard(self._egress), Rules(self._spec.access, lists=self.lists))
+            self.dialer.access = access
+            self.policy = replace(self.policy, access=access)
+            self.pool.flush()
 
     def _new_session_config(self, spec: ProxySpec) -> SessionConfig:
         return replace(
@@ -236,7 +249,7 @@ class ForwardingContext:
         account = None if meter is None else meter.account
         if meter is None or account is None:
             return ()
-        return own_rules(account.spec, None if meter.credential is None else meter.credential.spec)
+        return own_rules(account.spec, None if meter.credential is None else meter.credential.spec, self.lists)
 
     # --- flows ---
 

@@ -71,7 +71,7 @@ def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanat
     target = read_target(query.target)
     subject = _subject(context, query)
     credential = None if subject.credential is None else spec_of(subject.credential)
-    access = context.policy.access.narrowed(own_rules(subject.account, credential))
+    access = context.policy.access.narrowed(own_rules(subject.account, credential, context.lists))
 
     def reply(result: _Result) -> None:
         if result.decision.failure is None and _is_backends(context, subject):

@@ -5,7 +5,8 @@ A **client** entry is an address or a network: `192.0.2.7`, `192.0.2.0/24`, `200
 A **destination** entry is a host, a host with ports, or ports alone:
 
     entry   = host / host ":" ports / ":" ports
-    host    = "*" / name / "*." name / network / "[" IPv6 network "]"
+    host    = "*" / name / "*." name / network / "[" IPv6 network "]" / "list:" list / geo
+    geo     = "geo:" list ":" ("country=" country / "asn=" number)
     network = address / address "/" length
     ports   = port / port "-" port                          ; 1 to 65535, both ends included
 
@@ -13,6 +14,10 @@ A **destination** entry is a host, a host with ports, or ports alone:
 without regard to case and to a dot at the end, as they were asked for; networks are compared with the address that is
 connected to. Without ports an entry holds for all of them. An IPv6 network with ports stands in brackets. A `*` in
 any other place, an address in an odd spelling (`127.1`) and a name that isn't ASCII are refused.
+
+`list:mirrors` is whatever the list of that name has, `geo:world:country=DE` every address that the database of the list
+`world` has in that country (ISO 3166-1), `geo:world:asn=64500` those of an autonomous system. `list:443` is the port of
+a host called `list`.
 
 An IPv4 network written as IPv6 (`::ffff:10.0.0.0/104`) is that IPv4 network.
 """
@@ -35,7 +40,24 @@ _PORTS = re.compile(r":([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\[\]]*)\](.*)", re.DOTALL)
 _MAPPED = IPv6Network("::ffff:0:0/96")
 
+_LIST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_COUNTRY = re.compile(r"[A-Z]{2}", re.ASCII)
+_ASN = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+_ASN_MAX = 2**32 - 1
+
 _FORMS = "a name, *.name, *, an address or a network, each with :port or :port-port behind it, or ports alone"
+
+
+@dataclass(frozen=True, slots=True)
+class ListHost:
+    """The hosts that a list has: all, or those whose `attribute` (`country`, `asn`) has this value in a database."""
+
+    name: str
+    attribute: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"geo:{self.name}:{self.attribute}={self.value}" if self.attribute else f"list:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +65,14 @@ class Destination:
     """One entry, read. `host` is a network, a name in lower case, `*.` and a name, or `*`."""
 
     host: Network | str
+    ports: Ports
+
+
+@dataclass(frozen=True, slots=True)
+class ListDestination:
+    """One entry that names a list, read."""
+
+    host: ListHost
     ports: Ports
 
 
@@ -71,8 +101,15 @@ def one_address(text: str) -> str:
     raise ValueError("must have no zone")
 
 
-def read_destination(text: str) -> Destination:
+def read_entry(text: str) -> Destination | ListDestination:
     """One destination entry; the grammar is the module's docstring. Raises `ValueError`."""
+    if text.startswith(("list:", "geo:")) and _PORTS.fullmatch(text[text.index(":") :]) is None:
+        return _of_list(text)
+    return read_destination(text)
+
+
+def read_destination(text: str) -> Destination:
+    """One destination entry that names no list. Raises `ValueError`."""
     if match := _BRACKETS.fullmatch(text):
         if ":" not in match[1]:
             raise ValueError("only IPv6 stands in brackets")
@@ -93,6 +130,24 @@ def _ports(text: str) -> Ports:
     if not 1 <= low <= high <= 65535:
         raise ValueError("ports are 1 to 65535, the lower one first")
     return low, high
+
+
+def _of_list(text: str) -> ListDestination:
+    kind, name, *rest = text.split(":", 3)
+    if _LIST_NAME.fullmatch(name) is None:
+        raise ValueError("the name of a list is 1 to 64 letters, digits, '.', '_' and '-'")
+    if kind == "list":
+        return ListDestination(ListHost(name), _ports("".join(f":{each}" for each in rest)))
+    attribute, _, value = (rest[0] if rest else "").partition("=")
+    if not _is_place(attribute, value):
+        raise ValueError("must be geo:NAME:country=DE or geo:NAME:asn=64500")
+    return ListDestination(ListHost(name, attribute, value), _ports("".join(f":{each}" for each in rest[1:])))
+
+
+def _is_place(attribute: str, value: str) -> bool:
+    if attribute == "country":
+        return _COUNTRY.fullmatch(value) is not None
+    return attribute == "asn" and _ASN.fullmatch(value) is not None and int(value) <= _ASN_MAX
 
 
 def _host(text: str) -> Network | str:

@@ -10,6 +10,7 @@ UPSTREAMS_UNREACHABLE = "upstreams_unreachable"
 NO_DESCRIPTORS = "out_of_descriptors"
 BIND_ADDRESS = "bind_address"
 ACCOUNTS_TABLE = "accounts_table"
+LIST_UNREADABLE = "list_unreadable"
 LISTENER = "listener"
 PROCESS = "process"
 REASONS = (
@@ -19,6 +20,7 @@ REASONS = (
     NO_DESCRIPTORS,
     BIND_ADDRESS,
     ACCOUNTS_TABLE,
+    LIST_UNREADABLE,
     LISTENER,
     PROCESS,
 )
@@ -30,7 +32,8 @@ class Problem:
     """One thing that is wrong and not over. A value, not a message by itself.
 
     `reason` is one of `REASONS`, `detail` a sentence, `since` Unix seconds. `subject` is the part of the proxy that it
-    concerns: the name of an upstream, else empty. `serves` is False when no client can be served while it lasts.
+    concerns: the name of an upstream or of a list, else empty. `serves` is False when no client can be served while it
+    lasts.
     """
 
     reason: str

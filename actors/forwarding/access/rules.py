@@ -5,22 +5,25 @@ twice: by its name before it is resolved (`match_name`), which spares the resolv
 each address that it resolved to (`match_address`). An IPv6 address that carries an IPv4 one is denied where the inner
 one is, and is allowed only as what it is; a mapped one *is* the IPv4 address, since that is where the kernel connects.
 
-Of several entries of a list that match, one that matches by name is named before a network, and else the first.
+Of several entries that match, one that matches by name is named before a network, and else the first. An entry that
+names a list (`list:NAME`) matches what the list has at that moment. A list that can't be read allows nothing, and where
+it would deny it denies everything.
+
 Whatever the number of entries, matching is a few dictionary look-ups: one for each label of the name, and one for each
-prefix length that occurs.
+prefix length that occurs, and those of each list.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from actors.bus.messages.specs import AccessSpec
 from actors.net.egress_guard import embedded_ipv4
-from config.net.entries import ALL_PORTS, Network, Ports, read_destination, read_network
+from config.net.entries import ALL_PORTS, ListHost, Network, Ports, read_entry, read_network
 from config.net.ip import plain
 
 CLIENT_DENIED: Final = "client_denied"
@@ -37,7 +40,52 @@ CREDENTIAL: Final = "credential"
 REPORTED: Final = "reported:"
 """Prefix of a reason in records in report mode: the connection was allowed."""
 
+UNREADABLE: Final = "which can't be read"
+"""Of a list in the name of an entry."""
+
 Address = IPv4Address | IPv6Address
+
+
+Found = tuple[int, str]
+"""The index of an entry that matches, and what of it does, where the entry is a list; else empty."""
+
+
+class FoundList(Protocol):
+    """A list that can be read. Both return what of it matches, as text."""
+
+    def by_name(self, name: str) -> str | None:
+        """The domain that matches a name in lower case without a dot at its end."""
+
+    def by_address(self, address: Address) -> str | None:
+        """The network or place that matches an address."""
+
+
+class NamedLists(Protocol):
+    """The lists that entries may name, as they are now."""
+
+    def __hash__(self) -> int:
+        """Rules that are compiled with other lists are other rules."""
+
+    def find(self, host: ListHost) -> FoundList | None:
+        """The list; None when it can't be read."""
+
+    def judges_addresses(self, host: ListHost) -> bool:
+        """Whether its entries match addresses, not names."""
+
+
+class NoLists:
+    """For those who have none: every list that is named can't be read."""
+
+    def find(self, _host: ListHost) -> FoundList | None:
+        """See `NamedLists`."""
+        return None
+
+    def judges_addresses(self, _host: ListHost) -> bool:
+        """See `NamedLists`."""
+        return False
+
+
+NO_LISTS: Final = NoLists()
 
 
 class RuleMatch(NamedTuple):
@@ -109,19 +157,34 @@ class _Networks:
 
 
 class EntryList:
-    """One list of entries, by what they name. `name` is its own, with its owner's in front."""
+    """One list of entries, by what they name. `name` is its own, with its owner's in front.
 
-    def __init__(self, name: str, written: tuple[str, ...], entries: Iterable[tuple[Network | str, Ports]]) -> None:
+    `denies`: an entry that names a list which can't be read matches everything, not nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        written: tuple[str, ...],
+        entries: Iterable[tuple[Network | str | ListHost, Ports]],
+        lists: NamedLists = NO_LISTS,
+        denies: bool = False,
+    ) -> None:
         self._name = name
+        self._lists = lists
+        self._denies = denies
+        self._of_lists: list[tuple[int, ListHost, Ports]] = []
         self._written = written
         self._networks = {4: _Networks(32), 6: _Networks(128)}
         names: dict[str, list[tuple[Ports, int]]] = {}
-        self.has_networks = False
+        self._has_networks = False
         for index, (host, ports) in enumerate(entries):
             if isinstance(host, str):
                 names.setdefault(host, []).append((ports, index))
+            elif isinstance(host, ListHost):
+                self._of_lists.append((index, host, ports))
             else:
-                self.has_networks = True
+                self._has_networks = True
                 self._networks[host.version].add(host, ports, index)
         self._names = {host: _ByPort(ranges) for host, ranges in names.items()}
         for networks in self._networks.values():
@@ -130,18 +193,40 @@ class EntryList:
     def __bool__(self) -> bool:
         return bool(self._written)
 
-    def by_name(self, name: str, port: int) -> int | None:
-        """The index of the first entry that holds for a name (lower case, no dot at the end), whatever its address."""
-        return _least(found.first(port) for found in self._find(name))
+    @property
+    def has_networks(self) -> bool:
+        """Whether any entry matches addresses."""
+        return self._has_networks or any(self._lists.judges_addresses(host) for _index, host, _ports in self._of_lists)
 
-    def by_address(self, address: Address, port: int) -> int | None:
-        """The index of the first network that holds for an address."""
+    def by_name(self, name: str, port: int) -> Found | None:
+        """The first entry that holds for a name (lower case, no dot at the end), whatever its address."""
+        index = _least(found.first(port) for found in self._find(name))
+        found = None if index is None else (index, "")
+        return self._first_of_lists(found, port, lambda named: named.by_name(name)) if self._of_lists else found
+
+    def by_address(self, address: Address, port: int) -> Found | None:
+        """The first network that holds for an address."""
         networks = self._networks[address.version]
-        return _least(found.first(port) for found in networks.find(int(address)))
+        index = _least(found.first(port) for found in networks.find(int(address)))
+        found = None if index is None else (index, "")
+        return self._first_of_lists(found, port, lambda named: named.by_address(address)) if self._of_lists else found
 
-    def entry(self, index: int) -> str:
-        """The name of an entry: its field, its index and itself."""
-        return f"{self._name}[{index}] {self._written[index]}"
+    def entry(self, found: Found) -> str:
+        """The name of an entry: its field, its index and itself, and what of a list has matched."""
+        index, detail = found
+        return f"{self._name}[{index}] {self._written[index]}" + (f" ({detail})" if detail else "")
+
+    def _first_of_lists(self, known: Found | None, port: int, match: Callable[[FoundList], str | None]) -> Found | None:
+        """The first entry with a list that matches, unless `known` comes before it."""
+        for index, host, (low, high) in self._of_lists:
+            if known is not None and known[0] < index:
+                break
+            if low <= port <= high:
+                named = self._lists.find(host)
+                detail = match(named) if named is not None else UNREADABLE if self._denies else None
+                if detail is not None:
+                    return index, detail
+        return known
 
     def no_match(self) -> str:
         """The rule of a denial because no entry matches."""
@@ -165,13 +250,13 @@ class EntryList:
 class Rules:
     """The access rules of one configuration, or those of an account or credential. Changed ones are a new object."""
 
-    def __init__(self, spec: AccessSpec, owner: str = PROXY) -> None:
+    def __init__(self, spec: AccessSpec, owner: str = PROXY, lists: NamedLists = NO_LISTS) -> None:
         self.owner = owner
         self.report = spec.mode == "report"
         self._allow_clients = _clients(f"{owner}.allow_clients", spec.allow_clients)
         self._deny_clients = _clients(f"{owner}.deny_clients", spec.deny_clients)
-        self._allow = _destinations(f"{owner}.allow_destinations", spec.allow_destinations)
-        self._deny = _destinations(f"{owner}.deny_destinations", spec.deny_destinations)
+        self._allow = _destinations(f"{owner}.allow_destinations", spec.allow_destinations, lists)
+        self._deny = _destinations(f"{owner}.deny_destinations", spec.deny_destinations, lists, denies=True)
         self.has_client_rules = bool(self._allow_clients or self._deny_clients)
         self.has_destination_rules = bool(self._allow or self._deny)
 
@@ -220,7 +305,7 @@ class Rules:
         name, address = _plain(host), plain(address_text)
         inner = embedded_ipv4(address)
         faces = (address,) if inner is None else (address, inner)
-        denied = _least(self._deny.by_address(face, port) for face in faces)
+        denied = min(filter(None, (self._deny.by_address(face, port) for face in faces)), default=None)
         if denied is not None:
             return RuleMatch(DESTINATION_DENIED, self._deny.entry(denied))
         if not self._allow:
@@ -237,9 +322,9 @@ def _clients(name: str, written: tuple[str, ...]) -> EntryList:
     return EntryList(name, written, ((read_network(text), ALL_PORTS) for text in written))
 
 
-def _destinations(name: str, written: tuple[str, ...]) -> EntryList:
-    read = (read_destination(text) for text in written)
-    return EntryList(name, written, ((entry.host, entry.ports) for entry in read))
+def _destinations(name: str, written: tuple[str, ...], lists: NamedLists, denies: bool = False) -> EntryList:
+    read = (read_entry(text) for text in written)
+    return EntryList(name, written, ((entry.host, entry.ports) for entry in read), lists, denies)
 
 
 def _least(indices: Iterable[int | None]) -> int | None:
