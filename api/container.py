@@ -55,6 +55,7 @@ from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
 from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import StoredProxy
+from api.services.proxy_tagging import ProxyTaggings
 from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import RuntimeView
 from api.services.self_service import SelfService
@@ -160,6 +161,7 @@ class Services:
         self._begin_history()
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
+        self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self._make_fleet_accounts(bridge, data)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from api.openapi.schemas.base import Deleted
-from api.openapi.schemas.proxies import ActedProxy, Explanation, NewProxy, OneProxy, Proxies, Tested
+from api.openapi.schemas.proxies import ActedProxy, Explanation, NewProxy, OneProxy, Proxies, TaggedProxies, Tested
 from api.operations.operation import V1, create, delete, get, post, resource, update
 from api.resources import access, proxies, proxy_queries
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
+from config.model.tagging import ProxyTagging
 
 _ONE = "/{proxy_id}"
 
 TABLE = resource(f"{V1}/proxies", read="proxy.read", write="proxy.write", delete="proxy.delete")(
     get("", "listProxies", proxies.list_proxies, Proxies, query=proxy_queries.ListProxies, scoped=True),
     create("", "createProxy", proxies.create_proxy, NewProxy, body=ProxyCreate, read_only=READ_ONLY_FIELDS),
+    post(
+        "/tags",
+        "tagProxies",
+        proxies.tag_proxies,
+        TaggedProxies,
+        body=ProxyTagging,
+    ),
     get(_ONE, "getProxy", proxies.get_proxy, OneProxy, if_match=True),
     *update(
         _ONE,

@@ -59,6 +59,16 @@ def create_proxy(call: Call) -> Reply:
     return Reply({"proxy": view, "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
 
 
+def tag_proxies(call: Call) -> Reply:
+    """Tag many proxies.
+
+    Adds tags to proxies and removes others, of all of them or none. Errors name the entry, such as `ids[3]`.
+    """
+    tagged = call.services.proxy_taggings.apply(call.body)
+    views = [{"id": each.id, "name": each.name, "tags": list(each.tags)} for each in tagged.proxies]
+    return Reply({"proxies": views, "changed": tagged.changed})
+
+
 def get_proxy(call: Call) -> Reply:
     """Show a proxy.
 

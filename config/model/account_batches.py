@@ -6,8 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
-from config.model.fields import Part, example
-from config.model.fleet_accounts import FleetAccountCreate, FleetAccountUpdate
+from config.model.fields import InvalidResource, Part, example
+from config.model.fleet_accounts import FleetAccount, FleetAccountCreate, FleetAccountUpdate
+from config.model.proxies import Tags
+from config.model.tagging import retagged
 
 BATCH_MAX = 1_000
 """Accounts in each list of a batch."""
@@ -18,9 +20,19 @@ AccountId = Annotated[StrictStr, Field(min_length=1, max_length=64)]
 
 
 class FleetAccountChange(FleetAccountUpdate):
-    """A change of the account with this id."""
+    """A change of the account with this id. `add_tags` and `remove_tags` keep its other tags."""
 
     id: AccountId
+    add_tags: Tags | None = None
+    remove_tags: Tags | None = None
+
+    def resolved(self, account: FleetAccount) -> FleetAccountChange:
+        """See `FleetAccountUpdate`."""
+        if self.add_tags is None and self.remove_tags is None:
+            return self
+        if self.tags is not None:  # type: ignore[attr-defined]  # a field of the account, which `gives` adds
+            raise InvalidResource("tags", "must be left out beside add_tags and remove_tags")
+        return self.model_copy(update={"tags": retagged(account.tags, self.add_tags or (), self.remove_tags or ())})
 
 
 class AccountBatch(Part):

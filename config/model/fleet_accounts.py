@@ -157,6 +157,10 @@ class FleetAccountUpdate(RulesInput):
     plan: Annotated[Name | None, NULLABLE] = None
     expires_at: Annotated[Moment, NULLABLE] = None
 
+    def resolved(self, account: FleetAccount) -> FleetAccountUpdate:  # noqa: ARG002 - for those that depend on it
+        """The same in absolute terms, where it depends on what `account` is now. Raises `InvalidResource`."""
+        return self
+
 
 class FleetAccountCreate(FleetAccountUpdate):
     """A new account. Without a password it has credentials only."""
@@ -183,6 +187,7 @@ def new_fleet_account(body: FleetAccountCreate, plan: str, now: float) -> FleetA
 
 def change_fleet_account(account: FleetAccount, body: FleetAccountUpdate, plan: str, now: float) -> FleetAccount:
     """`account` with the changes of `body`, and with the plan of this id. Raises `InvalidResource`."""
+    body = body.resolved(account)
     changed = {**update(account, body), **changed_rules(account, body), "plan": plan, "updated_at": now}
     refuse_long("username", changed.get("username"))
     if body.proxies is not None:

@@ -72,7 +72,9 @@ Description = Annotated[
     AfterValidator(_description),
     WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.PLAIN}], "maxLength": 500}),
 ]
-Tags = Annotated[list[Tag], Field(max_length=50)]
+TAGS_MAX = 50
+"""Tags of a proxy or an account."""
+Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
 
 
 class ProxyAuth(BaseModel):

@@ -181,6 +181,21 @@ class Proxies(ResponseModel):
     next_cursor: str | None
 
 
+class TaggedProxy(ResponseModel):
+    """A proxy with its tags after the change."""
+
+    id: str
+    name: str
+    tags: list[str]
+
+
+class TaggedProxies(ResponseModel):
+    """The proxies in the order of the request; `changed` is the number of those whose tags are others than before."""
+
+    proxies: list[TaggedProxy]
+    changed: int
+
+
 class Warned(ResponseModel):
     """A probably unintended effect of a field."""
 

@@ -133,3 +133,14 @@ def test_no_more_errors_are_named_than_people_read(api: Api, monkeypatch: pytest
     monkeypatch.setattr(account_batches, "ERRORS_MAX", 3)
     wrong = [{"username": f"u{number}", "plan": "none"} for number in range(9)]
     assert problems(api, {"create": wrong}).keys() == {f"create[{number}].plan" for number in range(3)}
+
+
+def test_tags_of_accounts_are_added_and_removed_and_others_stay(api: Api) -> None:
+    made = batch(api, {"create": [{"username": name, "tags": ["old", "kept"]} for name in ("a", "b")]})["created"]
+    changes = [{"id": each["id"], "add_tags": ["new"], "remove_tags": ["old"]} for each in made]
+    assert batch(api, {"update": changes})["count"]["updated"] == 2
+    stored = [each.body["tags"] for each in api.services.account_store.find("accounts")]
+    assert stored == [["kept", "new"]] * 2
+    assert batch(api, {"update": changes})["count"]["updated"] == 0
+    both = {"id": made[0]["id"], "tags": ["x"], "add_tags": ["y"]}
+    assert problems(api, {"update": [both]}).keys() == {"update[0].tags"}
