@@ -552,6 +552,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/proxies/tags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tag many proxies
+         * @description Adds tags to proxies and removes others, of all of them or none. Errors name the entry, such as `ids[3]`.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["tagProxies"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/proxies/{proxy_id}": {
         parameters: {
             query?: never;
@@ -3951,7 +3973,7 @@ export interface components {
         };
         /**
          * FleetAccountChange
-         * @description A change of the account with this id.
+         * @description A change of the account with this id. `add_tags` and `remove_tags` keep its other tags.
          */
         FleetAccountChange: {
             /** @default null */
@@ -4006,6 +4028,10 @@ export interface components {
             };
             /** Id */
             id: string;
+            /** Add Tags */
+            add_tags?: string[];
+            /** Remove Tags */
+            remove_tags?: string[];
         };
         /**
          * FleetAccountCreate
@@ -4481,6 +4507,18 @@ export interface components {
             keep_alive?: boolean;
             /** Max Connections */
             max_connections?: number;
+        };
+        /**
+         * ProxyTagging
+         * @description Tags to add to these proxies, and tags to remove; their other tags stay.
+         */
+        ProxyTagging: {
+            /** Ids */
+            ids: string[];
+            /** Add Tags */
+            add_tags?: string[];
+            /** Remove Tags */
+            remove_tags?: string[];
         };
         /**
          * ProxyTest
@@ -8543,6 +8581,28 @@ export interface components {
             problems: components["schemas"]["FlawView"][];
         };
         /**
+         * TaggedProxies
+         * @description The proxies in the order of the request; `changed` is the number of those whose tags are others than before.
+         */
+        TaggedProxies: {
+            /** Proxies */
+            proxies: components["schemas"]["TaggedProxy"][];
+            /** Changed */
+            changed: number;
+        };
+        /**
+         * TaggedProxy
+         * @description A proxy with its tags after the change.
+         */
+        TaggedProxy: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Tags */
+            tags: string[];
+        };
+        /**
          * Target
          * @description The target of a request.
          */
@@ -11878,6 +11938,79 @@ export interface operations {
                         /** @constant */
                         success: true;
                         data: components["schemas"]["NewProxy"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    tagProxies: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "ids": [
+                 *         "prx_0123456789abcdef"
+                 *       ],
+                 *       "add_tags": [
+                 *         "berlin"
+                 *       ],
+                 *       "remove_tags": [
+                 *         "office"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ProxyTagging"];
+            };
+        };
+        responses: {
+            /** @description Tag many proxies */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "proxies": [
+                     *           {
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "tags": [
+                     *               "office"
+                     *             ]
+                     *           }
+                     *         ],
+                     *         "changed": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["TaggedProxies"];
                     };
                 };
             };

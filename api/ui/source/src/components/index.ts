@@ -36,6 +36,7 @@ export { default as State } from "./State.svelte";
 export { default as Switch } from "./Switch.svelte";
 export { default as Table } from "./Table.svelte";
 export { default as Tabs } from "./Tabs.svelte";
+export { default as TagDialog } from "./TagDialog.svelte";
 export { default as TagsInput } from "./TagsInput.svelte";
 export { default as Textarea } from "./Textarea.svelte";
 export { default as TextInput } from "./TextInput.svelte";

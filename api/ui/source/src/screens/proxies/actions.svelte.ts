@@ -1,5 +1,6 @@
-/** Start, stop and restart, of one proxy or of many. */
-import { api, ApiError, data } from "../../api/client";
+/** Start, stop, restart and delete, of one proxy or of many; tags of many. */
+import { api, data } from "../../api/client";
+import { Bulk, type Chosen } from "../../lib/bulk.svelte";
 import { toasts } from "../../lib/toasts.svelte";
 import { t, type Key } from "../../texts";
 
@@ -11,11 +12,12 @@ const PATHS = {
   restart: "/api/v1/proxies/{proxy_id}/restart",
 } as const;
 const DONE: Record<ProxyAction, Key> = { start: "proxies.started", stop: "proxies.stopped", restart: "proxies.restarted" };
-/** Requests at the same time. */
-const AT_ONCE = 4;
+/** Proxies that one request tags. */
+const TAGGED = 1000;
 
 export class ProxyActions {
   busy = $state(false);
+  readonly bulk = new Bulk();
   #after: () => Promise<void>;
 
   /** `after` is called when something has changed. */
@@ -36,26 +38,22 @@ export class ProxyActions {
     await this.#after();
   }
 
-  /** Returns the ids that failed; the first error is shown. */
-  async many(action: ProxyAction, ids: string[]): Promise<string[]> {
-    this.busy = true;
-    const failed: string[] = [];
-    let first: ApiError | null = null;
-    const left = [...ids];
-    const worker = async () => {
-      for (let id = left.pop(); id !== undefined; id = left.pop()) {
-        try {
-          await run(action, id);
-        } catch (error) {
-          if (!(error instanceof ApiError)) throw error;
-          first ??= error;
-          failed.push(id);
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, worker)).finally(() => (this.busy = false));
-    if (first) toasts.failed(first, t("proxies.bulk.failed", { n: failed.length, total: ids.length }));
-    else toasts.done(t("proxies.bulk.done", { n: ids.length }));
+  /** These return the ids that failed or were left out. */
+  many(action: ProxyAction, chosen: readonly Chosen[]): Promise<Set<string>> {
+    return this.#done(chosen, this.bulk.each(t(`proxies.bulk.${action}`, { n: chosen.length }), chosen, (id) => run(action, id)));
+  }
+  remove(chosen: readonly Chosen[]): Promise<Set<string>> {
+    const one = (id: string) => data(api.DELETE("/api/v1/proxies/{proxy_id}", { params: { path: { proxy_id: id } } }));
+    return this.#done(chosen, this.bulk.each(t("proxies.bulk.delete", { n: chosen.length }), chosen, one));
+  }
+  tag(chosen: readonly Chosen[], add: string[], remove: string[]): Promise<Set<string>> {
+    const send = (ids: string[]) => data(api.POST("/api/v1/proxies/tags", { body: { ids, add_tags: add, remove_tags: remove } }));
+    return this.#done(chosen, this.bulk.batches(t("proxies.bulk.tag", { n: chosen.length }), chosen, TAGGED, send));
+  }
+
+  async #done(chosen: readonly Chosen[], work: Promise<Set<string>>): Promise<Set<string>> {
+    const failed = await work;
+    if (!failed.size) toasts.done(t("proxies.bulk.done", { n: chosen.length }));
     await this.#after();
     return failed;
   }

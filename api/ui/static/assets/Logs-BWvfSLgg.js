@@ -1,1 +1,0 @@
-import{S as e,Zt as t,dn as n,dt as r,fn as i,un as a}from"./components-BfYwdsAp.js";import{t as o}from"./RecordList-BH8SePZM.js";function s(s,c){i(c,!0);{let n=a(()=>r(`logs.title`));e(s,{get title(){return t(n)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}n()}export{s as default};

@@ -1,1 +1,0 @@
-import{Ht as e,Wt as t,dn as n,fn as r,hn as i,rn as a}from"./components-BfYwdsAp.js";import{t as o}from"./RevisionList-BFBn9bXS.js";var s=t(`<div class="stack"><!></div>`);function c(t,c){r(c,!0);var l=s(),u=a(l);o(u,{get object(){return c.proxy.id}}),i(l),e(t,l),n()}export{c as default};

@@ -1,1 +1,0 @@
-import{Zt as e,cn as t,ln as n}from"./components-BfYwdsAp.js";import{o as r}from"./index-XB7EDDOq.js";var i=class{#e=n(!1);get busy(){return e(this.#e)}set busy(e){t(this.#e,e,!0)}async run(e,t){if(this.busy)return!1;this.busy=!0;try{return await e(),t.done&&r.done(t.done),!0}catch(e){return r.failed(e,t.failed),!1}finally{this.busy=!1}}};export{i as t};
