@@ -1,0 +1,203 @@
+"""One fetch of a list from its source: requested by HTTP, read as a stream and compiled.
+
+Each connection goes to the very address that the guard has checked, those behind redirects, too. Nothing is kept of
+what is received but the compiled list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin
+
+from urllib3 import BaseHTTPResponse
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError, ProtocolError
+from urllib3.util import parse_url
+
+from actors.lists.compiler import CompiledContent, ListCompiler
+from actors.lists.files import file_name, is_whole
+from actors.lists.formats.reading import Skipped, read_list
+from actors.lists.formats.streams import Chunks, bounded, unzipped
+from actors.lists.layout import ListError
+from actors.net.guarded_pools import connect_guarded, pools_by
+from actors.net.own_requests import OutgoingGuard
+
+REDIRECTS_MAX: Final = 5
+TIMEOUT: Final = 30.0
+"""Seconds of silence after which a fetch ends."""
+PIECE: Final = 64 * 1024
+USER_AGENT: Final = "Proxyfleet-Lists/1"
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to fetch. `etag`, `last_modified` and `entries` are those of the content that there is, empty for none.
+
+    A content with less than half of `entries` is refused. `own` are the addresses of the product's own listeners.
+    `excepted_by` is as in `OutgoingGuard`.
+    """
+
+    list_id: str
+    folder: str
+    kind: str
+    url: str
+    form: str
+    max_bytes: int
+    etag: str = ""
+    last_modified: str = ""
+    entries: int = 0
+    own: list[tuple[str, int]] = field(default_factory=list)
+    excepted_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The result: `error` says why there is no new content. Without it `file` is its name, empty when it is the same.
+
+    `examples` are lines that were skipped: number, text and why.
+    """
+
+    error: str = ""
+    file: str = ""
+    entries: int = 0
+    skipped: int = 0
+    examples: list[tuple[int, str, str]] = field(default_factory=list)
+    etag: str = ""
+    last_modified: str = ""
+
+
+def fetch(job: Job) -> Fetched:
+    """Fetch and compile. Never raises for what a server or the network does, or for a full disk."""
+    try:
+        with _response(job) as response:
+            if response.status == 304 and (job.etag or job.last_modified):
+                return Fetched(entries=job.entries, etag=job.etag, last_modified=job.last_modified)
+            if response.status != 200:
+                return Fetched(f"it responded with status {response.status}")
+            return _compiled(job, response)
+    except ListError as error:
+        return Fetched(str(error))
+    except (IncompleteRead, ProtocolError):
+        return Fetched("its response ended too early")
+    except (HTTPError, HTTPException, OSError, ValueError) as error:
+        return Fetched(_reason(error))
+
+
+@contextmanager
+def _response(job: Job) -> Iterator[BaseHTTPResponse]:
+    """The response behind all redirects. Raises `ListError`, and what urllib3 does."""
+    connect = connect_guarded(OutgoingGuard(job.own, job.excepted_by), TIMEOUT)
+
+    def open_socket(connection: HTTPConnection) -> socket.socket:
+        try:
+            return connect(connection.host.strip("[]"), int(connection.port or 0))
+        except OSError as error:
+            raise NewConnectionError(connection, str(error.strerror or error)) from error
+
+    pools, url = pools_by(open_socket), job.url
+    for _ in range(REDIRECTS_MAX + 1):
+        parts = parse_url(url)
+        pool = pools[parts.scheme or ""](parts.host or "", parts.port, timeout=TIMEOUT, maxsize=1)
+        try:
+            response = pool.urlopen(
+                "GET",
+                parts.request_uri,
+                headers=_headers(job),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            try:
+                location = response.headers.get("location")
+                if response.status not in _REDIRECTS or not location:
+                    yield response
+                    return
+                url = _behind(url, location)
+            finally:
+                response.close()
+        finally:
+            pool.close()
+    raise ListError(f"it redirects more than {REDIRECTS_MAX} times")
+
+
+def _behind(url: str, location: str) -> str:
+    """The URL that a redirect leads to. Raises `ListError`."""
+    there = urljoin(url, location)
+    scheme = parse_url(there).scheme
+    if scheme not in ("http", "https"):
+        raise ListError("it redirects to what is no http or https URL")
+    if scheme == "http" and parse_url(url).scheme == "https":
+        raise ListError("it redirects from https to http")
+    return there
+
+
+def _headers(job: Job) -> dict[str, str]:
+    headers = {"accept": "*/*", "accept-encoding": "gzip", "connection": "close", "user-agent": USER_AGENT}
+    if job.etag:
+        headers["if-none-match"] = job.etag
+    if job.last_modified:
+        headers["if-modified-since"] = job.last_modified
+    return headers
+
+
+def _compiled(job: Job, response: BaseHTTPResponse) -> Fetched:
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        raise ListError(f"it encoded its response as {encoding[:40]!r}; only gzip is accepted")
+    received = bounded(response.stream(PIECE, decode_content=False), job.max_bytes, "its response")
+    content = unzipped(unzipped(received, job.max_bytes), job.max_bytes)  # a file of gzip may be sent with it once more
+    compiler, digest = ListCompiler(), hashlib.sha256(f"{job.kind} {job.form}\n".encode())
+    skipped = read_list(_digested(content, digest), job.kind, job.form, compiler)
+    file = file_name(job.list_id, digest.hexdigest())
+    return _written(job, file, compiler.compile(), skipped, response)
+
+
+def _written(job: Job, file: str, compiled: CompiledContent, skipped: Skipped, response: BaseHTTPResponse) -> Fetched:
+    if compiled.entries * 2 < job.entries:
+        now = f"{compiled.entries} entries now ({skipped.count} lines skipped)"
+        raise ListError(f"it has {now}, {job.entries} before: less than half")
+    folder = Path(job.folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if not is_whole(folder / file):
+        compiled.write(folder / file)
+    return Fetched(
+        "",
+        file,
+        compiled.entries,
+        skipped.count,
+        skipped.examples,
+        _kept(response, "etag"),
+        _kept(response, "last-modified"),
+    )
+
+
+def _digested(chunks: Chunks, digest: hashlib._Hash) -> Chunks:
+    for chunk in chunks:
+        digest.update(chunk)
+        yield chunk
+
+
+def _kept(response: BaseHTTPResponse, header: str) -> str:
+    """A validator, if it may be sent back."""
+    value: Any = response.headers.get(header, "")
+    return value if len(value) <= 1024 and value.isascii() and value.isprintable() else ""
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason in words: urllib3 wraps it several times."""
+    inner = error
+    while True:
+        wrapped = next((each for each in inner.args if isinstance(each, BaseException)), None)
+        deeper = wrapped or inner.__cause__ or inner.__context__
+        if deeper is None:
+            return str(getattr(inner, "strerror", None) or inner) or type(inner).__name__
+        inner = deeper

@@ -1,0 +1,209 @@
+"""Fetches the lists that have a source, when they are due: one process for each fetch (`actors.lists.worker`).
+
+Whatever goes wrong, the content that there is stays. The first failure after a success is an event; the interval to the
+next attempt begins with a minute and doubles up to that of the list.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any, Final
+
+from actors.lists.fetching import Fetched, Job
+from actors.lists.files import is_whole, remove_outdated
+from api.services.list_states import ListState, ListStates
+from config.model.lists import DestinationList, ListSource
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 2
+"""Lists that are fetched at the same time."""
+FETCH_MAX: Final = 600.0
+"""Seconds that a fetch may take."""
+CHECK_PERIOD: Final = 5.0
+"""Seconds between two checks of what is due."""
+RETRY_FIRST: Final = 60.0
+"""Seconds from a first failure to the next attempt."""
+JITTER: Final = 0.1
+"""The part of an interval by which it varies, so that many installations don't ask at once."""
+_PROGRAM: Final = (sys.executable, "-P", "-m", "actors.lists.worker")
+
+Target = tuple[list[tuple[str, int]], str]
+"""Where requests may not go: the product's own listeners, and the setting that permits private addresses, or empty."""
+
+
+class ListFetches:
+    """See the module. Thread-safe.
+
+    `lists` returns all lists, `guard` where requests may go. `publish` gets events. `changed` is called in a thread of
+    its own with the id of a list that has another content.
+    """
+
+    def __init__(
+        self,
+        states: ListStates,
+        lists: Callable[[], Iterable[DestinationList]],
+        guard: Callable[[], Target],
+        publish: Callable[[str, dict[str, Any]], None],
+        changed: Callable[[str], None],
+        fetch_max: float = FETCH_MAX,
+    ) -> None:
+        self.states = states
+        self._lists = lists
+        self._guard = guard
+        self._publish = publish
+        self._changed = changed
+        self._fetch_max = fetch_max
+        self._lock = threading.Lock()
+        self._wanted: set[str] = set()
+        self._under_way: set[str] = set()
+        self._processes: set[subprocess.Popen[str]] = set()
+        self._wake = threading.Event()
+        self._closed = False
+        self._workers = ThreadPoolExecutor(AT_ONCE, "list-fetch")
+        self._thread = threading.Thread(target=self._run, name="list-fetches", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, with the fetches under way: the next start repeats them."""
+        with self._lock:
+            self._closed = True
+            for process in self._processes:
+                process.kill()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._workers.shutdown(cancel_futures=True)
+
+    def refresh(self, list_id: str) -> None:
+        """Fetch this list as soon as possible."""
+        with self._lock:
+            self._wanted.add(list_id)
+        self._wake.set()
+
+    def is_under_way(self, list_id: str) -> bool:
+        """Whether it is being fetched, or about to be."""
+        with self._lock:
+            return list_id in self._wanted or list_id in self._under_way
+
+    # --- when ---
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.clear()
+            self._begin_due()
+            self._wake.wait(CHECK_PERIOD)
+
+    def _begin_due(self) -> None:
+        now = time.time()
+        for record in self._lists():
+            with self._lock:
+                wanted = record.id in self._wanted
+                if self._closed or record.id in self._under_way or record.source is None:
+                    continue
+                if not wanted and not self._is_due(record, now):
+                    continue
+                self._wanted.discard(record.id)
+                self._under_way.add(record.id)
+            self._workers.submit(self._fetch, record, record.source)
+
+    def _is_due(self, record: DestinationList, now: float) -> bool:
+        state = self.states.get(record.id)
+        return now >= state.next_at or not (state.is_of(record) or state.failures)
+
+    # --- fetching ---
+
+    def _fetch(self, record: DestinationList, source: ListSource) -> None:
+        try:
+            self._store(record, source, self._fetched(record, source))
+        except OSError as error:
+            log.error("the state of the list %s can't be stored: %s", record.name, error)
+        except Exception:
+            log.exception("fetching the list %s failed", record.name)
+        finally:
+            with self._lock:
+                self._under_way.discard(record.id)
+
+    def _fetched(self, record: DestinationList, source: ListSource) -> Fetched:
+        state = self.states.get(record.id)
+        same = state.is_of(record) and is_whole(self.states.folder / state.file)
+        own, excepted_by = self._guard()
+        job = Job(
+            record.id, str(self.states.folder), record.kind, source.url, source.format, source.max_bytes,
+            state.etag if same else "", state.last_modified if same else "", state.entries if same else 0,
+            own, excepted_by,
+        )  # fmt: skip
+        return self._result(json.dumps(asdict(job)))
+
+    def _result(self, job: str) -> Fetched:
+        """What a process makes of the job. Raises `OSError`."""
+        with self._lock:
+            if self._closed:
+                return Fetched("the service is ending")
+            process = subprocess.Popen(_PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self._processes.add(process)
+        try:
+            written, _ = process.communicate(job, self._fetch_max)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return Fetched(f"it was not complete within {self._fetch_max:g} s")
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+        if process.returncode:
+            return Fetched(f"the process that fetches it has ended with status {process.returncode}")
+        return _read(json.loads(written))
+
+    # --- the result ---
+
+    def _store(self, record: DestinationList, source: ListSource, result: Fetched) -> None:
+        if self._closed:
+            return
+        before, now = self.states.get(record.id), time.time()
+        if result.error:
+            self._failed(record, source, before, result.error, now)
+            return
+        after = before.model_copy(
+            update={"fetched_at": now, "next_at": now + _varied(source.interval), "failures": 0, "last_error": ""}
+        )
+        if result.file:
+            known = {"kind": record.kind, "url": source.url, "form": source.format}
+            names = ("file", "etag", "last_modified", "entries", "skipped", "examples")
+            after = after.model_copy(update={**known, **{name: getattr(result, name) for name in names}})
+        self.states.put(record.id, after)
+        if before.failures:
+            log.info("the list %s is fetched again", record.name)
+        if after.file != before.file:
+            log.info("the list %s has %d entries now", record.name, after.entries)
+            self._changed(record.id)
+            remove_outdated(self.states.folder, record.id, (after.file, before.file))
+
+    def _failed(self, record: DestinationList, source: ListSource, before: ListState, error: str, now: float) -> None:
+        pause = min(float(source.interval), RETRY_FIRST * 2 ** min(before.failures, 20))
+        update = {"failures": before.failures + 1, "last_error": error, "next_at": now + _varied(pause)}
+        if not before.failures or before.last_error != error:
+            log.warning("the list %s can't be fetched, its content stays: %s", record.name, error)
+        if not before.failures:
+            self._publish("list.error", {"list_id": record.id, "name": record.name, "error": error})
+        self.states.put(record.id, before.model_copy(update=update))
+
+
+def _varied(seconds: float) -> float:
+    return seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+
+
+def _read(given: Mapping[str, Any]) -> Fetched:
+    return Fetched(**{**given, "examples": [(number, text, why) for number, text, why in given["examples"]]})

@@ -1,0 +1,96 @@
+"""What is known about the content of a list that is fetched: a small file beside the compiled one.
+
+It says which file is current, how it was fetched, and what went wrong since. Both files are replaced whole, so after a
+crash the list has its old content or the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from actors.lists.files import file_of_entries
+from config.files.durable import replace_file
+from config.model.lists import DestinationList
+
+log = logging.getLogger(__name__)
+
+
+class ListState(BaseModel):
+    """The content is `file`, of `kind` and read as `form` from `url`; empty: there is none. Times are Unix seconds.
+
+    `fetched_at` is when the source was last found to have this content, 0 for never; `next_at` when it is asked again.
+    `failures` counts the fetches that have failed since, `last_error` is the last one. `examples` are lines that
+    were skipped: number, text and why.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    file: str = ""
+    kind: str = ""
+    url: str = ""
+    form: str = ""
+    etag: str = ""
+    last_modified: str = ""
+    entries: int = 0
+    skipped: int = 0
+    examples: list[tuple[int, str, str]] = []
+    fetched_at: float = 0.0
+    next_at: float = 0.0
+    failures: int = 0
+    last_error: str = ""
+
+    def is_of(self, record: DestinationList) -> bool:
+        """Whether the content is of the present source of the list."""
+        source = record.source
+        return source is not None and (self.kind, self.url, self.form) == (record.kind, source.url, source.format)
+
+
+class ListStates:
+    """The states of lists in the folder of lists, which no other process writes. Thread-safe."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, ListState] = {}
+
+    def get(self, list_id: str) -> ListState:
+        """The state of a list; one without content where there is none, or where it can't be read."""
+        known = self._known.get(list_id)
+        if known is None:
+            known = self._known[list_id] = self._read(self._path(list_id))
+        return known
+
+    def _read(self, path: Path) -> ListState:
+        try:
+            return ListState.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return ListState()
+        except (OSError, ValidationError) as error:
+            log.error("%s can't be read, the list is fetched anew: %s", path, error)
+            return ListState()
+
+    def put(self, list_id: str, state: ListState) -> None:
+        """Store it. Raises `OSError`."""
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        replace_file(self._path(list_id), state.model_dump_json().encode())
+        self._known[list_id] = state
+
+    def remove(self, list_id: str) -> None:
+        """Forget a list. Raises `OSError`."""
+        self._known.pop(list_id, None)
+        self._path(list_id).unlink(missing_ok=True)
+
+    def current_file(self, record: DestinationList) -> str:
+        """The name of the compiled file of a list; empty while it has no content.
+
+        Until another source was fetched, the content of the former one holds, if it is of the same kind.
+        """
+        if record.source is None:
+            return file_of_entries(record.id, record.kind, record.entries)
+        state = self.get(record.id)
+        return state.file if state.kind == record.kind else ""
+
+    def _path(self, list_id: str) -> Path:
+        return self.folder / f"{list_id}.json"

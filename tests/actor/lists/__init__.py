@@ -1,0 +1,1 @@
+"""Lists of destinations, fetched from real servers."""

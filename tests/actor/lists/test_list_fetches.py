@@ -1,0 +1,159 @@
+"""When lists are fetched, and what becomes of their content: with processes that fetch from real servers."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.lists.compiled import CompiledList
+from api.services.list_fetches import ListFetches
+from api.services.list_states import ListState, ListStates
+from config.model.lists import DestinationList, ListSource
+from tests.kit.list_sources import Content, Source, content
+from tests.kit.wait import wait_until
+
+
+class Stage:
+    """One list, and what happens with it."""
+
+    def __init__(self, folder: Path, source: Source) -> None:
+        self.source = source
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.changes: list[str] = []
+        self.record = DestinationList(
+            id="list_1", name="ads", kind="domains", created_at=0, updated_at=0, source=ListSource(url=source.url)
+        )
+        self.states = ListStates(folder)
+        self.guard: tuple[list[tuple[str, int]], str] = ([], "")
+        self.fetches = self.started()
+
+    def started(self, fetch_max: float = 60.0) -> ListFetches:
+        made = ListFetches(
+            self.states,
+            lambda: [self.record],
+            lambda: self.guard,
+            lambda kind, data: self.events.append((kind, data)),
+            self.changes.append,
+            fetch_max,
+        )
+        made.start()
+        return made
+
+    def restart(self, fetch_max: float = 60.0) -> None:
+        self.fetches.close()
+        self.states = ListStates(self.states.folder)
+        self.fetches = self.started(fetch_max)
+
+    @property
+    def state(self) -> ListState:
+        return self.states.get("list_1")
+
+    def refresh(self) -> ListState:
+        """The state behind one more fetch."""
+        before = self.state
+        self.fetches.refresh("list_1")
+        wait_until(lambda: self.state is not before and not self.fetches.is_under_way("list_1"), "a fetch")
+        return self.state
+
+    def matches(self, name: str) -> str | None:
+        return CompiledList(self.states.folder / self.states.current_file(self.record)).by_name(name)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with Source(content("a.example\nb.example\nc.example\nd.example\n", etag='"1"')) as source:
+        made = Stage(tmp_path / "lists", source)
+        try:
+            wait_until(lambda: made.state.fetched_at, "the first fetch")
+            yield made
+        finally:
+            made.fetches.close()
+
+
+def test_a_list_is_fetched_when_there_is_one_and_again_when_asked(stage: Stage) -> None:
+    first = stage.state
+    assert (first.entries, first.last_error, stage.changes) == (4, "", ["list_1"])
+    assert stage.matches("www.a.example") == "a.example"
+    interval = 24 * 3600
+    assert 0.89 * interval < first.next_at - time.time() < 1.11 * interval
+    assert stage.refresh().file == first.file
+    stage.source.now = content("a.example\ne.example\n")
+    assert stage.refresh().entries == 2
+    assert stage.matches("e.example") == "e.example"
+    assert stage.changes == ["list_1", "list_1"]
+    assert len(stage.source.requests) == 3
+    kept = {first.file, stage.state.file, "list_1.json"}
+    assert {each.name for each in stage.states.folder.iterdir()} == kept
+
+
+def test_failures_keep_the_content_and_are_one_event_also_through_a_restart(stage: Stage) -> None:
+    first = stage.state
+    for now in (
+        Content(status=503),
+        content("a.example\n"),
+        Content((b"a.example\n",), length=100),
+        content(b"\x1f\x8b\x08 damaged"),
+    ):
+        stage.source.now = now
+        failed = stage.refresh()
+        assert failed.last_error
+        assert (failed.file, failed.entries, failed.fetched_at) == (first.file, 4, first.fetched_at)
+        assert stage.matches("c.example") == "c.example"
+    assert failed.next_at < time.time() + 600, "it is tried again soon"
+    stage.restart()
+    assert stage.refresh().failures == 5
+    error = {"list_id": "list_1", "name": "ads", "error": "it responded with status 503"}
+    assert stage.events == [("list.error", error)]
+    stage.source.now = content("a.example\nb.example\nc.example\n")
+    assert (stage.refresh().failures, stage.state.last_error) == (0, "")
+    stage.source.now = Content(status=404)
+    assert stage.refresh().failures == 1
+    assert len(stage.events) == 2
+
+
+def test_nothing_is_fetched_anew_by_a_restart(stage: Stage) -> None:
+    stage.restart()
+    with Source(content("x.example\n")) as other:
+        record = stage.record
+        stage.record = record.model_copy(update={"source": ListSource(url=other.url)})
+        stage.fetches.refresh("list_1")
+        wait_until(lambda: stage.state.url == other.url, "the other source")
+    assert len(stage.source.requests) == 1
+    assert stage.state.entries == 1, "another source may have fewer entries"
+
+
+def test_a_source_that_sends_too_slowly_is_given_up(stage: Stage) -> None:
+    def slowly() -> Iterator[bytes]:
+        for _ in itertools.count():
+            time.sleep(0.05)
+            yield b"#\n"
+
+    stage.restart(fetch_max=1.5)
+    stage.source.now = Content(slowly())
+    assert stage.refresh().last_error == "it was not complete within 1.5 s"
+    assert stage.matches("a.example") == "a.example"
+
+
+def test_a_damaged_file_is_fetched_anew_at_the_next_fetch(stage: Stage) -> None:
+    path = stage.states.folder / stage.state.file
+    path.write_bytes(path.read_bytes()[:-1])
+    stage.refresh()
+    assert stage.matches("a.example") == "a.example"
+
+
+def test_the_guard_holds(stage: Stage) -> None:
+    stage.guard = [("127.0.0.1", stage.source.port)], ""
+    assert stage.refresh().last_error == "the target is this service itself"
+
+
+def test_a_state_that_cannot_be_read_is_made_anew(stage: Stage) -> None:
+    stage.fetches.close()
+    (stage.states.folder / "list_1.json").write_text("{")
+    stage.restart()
+    wait_until(lambda: stage.state.fetched_at, "the list")
+    assert stage.state.entries == 4
