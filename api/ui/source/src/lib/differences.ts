@@ -35,6 +35,14 @@ export function changes<T extends object>(before: T, after: T): Partial<T> {
   return found as Partial<T>;
 }
 
+/** What was changed from `before` to `mine`, done to `theirs` instead: objects are merged, lists and all else replaced. */
+export function merged<T>(before: T, mine: T, theirs: T): T {
+  if (same(before, mine)) return theirs;
+  if (!isObject(before) || !isObject(mine) || !isObject(theirs)) return mine;
+  const names = [...new Set([...Object.keys(theirs), ...Object.keys(mine)])];
+  return Object.fromEntries(names.map((name) => [name, merged(before[name], mine[name], theirs[name])])) as T;
+}
+
 function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }

@@ -1,6 +1,6 @@
 /** An object that is edited in a form: what it was, what it is to be, and what the API says about its fields. */
 import { ApiError } from "../api/client";
-import { changes, differences } from "./differences";
+import { changes, differences, merged } from "./differences";
 import { router } from "./router.svelte";
 import { toasts } from "./toasts.svelte";
 
@@ -34,6 +34,11 @@ export class Draft<T extends object> {
   /** How many fields are different. */
   get count(): number {
     return differences(this.original, $state.snapshot(this.value)).length;
+  }
+
+  /** What was typed, in the fields that were changed here; theirs in all others. */
+  get beside(): T {
+    return merged(this.original, $state.snapshot(this.value) as T, this.theirs ?? this.original);
   }
 
   /** The error of a field or of what is within it: `upstreams` also has that of `upstreams[2].port`. */
@@ -73,9 +78,9 @@ export class Draft<T extends object> {
     }
   }
 
-  /** After a change by somebody else: keep what was typed, and save over theirs next time. */
+  /** After a change by another person or program: keep what was typed beside theirs, to be saved next time. */
   keepMine(): void {
-    if (this.theirs) this.original = this.theirs;
+    if (this.theirs) [this.value, this.original] = [structuredClone(this.beside), this.theirs];
     this.theirs = null;
   }
 

@@ -1,0 +1,283 @@
+"""What people do with proxies in the page, each job from its begin to its end, with curl as the client."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.kit.browser import Problems, SignIn
+from tests.kit.http_origins import Origin, scripted, serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+
+CURL = ["curl", "--silent", "--show-error", "--max-time", "60", "--noproxy", ""]
+COULD_NOT_CONNECT = 7
+"""Exit statuses of curl(1)."""
+ENDED_EARLY = (52, 56)
+SOME_RATE = re.compile(r"[1-9][\d.]* [KM]B.s")
+
+MakeProxy = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[Origin]:
+    """What the clients ask for."""
+    with serving(server := Origin()):
+        yield server
+
+
+@pytest.fixture
+def proxy(product: Product) -> Iterator[MakeProxy]:
+    """Makes proxies that are gone after the test."""
+    made = []
+
+    def make(**fields: Any) -> dict[str, Any]:
+        made.append(product.proxy(**fields))
+        return made[-1]
+
+    yield make
+    for each in made:
+        product.api("DELETE", f"/proxies/{each['id']}")
+
+
+def fetch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run curl without proxies of the environment; it prints the status of the response alone."""
+    command = [*CURL, "--output", os.devnull, "--write-out", "%{http_code}", *arguments]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=90, check=False)
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+
+
+def through(proxy: dict[str, Any], url: str, user: str = "") -> subprocess.CompletedProcess[str]:
+    """Fetch a URL through a proxy, as `user:password`."""
+    credentials = ["--proxy-user", user] if user else []
+    return fetch("--proxy", f"http://127.0.0.1:{proxy['port']}", *credentials, url)
+
+
+def open_tab(page: Page, title: str) -> None:
+    page.get_by_role("main").get_by_role("link", name=title, exact=True).first.click()
+
+
+def press(page: Page | Locator, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def choose(page: Page, of: str, item: str) -> None:
+    """An item of the menu of a row, or of the page."""
+    page.get_by_role("button", name=of, exact=True).click()
+    page.get_by_role("menuitem", name=item, exact=True).click()
+
+
+def save_changes(page: Page) -> Locator:
+    """Review the changes, save, and return the dialog of the review."""
+    press(page, "Review and save")
+    review = page.get_by_role("dialog", name="What is changed")
+    expect(review).to_be_visible()
+    return review
+
+
+def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_chart(
+    page: Page, product: Product, origin: Origin
+) -> None:
+    name = "made in the page"
+    page.goto("/ui/proxies")
+    page.get_by_role("link", name="Create proxy").first.click()
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Port", exact=True).fill(str(product.free_port()))
+    press(page, "Create proxy")
+    expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
+    made = page.url.rpartition("/")[2]
+    expect(page.get_by_role("main").get_by_text("running", exact=True)).to_be_visible()
+
+    *line, _example = shlex.split(page.get_by_role("group", name="curl").inner_text())
+    assert line[0] == "curl"
+    assert fetch(*line[1:], origin.url("/megabyte?of=the+page")).stdout == "200"
+
+    open_tab(page, "Log")
+    row = page.get_by_role("table", name="Logs").locator("[data-index]").filter(has_text="/megabyte?of=the+page")
+    row.first.click(position={"x": 2, "y": 2})
+    expect(page.get_by_role("heading", level=1, name="Record")).to_be_visible()
+    page.get_by_role("link", name="This request id in the log").click()
+    expect(page.get_by_text("1 record", exact=True)).to_be_visible()
+
+    page.goto(f"/ui/proxies/{made}/charts")
+    press(page, "Show as a table: Bandwidth")
+    expect(page.get_by_role("region", name="Bandwidth").get_by_role("cell", name=SOME_RATE).first).to_be_visible()
+    product.data("DELETE", f"/proxies/{made}")
+
+
+def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
+    page: Page, product: Product, origin: Origin, proxy: MakeProxy, problems: Problems
+) -> None:
+    problems.allow(r"/api/v1/proxies/\w+: .* 404 ")
+    made = proxy()
+    page.goto(f"/ui/proxies/{made['id']}")
+    page.get_by_label("Request this").fill(origin.url("/ip"))
+    press(page, "Test")
+    result = page.get_by_role("status", name="Result of the test")
+    expect(result).to_contain_text("It works")
+    expect(result).to_contain_text("192.0.2.7")
+    result.get_by_role("link", name="Its record in the log").click()
+    expect(page.get_by_role("table", name="Logs")).to_contain_text(origin.url("/ip"))
+    page.go_back()
+
+    press(page, "Restart")
+    expect(page.get_by_text(f"{made['name']} is restarted")).to_be_visible()
+    after = product.data("GET", f"/proxies/{made['id']}")["proxy"]["runtime"]["pid"]
+    assert after != made["runtime"]["pid"]
+    expect(page.get_by_role("main").get_by_text(str(after), exact=True)).to_be_visible()
+    assert through(made, origin.url("/hello")).stdout == "200"
+
+    choose(page, "More", "Delete")
+    dialog = page.get_by_role("dialog", name="Delete proxy")
+    dialog.get_by_label(f"Type {made['name']} to confirm").fill("another name")
+    expect(dialog.get_by_role("button", name="Delete", exact=True)).to_be_disabled()
+    dialog.get_by_label(f"Type {made['name']} to confirm").fill(made["name"])
+    press(dialog, "Delete")
+    expect(page.get_by_role("heading", level=1, name="Proxies")).to_be_visible()
+    assert through(made, origin.url("/hello")).returncode == COULD_NOT_CONNECT
+
+
+def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
+    sign_in: SignIn, product: Product, proxy: MakeProxy, problems: Problems
+) -> None:
+    problems.allow(r"/api/v1/proxies/\w+: .* 412 ")
+    made = proxy()
+    path = f"/proxies/{made['id']}"
+    first, second = sign_in(), sign_in("operator")
+    for page in (first, second):
+        page.goto(f"/ui{path}/configuration")
+        expect(page.get_by_label("Name", exact=True)).to_have_value(made["name"])
+
+    second.get_by_label("Description").fill("by the second")
+    for _ in range(2):  # what is polled meanwhile leaves the form as it is
+        with second.expect_response(re.compile(f"/api/v1{path}$")):
+            pass
+    expect(second.get_by_label("Description")).to_have_value("by the second")
+
+    first.get_by_label("Timeout", exact=True).fill("31")
+    review = save_changes(first)
+    expect(review.locator("dl")).to_contain_text(re.compile("settings.timeout.*30.*31"))
+    press(review, "Save")
+    expect(first.get_by_text(f"{made['name']} is saved")).to_be_visible()
+
+    press(save_changes(second), "Save")
+    conflict = second.get_by_role("dialog", name="This was changed meanwhile")
+    expect(conflict.locator("dl").first).to_contain_text(re.compile("settings.timeout.*30.*31"))
+    expect(conflict.locator("dl").last).to_contain_text("by the second")
+    press(conflict, "Keep mine")
+    press(save_changes(second), "Save")
+    expect(second.get_by_text(f"{made['name']} is saved")).to_be_visible()
+    stored = product.data("GET", path)["proxy"]
+    assert (stored["description"], stored["settings"]["timeout"]) == ("by the second", 31)
+
+
+def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(page: Page, proxy: MakeProxy) -> None:
+    made = proxy()
+    with scripted(_silent) as port:
+        target = f"127.0.0.1:{port}"
+        command = [*CURL, "--proxytunnel", "--proxy", f"http://127.0.0.1:{made['port']}", f"http://{target}/"]
+        client = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            page.goto(f"/ui/connections?proxy={made['id']}")
+            row = page.get_by_role("table", name="Connections").locator("[data-index]").filter(has_text=target)
+            expect(row).to_be_visible()
+            assert client.poll() is None
+            row.get_by_role("button", name="Actions: 127.0.0.1").click()
+            page.get_by_role("menuitem", name="End", exact=True).click()
+            expect(page.get_by_text("The connection of 127.0.0.1 is ended")).to_be_visible()
+            expect(row).to_have_count(0)
+            assert client.wait(60) in ENDED_EARLY
+        finally:
+            client.kill()
+            client.wait()
+
+
+def _silent(connection: socket.socket) -> None:
+    """Reads until the other side ends, and sends nothing."""
+    while connection.recv(65_536):
+        continue
+
+
+def test_the_rule_that_denies_a_request_is_explained_step_by_step(
+    page: Page, proxy: MakeProxy, problems: Problems
+) -> None:
+    problems.allow("/explain: .* 400 ")
+    made = proxy(access={"deny_destinations": ["other.example", "ads.example"]})
+    page.goto(f"/ui/proxies/{made['id']}")
+    open_tab(page, "Rules")
+    ask(page, "http://ads.example/banner")
+    decision = page.get_by_role("status", name="Decision")
+    expect(decision).to_contain_text("Denied")
+    expect(decision).to_contain_text("access.deny_destinations[1] ads.example")
+    expect(decision.get_by_role("listitem").filter(has_text="Egress guard")).to_contain_text("not reached")
+    expect(page.get_by_role("listitem").filter(has_text="decides")).to_contain_text("ads.example")
+    ask(page, "http://127.0.0.1/")
+    expect(decision).to_contain_text("Allowed")
+    ask(page, "http://")
+    expect(page.get_by_label("Target", exact=True)).to_have_attribute("aria-invalid", "true")
+    expect(decision).to_have_count(0)
+
+
+def ask(page: Page, target: str) -> None:
+    page.get_by_label("Target", exact=True).fill(target)
+    press(page, "Explain")
+
+
+def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
+    page: Page, product: Product, origin: Origin, proxy: MakeProxy
+) -> None:
+    made, user = proxy(), "alice:a password of hers"
+    page.goto(f"/ui/proxies/{made['id']}/accounts")
+    page.get_by_role("link", name="Account of this proxy").first.click()
+    page.get_by_label("User name", exact=True).fill("alice")
+    page.get_by_label("Password", exact=True).fill(user.partition(":")[2])
+    press(page, "Create account")
+    row = page.get_by_role("table", name="Accounts").locator("[data-index]").filter(has_text="alice")
+    expect(row).to_contain_text("active")
+    assert through(made, origin.url("/hello")).stdout == "407"
+    assert through(made, origin.url("/hello"), user).stdout == "200"
+
+    choose(page, "Actions: alice", "Edit")
+    page.get_by_role("switch", name="Enabled").uncheck()
+    press(save_changes(page), "Save")
+    expect(page.get_by_text("alice is saved")).to_be_visible()
+    assert through(made, origin.url("/hello"), user).stdout == "403"
+
+    page.get_by_role("link", name="All accounts of this proxy").click()
+    expect(row).to_contain_text("disabled")
+    choose(page, "Actions: alice", "Reset usage")
+    expect(page.get_by_text("The usage of alice begins anew")).to_be_visible()
+    choose(page, "Actions: alice", "Delete")
+    page.get_by_label("Type alice to confirm").fill("alice")
+    press(page.get_by_role("dialog"), "Delete")
+    expect(page.get_by_text("alice is deleted")).to_be_visible()
+    expect(row).to_have_count(0)
+    assert product.data("GET", f"/proxies/{made['id']}/accounts")["accounts"] == []
+
+
+def test_several_proxies_are_stopped_and_started_at_once(page: Page, origin: Origin, proxy: MakeProxy) -> None:
+    both = [proxy(name=f"one of two {number}") for number in (1, 2)]
+    page.goto("/ui/proxies?q=one+of+two")
+    rows = page.get_by_role("table", name="Proxies").locator("[data-index]")
+    for action, state in (("Stop", "stopped"), ("Start", "running")):
+        expect(rows).to_have_count(len(both))
+        page.get_by_role("checkbox", name="Select all").check()
+        press(page.get_by_role("region", name="2 selected"), action)
+        expect(rows.filter(has_text=state)).to_have_count(len(both))
+        if state == "stopped":
+            assert {through(each, origin.url("/hello")).returncode for each in both} == {COULD_NOT_CONNECT}
+    assert wait_until(lambda: {through(each, origin.url("/hello")).stdout for each in both} == {"200"}, "both serve")
