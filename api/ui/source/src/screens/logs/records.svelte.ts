@@ -10,8 +10,10 @@ type Query = ReturnType<typeof which>;
 const PAGE = 100;
 /** Rows that stay in memory while records are followed. */
 const FOLLOWED = 2000;
-/** Seconds that a request waits for new records, and the pause after one that failed. */
-const WAIT = 20;
+/** Seconds that a request waits for new records: one that is aborted holds its place in the service as long, and a user has few. */
+const WAIT = 2;
+/** Seconds before the first of them, in which filters may change again; and the pause after one that failed. */
+const CALM = 1;
 const PAUSE = 5;
 
 export class Records {
@@ -68,6 +70,7 @@ export class Records {
   /** Wait for new records until `stop`; `held` says whether they shall wait. */
   async follow(held: () => boolean): Promise<void> {
     const controller = this.#controller;
+    await pause(CALM);
     while (!controller.signal.aborted && this.#tail !== null && this.#query) {
       const query = { ...this.#query, cursor: this.#tail, timeout: WAIT, limit: 1000 };
       try {
@@ -78,8 +81,8 @@ export class Records {
       } catch (error) {
         if (controller.signal.aborted || isAbort(error)) return;
         if (!(error instanceof ApiError)) throw error;
-        this.error = error;
-        await new Promise((resolve) => setTimeout(resolve, Math.max(error.retryAfter ?? 0, PAUSE) * 1000));
+        if (error.status !== 429) this.error = error;
+        await pause(Math.max(error.retryAfter ?? 0, PAUSE));
       }
     }
   }
@@ -126,3 +129,5 @@ export class Records {
     this.loading = false;
   }
 }
+
+const pause = (seconds: number) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));

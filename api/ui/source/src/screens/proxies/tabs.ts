@@ -8,7 +8,7 @@ export interface ProxyTab {
   key: string;
   title: Key;
   permission: string | null;
-  /** Gets the proxy, which is asked for every two seconds, and what asks at once. */
+  /** Gets the proxy, which is another object every two seconds, and what asks at once. */
   load: () => Promise<{ default: Component<{ proxy: Detailed; refresh: () => Promise<void> }> }>;
 }
 
