@@ -64,7 +64,7 @@ def pac(call: Call) -> Reply:
 def get_snippets(call: Call) -> Reply:
     """Get client configuration snippets.
 
-    Returns commands and configuration lines that make curl, git, pip, apt, docker and browsers use this proxy.
+    Returns commands and configuration lines that make curl, Python, git, pip, apt, docker and browsers use this proxy.
     Passwords appear as placeholders.
     """
     record = call.services.proxies.get(call.params["proxy_id"]).record

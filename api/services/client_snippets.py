@@ -1,4 +1,4 @@
-"""Lines to copy for clients of a proxy: curl, the environment, git, pip, apt, docker, browsers.
+"""Lines to copy for clients of a proxy: curl, the environment, Python, git, pip, apt, docker, browsers.
 
 A password is never known here (only its hash is kept), so `PASSWORD` stands for it, and `CA.pem` for the certificate
 authority of an `https` proxy that clients don't trust already. A protocol that a client lacks gives None; what it can't
@@ -32,6 +32,7 @@ def of(
         "url": url,
         "curl": f"curl {'--proxy-cacert CA.pem ' if private else ''}--proxy {shlex.quote(url)} https://example.com/",
         "environment": _environment(url),
+        "python": _python(proxy, url, private),
         "git": _git(url, private),
         "pip": _pip(proxy, url, private),
         "apt": _apt(proxy, url),
@@ -58,6 +59,16 @@ def _environment(url: str) -> str:
     names = ("http_proxy", "https_proxy", "all_proxy")
     lines = [f"export {name}={shlex.quote(url)} {name.upper()}={shlex.quote(url)}" for name in names]
     return "\n".join([*lines, f"export no_proxy={LOCAL} NO_PROXY={LOCAL}"])
+
+
+def _python(proxy: ProxyRecord, url: str, private_ca: bool) -> str:
+    """For requests, whose bundle of authorities is for proxies and targets alike."""
+    package = "requests[socks]" if proxy.protocol.startswith("socks") else "requests"
+    bundle = ['# cat "$(python3 -m certifi)" CA.pem > bundle.pem'] if private_ca else []
+    verify = ', verify="bundle.pem"' if private_ca else ""
+    proxies = json.dumps({"http": url, "https": url})
+    get = f'print(requests.get("https://example.com/", proxies=proxies{verify}).status_code)'
+    return "\n".join([f"# pip install '{package}'", *bundle, "import requests", "", f"proxies = {proxies}", get])
 
 
 def _git(url: str, private_ca: bool) -> str:

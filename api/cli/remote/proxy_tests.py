@@ -59,7 +59,7 @@ def show_snippets(
     proxy: ProxyArgument,
     client: Annotated[
         str | None,
-        typer.Argument(metavar="CLIENT", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
+        typer.Argument(metavar="CLIENT", help="curl, environment, python, git, pip, apt, docker, chromium, firefox."),
     ] = None,
     host: Annotated[str | None, typer.Option("--host", help="The host of the proxy for clients.")] = None,
     with_password: Annotated[bool, typer.Option("--password", help="Ask for the password, and insert it.")] = False,

@@ -14,6 +14,7 @@ class SnippetTexts(ResponseModel):
     url: str
     curl: str
     environment: str
+    python: str
     git: str
     pip: str
     apt: str | None

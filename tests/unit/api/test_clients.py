@@ -141,6 +141,12 @@ def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
         return ended.stdout
 
     assert shell(f"{lines['environment']}\necho $https_proxy $ALL_PROXY").split() == [lines["url"]] * 2
+    proxies, _, request = str(lines["python"]).rpartition("\n")
+    compile(request, "request", "exec")
+    python = subprocess.run(
+        [sys.executable, "-c", f"{proxies}\nprint(proxies['https'])"], capture_output=True, text=True
+    )
+    assert python.stdout.strip() == lines["url"], python.stderr
     if shutil.which("git"):
         assert shell(f"{lines['git']}\ngit config --global http.proxy").strip() == lines["url"]
         asked = subprocess.run(
@@ -180,6 +186,7 @@ def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Pat
         script = ["bash", "-ec", str(lines[name])]
         subprocess.run(script, check=True, cwd=tmp_path, env=home, capture_output=True, timeout=60)
     assert f"sslcainfo = {tmp_path}/CA.pem" in (tmp_path / ".gitconfig").read_text().lower().replace("ca.pem", "CA.pem")
+    assert 'verify="bundle.pem"' in lines["python"]
     bundle = (tmp_path / "pip-ca.pem").read_text()
     assert bundle.endswith("the authority\n")
     assert bundle.count("BEGIN CERTIFICATE") > 50

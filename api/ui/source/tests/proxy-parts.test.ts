@@ -16,8 +16,8 @@ test("upstreams that are down come first, those without a state last", () => {
 });
 
 test("clients that do not speak the protocol have no lines", () => {
-  const texts = { url: "u", curl: "c", environment: "e", git: "g", pip: "p", apt: null, docker: null, chromium: "x", firefox: "f" };
-  expect(kindsOf(texts)).toEqual(["curl", "environment", "git", "pip", "chromium", "firefox", "url"]);
+  const texts = { url: "u", curl: "c", environment: "e", python: "y", git: "g", pip: "p", apt: null, docker: null, chromium: "x", firefox: "f" };
+  expect(kindsOf(texts)).toEqual(["curl", "environment", "python", "git", "pip", "chromium", "firefox", "url"]);
 });
 
 test("the body of an account has what is different; its name only while it is new", () => {

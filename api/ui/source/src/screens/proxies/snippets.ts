@@ -2,7 +2,7 @@
 import type { Schemas } from "../../api/client";
 
 type Texts = Schemas["SnippetTexts"];
-export const KINDS = ["curl", "environment", "git", "pip", "apt", "docker", "chromium", "firefox", "url"] as const satisfies (keyof Texts)[];
+export const KINDS = ["curl", "environment", "python", "git", "pip", "apt", "docker", "chromium", "firefox", "url"] as const satisfies (keyof Texts)[];
 export type Kind = (typeof KINDS)[number];
 
 /** Those that there are: not every client speaks every protocol. */

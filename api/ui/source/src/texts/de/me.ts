@@ -31,6 +31,7 @@ export const me: Texts["me"] = {
   "snippets.text": "Setzen Sie Ihr Passwort oder einen Zugangsschlüssel an die Stelle des Platzhalters.",
   "snippet.curl": "curl",
   "snippet.environment": "Umgebungsvariablen",
+  "snippet.python": "Python",
   "snippet.git": "Git",
   "snippet.pip": "pip",
   "snippet.apt": "APT",

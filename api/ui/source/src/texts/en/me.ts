@@ -30,6 +30,7 @@ export const me = {
   "snippets.text": "Put your password, or the secret of a credential, where the placeholder is.",
   "snippet.curl": "curl",
   "snippet.environment": "Environment variables",
+  "snippet.python": "Python",
   "snippet.git": "Git",
   "snippet.pip": "pip",
   "snippet.apt": "APT",
