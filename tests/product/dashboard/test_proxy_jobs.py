@@ -81,6 +81,13 @@ def choose(page: Page, of: str, item: str) -> None:
     page.get_by_role("menuitem", name=item, exact=True).click()
 
 
+def wait_for_polls(page: Page, path: str) -> None:
+    """Two of them: what the first one sets off is there at the second."""
+    for _ in range(2):
+        with page.expect_response(re.compile(f"/api/v1{path}$")):
+            pass
+
+
 def save_changes(page: Page) -> Locator:
     """Review the changes, save, and return the dialog of the review."""
     press(page, "Review and save")
@@ -106,9 +113,14 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     assert line[0] == "curl"
     assert fetch(*line[1:], origin.url("/megabyte?of=the+page")).stdout == "200"
 
+    searches: list[str] = []
+    page.on("request", lambda request: searches.append(request.url) if "/api/v1/logs?" in request.url else None)
     open_tab(page, "Log")
     row = page.get_by_role("table", name="Logs").locator("[data-index]").filter(has_text="/megabyte?of=the+page")
-    row.first.click(position={"x": 2, "y": 2})
+    expect(row).to_have_count(1)
+    wait_for_polls(page, f"/proxies/{made}")
+    assert len(searches) == 1  # what is polled meanwhile does not search anew
+    row.click(position={"x": 2, "y": 2})
     expect(page.get_by_role("heading", level=1, name="Record")).to_be_visible()
     page.get_by_role("link", name="This request id in the log").click()
     expect(page.get_by_text("1 record", exact=True)).to_be_visible()
@@ -163,9 +175,7 @@ def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
         expect(page.get_by_label("Name", exact=True)).to_have_value(made["name"])
 
     second.get_by_label("Description").fill("by the second")
-    for _ in range(2):  # what is polled meanwhile leaves the form as it is
-        with second.expect_response(re.compile(f"/api/v1{path}$")):
-            pass
+    wait_for_polls(second, path)  # which leave the form as it is
     expect(second.get_by_label("Description")).to_have_value("by the second")
 
     first.get_by_label("Timeout", exact=True).fill("31")

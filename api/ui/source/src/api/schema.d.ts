@@ -755,7 +755,7 @@ export interface paths {
         };
         /**
          * Get client configuration snippets
-         * @description Returns commands and configuration lines that make curl, git, pip, apt, docker and browsers use this proxy. Passwords appear as placeholders.
+         * @description Returns commands and configuration lines that make curl, Python, git, pip, apt, docker and browsers use this proxy. Passwords appear as placeholders.
          *
          *     Required permission: `proxy.read`.
          */
@@ -8476,6 +8476,8 @@ export interface components {
             curl: string;
             /** Environment */
             environment: string;
+            /** Python */
+            python: string;
             /** Git */
             git: string;
             /** Pip */
@@ -13639,6 +13641,7 @@ export interface operations {
                      *           "url": "text",
                      *           "curl": "text",
                      *           "environment": "text",
+                     *           "python": "text",
                      *           "git": "text",
                      *           "pip": "text",
                      *           "apt": "text",
@@ -16676,6 +16679,7 @@ export interface operations {
                      *               "url": "text",
                      *               "curl": "text",
                      *               "environment": "text",
+                     *               "python": "text",
                      *               "git": "text",
                      *               "pip": "text",
                      *               "apt": "text",

@@ -1,1 +1,0 @@
-import{C as e,Qt as t,dn as n,fn as r,ft as i,pn as a}from"./components-C10a1Gdb.js";import{t as o}from"./RecordList-Bd1NnmO-.js";function s(s,c){a(c,!0);{let r=n(()=>i(`logs.title`));e(s,{get title(){return t(r)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}r()}export{s as default};

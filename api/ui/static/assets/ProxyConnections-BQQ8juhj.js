@@ -1,1 +1,0 @@
-import{Gt as e,Ut as t,fn as n,gn as r,in as i,pn as a}from"./components-C10a1Gdb.js";import{t as o}from"./ConnectionList-g2yb9yGt.js";var s=e(`<div class="stack"><!></div>`);function c(e,c){a(c,!0);var l=s(),u=i(l);o(u,{get only(){return c.proxy.id}}),r(l),t(e,l),n()}export{c as default};

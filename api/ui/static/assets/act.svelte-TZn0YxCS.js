@@ -1,1 +1,0 @@
-import{Qt as e,ln as t,un as n}from"./components-C10a1Gdb.js";import{o as r}from"./index-BOcxJ_Be.js";var i=class{#e=n(!1);get busy(){return e(this.#e)}set busy(e){t(this.#e,e,!0)}async run(e,t){if(this.busy)return!1;this.busy=!0;try{return await e(),t.done&&r.done(t.done),!0}catch(e){return r.failed(e,t.failed),!1}finally{this.busy=!1}}};export{i as t};
