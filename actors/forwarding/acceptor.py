@@ -12,6 +12,7 @@ from actors.bus.messages.specs import ProxySpec
 from actors.counters import ERRORS
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.command_handlers import HANDLERS
+from actors.forwarding.connections.first_bytes import TlsDetector
 from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.net.dialer import EDGE
@@ -40,6 +41,7 @@ class Acceptor:
         self._loop = context.loop
         self._own_tls = own_tls
         self._certificate: CertificateWatch | None = None
+        self._detects_tls = False
         self._listener: socket.socket | None = None
         self._last_ip = ""
 
@@ -54,8 +56,9 @@ class Acceptor:
         return 0.0 if self._certificate is None else self._certificate.ends
 
     def configure(self, spec: ProxySpec) -> None:
-        """Take the certificate for `https`: the proxy's own pair of files, else the product's."""
-        if spec.protocol != "https":
+        """Take the certificate for TLS: the proxy's own pair of files, else the product's."""
+        self._detects_tls = spec.speaks_tls and spec.protocol == "mixed"
+        if not spec.speaks_tls:
             self._certificate = None
             return
         from actors.forwarding.net.certificate_watch import CertificateWatch  # only https proxies pay for it
@@ -124,8 +127,32 @@ class Acceptor:
         self._admit(reader.sock, ends[0][0] if ends else reader.client_ip, places=1, ends=ends)
         self._context.remove(reader)
 
-    def _admit(self, sock: socket.socket, client_ip: str, places: int = 0, ends: Ends | None = None) -> None:
-        """Serve the client, which has `places` among the open connections already, or reject it."""
+    def _detect_tls(self, sock: socket.socket, ends: Ends | None) -> None:
+        limits = self._context.limits
+        detector = TlsDetector(
+            self._context, sock, self._last_ip, lambda detector, found: self._on_detected(detector, found, ends)
+        )
+        if limits.counts_clients:
+            limits.connection_opened(detector)
+
+    def _on_detected(self, detector: TlsDetector, with_tls: bool, ends: Ends | None) -> None:
+        """Whether the client has come with TLS is known. Its connection has a place already, that of the detector."""
+        self._context.limits.connection_closed(detector)
+        self._admit(detector.sock, detector.client_ip, places=1, ends=ends, with_tls=with_tls)
+        self._context.remove(detector)
+
+    def _admit(
+        self,
+        sock: socket.socket,
+        client_ip: str,
+        places: int = 0,
+        ends: Ends | None = None,
+        with_tls: bool | None = None,
+    ) -> None:
+        """Serve the client, which has `places` among the open connections already, or reject it.
+
+        `with_tls` None: that is not known yet.
+        """
         context = self._context
         if client_ip != self._last_ip:
             self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
@@ -140,7 +167,10 @@ class Acceptor:
         if len(context.connections) - places >= context.policy.max_connections:
             self._reject_when_full(sock)
             return
-        transport = self._transport(sock)
+        if self._detects_tls and with_tls is None:
+            self._detect_tls(sock, ends)
+            return
+        transport = sock if with_tls is False else self._transport(sock)
         if transport is None:
             sock.close()
             return

@@ -147,7 +147,7 @@ class ForwardingContext:
             self._replace_upstreams(spec.upstreams, egress)
         elif self.upstreams is not None and egress != self._egress:
             self.upstreams.guard_by(egress)
-        self.client_tls = spec.client_tls if spec.protocol == "https" else None
+        self.client_tls = spec.client_tls if spec.speaks_tls else None
         self.authenticator.update(spec)
         self.authenticator.backend.guard_by(egress)
         self.limits.configure(spec, self.connections)
@@ -219,9 +219,10 @@ class ForwardingContext:
         self.policy = replace(self.policy, session=replace(self.policy.session, keep_alive_timeout=keep_alive_timeout))
         self._reconfigure_sessions()
 
-    def new_session(self) -> Session:
-        """The session of a client that has just come, in the proxy's protocol."""
-        return new_session(self.policy.protocol, self._session_config(), self.loop.now)
+    def new_session(self, protocol: str | None = None, started: float | None = None) -> Session:
+        """The session of a client, which has just come and speaks the proxy's protocol unless it is said otherwise."""
+        now = self.loop.now if started is None else started
+        return new_session(protocol or self.policy.protocol, self._session_config(), now)
 
     def _session_config(self) -> SessionConfig:
         config = self.policy.session

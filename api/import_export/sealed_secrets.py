@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
 from api.import_export.document import KIND, VERSION, SealedSecrets
-from config.model.choices import ProxyProtocol
+from config.model.choices import UpstreamProtocol
 from config.model.fields import Port, refuse_long
 from config.model.upstreams import Host, Password, Username
 from config.model.webhooks import Headers, Secret
@@ -56,7 +56,7 @@ AccountHash = Annotated[StrictStr, Field(pattern=r"^(?:plain:)?\$2[aby]\$(0[4-9]
 class UpstreamSecret(_Part):
     """The password of an upstream proxy, which is known by the other four."""
 
-    protocol: ProxyProtocol
+    protocol: UpstreamProtocol
     host: Host
     port: Port
     username: Username | None

@@ -51,7 +51,7 @@ def url_of(proxy: ProxyRecord, own_host: str, username: str | None = None) -> st
     who = ""
     if proxy.auth.enabled and username is not None:
         who = quote(username, safe="") + (":@" if proxy.protocol == "socks4" else ":PASSWORD@")
-    return f"{_SCHEMES[proxy.protocol]}://{who}{authority(proxy, own_host)}"
+    return f"{_SCHEMES[proxy.usual_protocol]}://{who}{authority(proxy, own_host)}"
 
 
 def _environment(url: str) -> str:
@@ -108,7 +108,7 @@ def _chromium(proxy: ProxyRecord, own_host: str) -> str:
     """It asks for a user name and a password by itself, but not with SOCKS."""
     if _needs_socks_credentials(proxy):
         return "# Chromium sends no credentials to a SOCKS proxy: use an http or https proxy"
-    return f"chromium --proxy-server={shlex.quote(f'{proxy.protocol}://{authority(proxy, own_host)}')}"
+    return f"chromium --proxy-server={shlex.quote(f'{proxy.usual_protocol}://{authority(proxy, own_host)}')}"
 
 
 def _firefox(proxy: ProxyRecord, own_host: str) -> str:
@@ -120,7 +120,7 @@ def _firefox(proxy: ProxyRecord, own_host: str) -> str:
     if proxy.protocol == "https":  # only a PAC can say it
         text = f'function FindProxyForURL(url, host) {{ return "HTTPS {authority(proxy, own_host)}"; }}'
         return _preferences({"type": 2, "autoconfig_url": "data:text/javascript," + quote(text)})
-    if proxy.protocol == "http":
+    if proxy.usual_protocol == "http":
         return _preferences({"type": 1, "http": host, "http_port": int(port), "ssl": host, "ssl_port": int(port)})
     version = int(proxy.protocol[-1])
     settings: dict[str, object] = {"type": 1, "socks": host, "socks_port": int(port), "socks_version": version}

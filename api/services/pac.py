@@ -32,7 +32,7 @@ def script(proxies: Iterable[ProxyRecord], own_host: str, direct: bool) -> str:
 
     `own_host` is the host of those that listen at all addresses.
     """
-    choices = [f"{_KEYWORDS[proxy.protocol]} {authority(proxy, own_host)}" for proxy in proxies]
+    choices = [f"{_KEYWORDS[proxy.usual_protocol]} {authority(proxy, own_host)}" for proxy in proxies]
     result = "; ".join([*choices, "DIRECT"] if direct else choices)
     return f"function FindProxyForURL(url, host) {{\n{_LOCAL}  return {json.dumps(result)};\n}}\n"
 

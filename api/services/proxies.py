@@ -250,7 +250,7 @@ class Proxies:
 
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
         """The process that runs may have read a better certificate than the one that is in the file now."""
-        if record.protocol != "https":
+        if not record.speaks_tls:
             return
         runtime = self._require_supervisor(record.id).proxies.get(record.id)
         if runtime is not None:

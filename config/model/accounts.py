@@ -192,7 +192,7 @@ def change_account(
     if body.password is not None:
         if protocol == "socks4":
             raise InvalidProxy(f"{path}password", "socks4 has no passwords: clients send the username as their USERID")
-        if protocol == "socks5":
+        if protocol in ("socks5", "mixed"):
             refuse_long(f"{path}password", body.password)
         if not check_password(body.password, account.password_hash or ""):  # the one it has is no change
             changed["password_hash"] = hash_password(body.password)
@@ -234,5 +234,5 @@ def _check_credentials(account: ProxyAccount, protocol: str, path: str) -> None:
         return
     if account.password_hash is None:
         raise InvalidProxy(f"{path}.password", "is required")
-    if protocol == "socks5":
+    if protocol in ("socks5", "mixed"):
         refuse_long(f"{path}.username", account.username)

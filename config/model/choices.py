@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-ProxyProtocol = Literal["http", "https", "socks4", "socks5"]
+ProxyProtocol = Literal["http", "https", "socks4", "socks5", "mixed"]
 PROTOCOLS: tuple[ProxyProtocol, ...] = get_args(ProxyProtocol)
-"""What a proxy speaks with its clients, and what an upstream speaks."""
+"""What a proxy speaks with its clients; `mixed`: whichever of the others a client begins with."""
+
+UpstreamProtocol = Literal["http", "https", "socks4", "socks5"]
+"""What an upstream speaks."""
 
 ProxyStatus = Literal["active", "inactive"]
 

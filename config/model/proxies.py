@@ -25,7 +25,7 @@ from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.model.auth_backend import AuthBackend, BackendInput
-from config.model.choices import ClientAuth, ProxyProtocol, ProxyStatus, UpstreamPolicyName
+from config.model.choices import ClientAuth, ProxyProtocol, ProxyStatus, UpstreamPolicyName, UpstreamProtocol
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import (
     NULLABLE,
@@ -158,6 +158,16 @@ class ProxyRecord(BaseModel):
     created_at: float
     updated_at: float
 
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether clients may come with TLS: on `https` all of them, on `mixed` where `tls` is given."""
+        return self.protocol == "https" or (self.protocol == "mixed" and self.tls is not None)
+
+    @property
+    def usual_protocol(self) -> UpstreamProtocol:
+        """What a client speaks that may choose: HTTP on `mixed`, which most programs know."""
+        return "http" if self.protocol == "mixed" else self.protocol
+
 
 @gives(ProxyRecord)
 class ProxyUpdate(Body):
@@ -170,7 +180,7 @@ class ProxyUpdate(Body):
     port: Port | None = None
     protocol: ProxyProtocol | None = None
     auth: AuthInput | None = None
-    upstream_protocol: ProxyProtocol | None = None  # before the list, whose lines without a scheme are of it
+    upstream_protocol: UpstreamProtocol | None = None  # before the list, whose lines without a scheme are of it
     upstreams: Upstreams | None = None
     accounts: Accounts | None = None
     tls: TlsInput | None = None
@@ -240,11 +250,13 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     changed["auth"] = auth = apply_auth(record, body.auth, accounts, protocol)
     check_accounts(accounts, protocol, auth.username)
     if body.tls is not None:
-        changed["tls"] = _changed_tls(record.tls or ProxyTls(), body.tls)
-    return record.model_copy(update={**changed, "updated_at": now})
+        changed["tls"] = _changed_tls(record.tls or ProxyTls(), body.tls, protocol)
+    changed_record = record.model_copy(update={**changed, "updated_at": now})
+    _refuse_required_certificate(changed_record)
+    return changed_record
 
 
-def _changed_tls(before: ProxyTls, given: TlsInput) -> ProxyTls | None:
+def _changed_tls(before: ProxyTls, given: TlsInput, protocol: str) -> ProxyTls | None:
     """None when it says nothing any more. Raises `InvalidProxy`."""
     tls = before.model_copy(update=given.model_dump(exclude_unset=True))
     for name, other in (("cert_file", tls.key_file), ("key_file", tls.cert_file)):
@@ -257,8 +269,13 @@ def _changed_tls(before: ProxyTls, given: TlsInput) -> ProxyTls | None:
                 raise InvalidProxy(f"tls.{name}", "is for a proxy with tls.client_ca")
         tls = tls.model_copy(update={"client_auth": None, "client_crl": None})
     elif tls.client_auth is None:
-        tls = tls.model_copy(update={"client_auth": "require"})
+        tls = tls.model_copy(update={"client_auth": "optional" if protocol == "mixed" else "require"})
     return None if tls == ProxyTls() else tls
+
+
+def _refuse_required_certificate(record: ProxyRecord) -> None:
+    if record.protocol == "mixed" and record.tls is not None and record.tls.client_auth == "require":
+        raise InvalidProxy("tls.client_auth", "must be optional on mixed, where clients may come without TLS")
 
 
 def apply_auth(
@@ -280,7 +297,7 @@ def apply_auth(
         return ProxyAuth(enabled=enabled, username=username, backend=auth.backend)
     if enabled and username is not None and given.password is None and auth.password_hash is None:
         raise InvalidProxy("auth.password", "is required when auth is enabled")
-    if protocol == "socks5":
+    if protocol in ("socks5", "mixed"):
         refuse_long("auth.username", username)
         refuse_long("auth.password", given.password)
     hashed = _hashed(auth.password_hash, given.password)

@@ -1,4 +1,4 @@
-"""Whether an `https` proxy has a certificate that can be served: its own, else that of `server.tls`."""
+"""Whether a proxy that speaks TLS has a certificate that can be served: its own, else that of `server.tls`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class ServerCertificate(Protocol):
 
 
 def check_certificate(record: ProxyRecord, of_server: ServerCertificate) -> None:
-    """An `https` proxy needs a certificate that can be used: its own, else that of `server.tls`.
+    """A proxy that speaks TLS needs a certificate that can be used: its own, else that of `server.tls`.
 
     Raises `InvalidProxy`.
     """
-    if record.protocol != "https":
+    if not record.speaks_tls:
         return
     own = record.tls
     has_pair = own is not None and own.cert_file is not None
     if not has_pair and (of_server.cert_file is None or of_server.key_file is None):
-        raise InvalidProxy("tls", "is required for https, since server.tls has no cert_file and key_file")
+        raise InvalidProxy("tls", f"is required for {record.protocol}, since server.tls has no cert_file and key_file")
     cert, key = (own.cert_file, own.key_file) if own and has_pair else (of_server.cert_file, of_server.key_file)
     assert cert is not None
     assert key is not None
@@ -63,7 +63,7 @@ def refuse_ended_certificate(
     """
     own = record.tls.cert_file if record.tls else None
     cert_file = own or of_server.cert_file
-    if record.protocol != "https" or cert_file is None or served_until <= now:
+    if not record.speaks_tls or cert_file is None or served_until <= now:
         return
     ends = ends_at(Path(cert_file))
     if ends <= now:

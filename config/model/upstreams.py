@@ -29,7 +29,7 @@ from pydantic import (
 from config.files.certificates import for_callers, unusable_file
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
-from config.model.choices import ProxyProtocol
+from config.model.choices import UpstreamProtocol
 from config.model.declaration import Given, Group
 from config.model.fields import FilePath, Input, InvalidProxy, Name, Port, plain_text, refuse_long, user_name
 from config.model.upstream_fields import OrText, listed, no_nulls, read_upstream
@@ -88,7 +88,7 @@ class UpstreamTls(Input):
 class UpstreamInput(Input):
     """One upstream of a request."""
 
-    protocol: ProxyProtocol
+    protocol: UpstreamProtocol
     host: Host
     port: Port
     auth: Annotated[UpstreamAuth | None, BeforeValidator(no_nulls)] = None
@@ -119,7 +119,7 @@ class ProxyUpstream(BaseModel):
     """Stored: one upstream. `password` is sealed."""
 
     name: str
-    protocol: ProxyProtocol
+    protocol: UpstreamProtocol
     host: str
     port: int
     username: str | None = None

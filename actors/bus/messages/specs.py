@@ -136,6 +136,11 @@ class ProxySpec:
     backend: BackendSpec | None = None
 
     @property
+    def speaks_tls(self) -> bool:
+        """True if clients may come with TLS: on `https` all of them, on `mixed` where `tls` of the proxy says so."""
+        return self.protocol == "https" or (self.protocol == "mixed" and bool(self.tls or self.client_tls))
+
+    @property
     def wants_credentials(self) -> bool:
         """True if clients must authenticate."""
         return self.auth_required or self.auth_username is not None

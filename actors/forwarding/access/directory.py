@@ -123,9 +123,10 @@ class Directory:
             return False
 
     def admits_name(self, user: str) -> bool:
-        """Whether the name alone authenticates, in a protocol without passwords."""
-        if user in self._own:
-            return True
+        """Whether the name alone authenticates, in a protocol without passwords: not where the user has a password."""
+        own = self._own.get(user)
+        if own is not None:
+            return not own
         try:
             found = self.named(user)
         except UnreadableError:

@@ -184,6 +184,7 @@ class ClientIO(ABC):
                 return
             if self.loop.turn_exceeded():  # small chunks are a thousand times the work of large ones
                 break
+            session = self.session  # the first bytes may have begun another
         self.loop.call_soon(self.pump)
 
     def origin_blocked(self) -> bool:

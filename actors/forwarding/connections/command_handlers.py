@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 from actors.forwarding.connections.client_connection import ClientConnection, Handlers
 from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
 from actors.forwarding.connections.request_context import RequestContext
@@ -13,6 +11,7 @@ from actors.forwarding.protocols.commands import (
     Associate,
     Authorize,
     CloseClient,
+    Command,
     LeaveOrigin,
     Listen,
     Open,
@@ -20,6 +19,7 @@ from actors.forwarding.protocols.commands import (
     RelayToClient,
     RelayToOrigin,
     Report,
+    Speak,
     ToClient,
     ToOrigin,
     Tunnel,
@@ -81,13 +81,12 @@ def _judge_again(client: ClientConnection, successor: RunningTunnel | UdpAssocia
 
 
 def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
-    relay, control = client.datagrams, client.sock
+    relay = client.datagrams
     assert relay is not None
-    assert isinstance(control, socket.socket)
     buffered = bytes(client.send_buffer)
     command = command._replace(report=command.report._replace(credential=client.request.credential_id))
     association = UdpAssociation(
-        client.context, control, client.client_ip, relay, buffered, command, client.number, client.meter
+        client.context, client.sock, client.client_ip, relay, buffered, command, client.number, client.meter
     )
     client.datagrams = None
     client.closed = True
@@ -130,6 +129,13 @@ def _completed(client: ClientConnection, request: RequestContext, report: Report
     return report._replace(reason=reason) if reason and not report.reason else report
 
 
+def _speak(client: ClientConnection, command: Speak) -> list[Command]:
+    session = client.session = client.context.new_session(command.protocol, command.started)
+    if command.last:
+        session.disable_keep_alive()
+    return session.receive_from_client(command.data, client.loop.now)
+
+
 def _close(client: ClientConnection, command: CloseClient) -> None:
     if command.abort:
         client.close(abort=True)
@@ -151,5 +157,6 @@ HANDLERS: Handlers = {
     Tunnel: _tunnel,
     RelayDatagrams: _relay_datagrams,
     Report: _report,
+    Speak: _speak,
     CloseClient: _close,
 }

@@ -347,5 +347,4 @@ def associate(client: ClientConnection, _command: Associate) -> list[Command]:
 
 def _own_address(client: ClientConnection) -> Endpoint:
     """The proxy's own address of the client's connection."""
-    assert isinstance(client.sock, socket.socket)
     return endpoint_of(client.sock.getsockname())

@@ -33,6 +33,7 @@ from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_datagram
 from actors.net.socks_wire import Endpoint, endpoint_of
+from actors.net.transport import Transport
 
 DATAGRAM_MAX = 65535
 AT_ONCE = 64
@@ -86,7 +87,7 @@ class UdpAssociation:
     def __init__(
         self,
         context: ForwardingContext,
-        control: socket.socket,
+        control: Transport,
         client_ip: str,
         relay: socket.socket,
         out: bytes,

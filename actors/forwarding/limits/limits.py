@@ -27,7 +27,7 @@ from actors.net.client_key import client_key
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
 
-REFUSED_IN_PROTOCOL = frozenset(("https", "socks5"))
+REFUSED_IN_PROTOCOL = frozenset(("https", "socks5", "mixed"))
 """Protocols that can send a reason only after a handshake: a client too many is accepted to get it."""
 
 

@@ -146,6 +146,18 @@ class RelayDatagrams(NamedTuple):
     report: Report
 
 
+class Speak(NamedTuple):
+    """Go on with a new session of `protocol`, which reads `data` first; the session has ended.
+
+    `started` is when the client came, by the clock of the inputs. `last`: keep-alive was disabled.
+    """
+
+    protocol: str
+    data: bytes
+    started: float
+    last: bool
+
+
 class CloseClient(NamedTuple):
     """End the client's connection: when all is sent and, unless `abort`, so that the client can read it all."""
 
@@ -166,5 +178,6 @@ Command = (
     | Tunnel
     | RelayDatagrams
     | Report
+    | Speak
     | CloseClient
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.replies import dated, error_response
 from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.mixed import MixedSession
 from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks import v4, v5
@@ -16,6 +17,7 @@ _SESSIONS: dict[str, Callable[[SessionConfig, float], Session]] = {
     "https": HttpSession,
     "socks4": v4.Socks4Session,
     "socks5": v5.Socks5Session,
+    "mixed": MixedSession,
 }
 _REJECTIONS = {"socks4": v4.REJECTION, "socks5": v5.REJECTION}
 
@@ -26,5 +28,8 @@ def new_session(protocol: str, config: SessionConfig, now: float) -> Session:
 
 
 def rejection_reply(protocol: str, failure: Failure, date: bytes) -> bytes:
-    """The reply to a client that is rejected before anything of it is read; `date` is the line for HTTP."""
+    """The reply to a client that is rejected before anything of it is read; `date` is the line for HTTP.
+
+    On `mixed` it is that of HTTP: SOCKS clients end at its first byte, which is no version of theirs.
+    """
     return _REJECTIONS.get(protocol) or dated(error_response(failure, keep_alive=False), date)

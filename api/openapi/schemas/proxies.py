@@ -11,7 +11,7 @@ from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.base import Moment, Reason, ResponseModel
 from api.openapi.schemas.derived import shows
 from config.model.auth_backend import AuthBackend
-from config.model.choices import ClientAuth, LogLevel, ProxyProtocol, ProxyStatus
+from config.model.choices import ClientAuth, LogLevel, ProxyProtocol, ProxyStatus, UpstreamProtocol
 from config.model.proxies import ProxyRecord
 
 
@@ -58,7 +58,7 @@ class UpstreamView(ResponseModel):
     """An upstream proxy."""
 
     name: str
-    protocol: ProxyProtocol
+    protocol: UpstreamProtocol
     host: str
     port: int
     weight: int

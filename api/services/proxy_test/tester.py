@@ -111,7 +111,7 @@ class ProxyTester:
     def _attempt(self, proxy: StoredProxy, url: str, timeout: float, request_id: str) -> _Outcome:
         if proxy.record.status != "active":
             return _Outcome(error="the proxy is inactive")
-        user, token = _one_use_credentials(proxy.record.protocol)
+        user, token = _one_use_credentials(proxy.record.usual_protocol)
         admitted = AllowTestClient(user, token, timeout + ADMIT_TIMEOUT, request_id)
         reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
         if isinstance(reply, Unreachable) and reply.reason == STARTING:
@@ -165,12 +165,12 @@ def _send_through(session: requests.Session, record: ProxyRecord, user: str, tok
     """Have the session send everything through the proxy; with SOCKS, the route has the proxy's refusal."""
     host = _WILDCARDS.get(record.host, record.host)
     proxy_header = record.accept_proxy_protocol
-    route = Route(record.protocol, (host, record.port), user, token, timeout, proxy_header)
-    socks = record.protocol in ("socks4", "socks5")
+    route = Route(record.usual_protocol, (host, record.port), user, token, timeout, proxy_header)
+    socks = record.usual_protocol in ("socks4", "socks5")
     for scheme in ("http://", "https://"):
         session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(proxy_header))
     if not socks:
-        url = _proxy_url(record.protocol, host, record.port, user, token)
+        url = _proxy_url(record.usual_protocol, host, record.port, user, token)
         session.proxies = {"http": url, "https": url}
     return route
 

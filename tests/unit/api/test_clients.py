@@ -49,9 +49,11 @@ def test_a_pac_file_names_every_proxy_and_excludes_this_machine() -> None:
         record(protocol="https", port=443, host="2001:db8::1"),
         record(protocol="socks4", port=1080),
         record(protocol="socks5", port=1081, host="0.0.0.0"),
+        record(protocol="mixed", port=1082),
     ]
     script = pac.script(proxies, "fleet.example", direct=True)
-    wanted = "PROXY 192.0.2.1:3128; HTTPS [2001:db8::1]:443; SOCKS 192.0.2.1:1080; SOCKS5 fleet.example:1081; DIRECT"
+    wanted = "PROXY 192.0.2.1:3128; HTTPS [2001:db8::1]:443; SOCKS 192.0.2.1:1080; SOCKS5 fleet.example:1081; "
+    wanted += "PROXY 192.0.2.1:1082; DIRECT"
     assert run_pac(script, "https://example.com/", "example.com") == wanted
     for host in ("intranet", "localhost", "127.0.0.1", "::1", "x.localhost"):
         assert run_pac(script, f"http://{host}/", host) == "DIRECT"

@@ -52,11 +52,27 @@ def test_a_socks4_proxy_with_auth_needs_a_password_to_become_another() -> None:
     assert changed(record, protocol="socks5", auth={"password": "secret-word"}).auth.password_hash
 
 
+@pytest.mark.parametrize("protocol", ["socks5", "mixed"])
 @pytest.mark.parametrize("field", ["username", "password"])
-def test_socks5_counts_names_and_passwords_in_one_octet(field: str) -> None:
+def test_socks5_counts_names_and_passwords_in_one_octet(field: str, protocol: str) -> None:
     auth = {"enabled": True, "username": "ada", "password": "secret-word", field: "é" * 128}
     assert made("http", **auth).auth.enabled
     with pytest.raises(InvalidProxy) as refused:
-        made("socks5", **auth)
+        made(protocol, **auth)
     assert refused.value.field == f"auth.{field}"
     assert made("socks5", **{**auth, field: "é" * 127}).auth.enabled
+
+
+def test_mixed_speaks_tls_only_where_it_is_configured_and_can_require_no_certificate() -> None:
+    record = made("mixed")
+    assert not record.speaks_tls
+    record = changed(record, tls={"client_ca": "/ca.pem"})
+    assert record.speaks_tls
+    assert record.tls is not None
+    assert record.tls.client_auth == "optional"
+    with pytest.raises(InvalidProxy) as refused:
+        changed(record, tls={"client_auth": "require"})
+    assert refused.value.field == "tls.client_auth"
+    with pytest.raises(InvalidProxy) as refused:
+        changed(changed(record, protocol="https", tls={"client_auth": "require"}), protocol="mixed")
+    assert refused.value.field == "tls.client_auth"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from actors.forwarding.protocols import mixed
 from actors.forwarding.protocols.failures import dns_failed
 from actors.forwarding.protocols.http import states as http
 from actors.forwarding.protocols.http.session import HttpSession
@@ -27,7 +28,7 @@ ADA = b"\x01\x03ada\x01x"
 HERE = b"\x00\x01\x7f\x00\x00\x01\x00\x50"
 LISTENING = ("127.0.0.1", 1080)
 
-Session = HttpSession | Socks4Session | Socks5Session
+Session = HttpSession | Socks4Session | Socks5Session | mixed.MixedSession
 Step = Callable[[Any], object]
 
 
@@ -73,6 +74,11 @@ SOCKS: dict[socks.Phase, Way] = {
     socks.Phase.TUNNEL: (Socks5Session, False, (client(NO_METHOD + b"\x05\x01" + HERE), opened)),
     socks.Phase.CLOSED: (Socks5Session, False, (client(b""),)),
 }
+MIXED: dict[mixed.Phase, Way] = {
+    mixed.Phase.FIRST_BYTE: (mixed.MixedSession, False, ()),
+    mixed.Phase.KNOWN: (mixed.MixedSession, False, (client(b"\x05"),)),
+    mixed.Phase.CLOSED: (mixed.MixedSession, False, (client(b""),)),
+}
 INPUTS: dict[str, Step] = {
     "CLIENT_DATA": client(b"\x05"),
     "CLIENT_END": client(b""),
@@ -99,7 +105,7 @@ def state_of(session: Session) -> object:
 
 PRODUCT = [
     pytest.param(table, way, phase, name, id=f"{kind}-{phase}-{name}")
-    for kind, table, ways in (("http", http, HTTP), ("socks", socks, SOCKS))
+    for kind, table, ways in (("http", http, HTTP), ("socks", socks, SOCKS), ("mixed", mixed, MIXED))
     for (phase, way), name in itertools.product(ways.items(), INPUTS)
     if name in table.Event.__members__  # type: ignore[attr-defined]
 ]

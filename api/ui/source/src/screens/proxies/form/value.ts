@@ -3,11 +3,13 @@ import type { Schemas } from "../../../api/client";
 import { changes } from "../../../lib/differences";
 import type { Detailed } from "../columns";
 
-export const PROTOCOLS = ["http", "https", "socks4", "socks5"] as const;
+export const UPSTREAM_PROTOCOLS = ["http", "https", "socks4", "socks5"] as const;
+export const PROTOCOLS = [...UPSTREAM_PROTOCOLS, "mixed"] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
+type UpstreamProtocol = (typeof UPSTREAM_PROTOCOLS)[number];
 
 export interface UpstreamValue {
-  protocol: Protocol;
+  protocol: UpstreamProtocol;
   host: string;
   port: number | null;
   username: string;
@@ -107,7 +109,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /** Upstreams from pasted lines: `protocol://user:password@host:port`, `host:port`, `host:port:user:password`. Unreadable lines are returned. */
-export function readUpstreams(text: string, protocol: Protocol): { read: UpstreamValue[]; unread: string[] } {
+export function readUpstreams(text: string, protocol: UpstreamProtocol): { read: UpstreamValue[]; unread: string[] } {
   const read: UpstreamValue[] = [];
   const unread: string[] = [];
   for (const line of text.split(/\r?\n/).map((each) => each.trim())) {
@@ -122,13 +124,13 @@ export function readUpstreams(text: string, protocol: Protocol): { read: Upstrea
 const URL_LINE = /^(?:(https?|socks4|socks5)(?:a|h)?:\/\/)?(?:([^:@/]*)(?::([^@/]*))?@)?(\[[0-9a-fA-F:.]+\]|[^:@/\s]+):(\d{1,5})\/?$/;
 const PLAIN_LINE = /^([^:@/\s]+):(\d{1,5}):([^:]+):(.+)$/;
 
-function readUpstream(line: string, protocol: Protocol): UpstreamValue | null {
+function readUpstream(line: string, protocol: UpstreamProtocol): UpstreamValue | null {
   const plain = PLAIN_LINE.exec(line);
   if (plain) return { ...blankUpstream(), protocol, host: plain[1]!, port: Number(plain[2]), username: plain[3]!, password: plain[4]! };
   const found = URL_LINE.exec(line);
   if (!found) return null;
   const [, scheme, username = "", password = "", host = "", port = ""] = found;
-  return { ...blankUpstream(), protocol: (scheme as Protocol) ?? protocol, host: host.replace(/^\[|\]$/g, ""), port: Number(port), username: decoded(username), password: decoded(password) };
+  return { ...blankUpstream(), protocol: (scheme as UpstreamProtocol) ?? protocol, host: host.replace(/^\[|\]$/g, ""), port: Number(port), username: decoded(username), password: decoded(password) };
 }
 
 function decoded(text: string): string {
