@@ -13,6 +13,7 @@ from types import MappingProxyType
 from actors.bus.messages import (
     accounts,
     common,
+    dns,
     events,
     forwarding,
     metrics,
@@ -36,7 +37,9 @@ _COMMAND = frozenset({COMMAND})
 _COLLECTOR = frozenset({common.METRICS})
 _SENDER = frozenset({common.WEBHOOKS})
 _WATCHERS = frozenset({common.API, common.TELEMETRY})
-_ACTORS = frozenset({common.API, TLS, common.METRICS, common.LOGS, common.WEBHOOKS, common.TELEMETRY, FORWARDING})
+_ACTORS = frozenset(
+    {common.API, TLS, common.METRICS, common.LOGS, common.WEBHOOKS, common.TELEMETRY, common.RESOLVER, FORWARDING}
+)
 
 SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
     {
@@ -95,6 +98,9 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         webhooks.QueryDeliveries: _API,
         webhooks.Redeliver: _API,
         webhooks.QueryWebhookStatus: _API,
+        dns.QueryDnsCache: _API,
+        dns.ForgetNames: _API,
+        dns.QueryDns: _API,
     }
 )
 """By class, the kinds of actors that may send it other than as a reply. What isn't here is a reply or a value."""

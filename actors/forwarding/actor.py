@@ -79,6 +79,7 @@ class ForwardingActor(Actor):
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
             self.data_dir.accounts_table,
             self.data_dir.lists,
+            self.run_dir.resolver,
         )
         self.forwarding.dialer.resolver.kept = float(proxy["dns_cache_seconds"])
         self.forwarding.problems.report = self._report

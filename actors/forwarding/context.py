@@ -34,6 +34,7 @@ from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.net.lingering_close import LingeringClose
 from actors.forwarding.net.resolver import Resolver, new_threads
+from actors.forwarding.net.resolver_link import ResolverLink
 from actors.forwarding.net.source_address import Source
 from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool
 from actors.forwarding.net.timer_wheel import TimerWheel
@@ -73,7 +74,9 @@ class ForwardingContext:
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
         accounts_table: Path | None = None,
         lists: Path | None = None,
+        resolver: Path | None = None,
     ) -> None:
+        """`resolver` is the socket of the resolver; without it names are looked up by the system."""
         self.loop = loop
         self.debug = trace.enabled()
         """Whether each decision about a connection is logged."""
@@ -96,7 +99,8 @@ class ForwardingContext:
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
         access = AccessPolicy(EgressGuard(_EGRESS), Rules(AccessSpec()))
-        self.dialer = Dialer(loop, Resolver(loop, new_threads(loop)), access)
+        link = None if resolver is None else ResolverLink(loop, resolver)
+        self.dialer = Dialer(loop, Resolver(loop, new_threads(loop), link=link), access)
         self.dialer.on_problem = self.problems.occurred
         self.pool = ConnectionPool(loop, self.timers, pool_limit, keep_alive_timeout)
         self.directory = Directory(loop, self.problems, accounts_table)

@@ -111,6 +111,29 @@ class TlsStream:
             log.debug("close_notify sent, awaiting the client's")
         self.flush()
 
+    def handshake(self) -> None:
+        """Continue the handshake, for a client that sends first.
+
+        Raises `BlockingIOError` while it waits, `OSError` when it has failed.
+        """
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.flush()
+                self._receive()
+                continue
+            except ssl.SSLError:
+                self.flush()
+                raise
+            self.flush()
+            return
+
+    @property
+    def protocol(self) -> str | None:
+        """The application protocol that both ends have agreed on (ALPN)."""
+        return self._tls.selected_alpn_protocol()
+
     def peer_certificate(self) -> tuple[dict[str, Any], bytes] | None:
         """The verified certificate of the other end: its fields, and itself in DER; None when it has shown none.
 

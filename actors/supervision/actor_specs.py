@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from socket import socket
 from typing import Any
 
-from actors.bus.messages.common import API, EGRESS, LOGS, METRICS, TELEMETRY, TLS, WEBHOOKS, forwarding_name
+from actors.bus.messages.common import API, EGRESS, LOGS, METRICS, RESOLVER, TELEMETRY, TLS, WEBHOOKS, forwarding_name
 from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.processes.managed_actor import ActorSpec
 
@@ -18,6 +18,7 @@ def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterato
     yield ActorSpec(METRICS, classes.metrics, ("logging", "alerts", "metrics"))
     yield ActorSpec(LOGS, classes.logs, ("logging",))
     yield ActorSpec(WEBHOOKS, classes.webhooks, ("logging", "webhooks", EGRESS))
+    yield ActorSpec(RESOLVER, classes.resolver, ("logging",))
     if config.groups["telemetry"]["otlp"]["endpoint"]:
         yield ActorSpec(TELEMETRY, classes.telemetry, ("logging", "telemetry"))
 

@@ -1,8 +1,8 @@
 """All actors together: their desired and actual state, and the messages that change either.
 
 It carries out what `actors.supervision.reconcile` decides. Fixed actors always run: the API, the metrics collector, the
-log indexer, the webhook sender, and the TLS terminator and the push of telemetry where they are configured. Beside them
-runs one forwarding actor for every proxy that is active. The API's commands are handled in
+log indexer, the webhook sender, the resolver, and the TLS terminator and the push of telemetry where they are
+configured. Beside them runs one forwarding actor for every proxy that is active. The API's commands are handled in
 `actors.supervision.proxy_commands`, the actual state is reported by `actors.supervision.runtime_report`.
 """
 
@@ -18,6 +18,7 @@ from actors.bus.messages.common import (
     EGRESS,
     LOGS,
     METRICS,
+    RESOLVER,
     TELEMETRY,
     WEBHOOKS,
     Hello,
@@ -52,6 +53,8 @@ from actors.supervision.upgrade.predecessors import Predecessors
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = 1.0
+OPTIONAL = (TELEMETRY, RESOLVER)
+"""Actors without which the product works: names are looked up by the system then."""
 HELD_UP_AFTER = 3.0
 """Seconds between two checks after which the supervisor itself must have been held up, not the actors."""
 
@@ -94,7 +97,7 @@ class ActorSupervisor:
         self._checked_at = context.loop.now
         self._shutdown: PhasedShutdown | None = None
         self.on_ready: Callable[[], None] = noop
-        """Called once, when the fixed actors run for the first time, telemetry apart."""
+        """Called once, when the fixed actors run for the first time, but for the `OPTIONAL` ones."""
         commands = ProxyCommands(self, context, listeners, self._desired, self._proxies, self._starting, self._names)
         self._handlers: dict[type[Any], Callable[[str, Any, Reply], None]] = {
             **commands.handlers,
@@ -195,7 +198,9 @@ class ActorSupervisor:
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:
             self._context.router.tell(api.name, DrainConnections())
-        phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed])
+        phases.append(
+            [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY, RESOLVER) if name in self._fixed]
+        )
         self._shutdown = PhasedShutdown(phases, self._end_actor, on_end, busy)
         self._shutdown.advance()
 
@@ -227,7 +232,7 @@ class ActorSupervisor:
         """Drain its predecessors, and send what has changed while it was starting."""
         log.info("%s runs (pid %s)", actor.label, actor.runtime().pid)
         self._predecessors.drain(actor.name, self._config.drain_timeout)
-        if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
+        if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name not in OPTIONAL):
             on_ready, self.on_ready = self.on_ready, noop
             on_ready()
         self._names.started(actor.name, self._desired.specs)

@@ -20,6 +20,7 @@ class ActorClasses:
     logs: str = "actors.logs.actor:LogsActor"
     webhooks: str = "actors.webhooks.actor:WebhooksActor"
     telemetry: str = "actors.telemetry.actor:TelemetryActor"
+    resolver: str = "actors.resolver.actor:ResolverActor"
 
 
 @dataclass(frozen=True, slots=True)

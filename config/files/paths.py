@@ -66,6 +66,11 @@ class RunDir:
         return self.path / "api.sock"
 
     @property
+    def resolver(self) -> Path:
+        """Unix socket of the resolver, by which actors ask it for names (`actors.net.resolver_protocol`)."""
+        return self.path / "resolver"
+
+    @property
     def usage(self) -> Path:
         """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
         return self.path / "usage"

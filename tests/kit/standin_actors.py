@@ -127,6 +127,7 @@ STAND_INS = ActorClasses(
     metrics="tests.kit.standin_actors:Quiet",
     logs="tests.kit.standin_actors:Quiet",
     webhooks="tests.kit.standin_actors:Quiet",
+    resolver="tests.kit.standin_actors:Quiet",
 )
 
 

@@ -67,10 +67,11 @@ ACTORS_IN_DOCS = {
     "log indexer": {"logs"},
     "webhook sender": {"webhooks"},
     "telemetry": {"telemetry"},
+    "resolver": {"resolver"},
     "forwarding actor": {"forwarding"},
     "command line": {"command"},
     "supervisor": {"supervisor"},
-    "actor": {"api", "tls", "metrics", "logs", "webhooks", "telemetry", "forwarding"},
+    "actor": {"api", "tls", "metrics", "logs", "webhooks", "telemetry", "resolver", "forwarding"},
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.folders import ROOT
 
-HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer", "lmdb", "zoneinfo")
+HEAVY = ("pydantic", "falcon", "requests", "tinydb", "rich", "typer", "lmdb", "zoneinfo", "dns", "h2")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Importing this package registers them with `actors.bus.codec`. Times are Unix se
 from actors.bus.messages import (
     accounts,
     common,
+    dns,
     events,
     fleet_objects,
     forwarding,
@@ -22,5 +23,5 @@ from actors.bus.messages import (
     webhooks,
 )
 
-__all__ = ["accounts", "common", "events", "fleet_objects", "forwarding", "metrics", "policies", "problems", "records",
-"specs", "supervision", "upstreams", "users", "webhooks"]  # fmt: skip
+__all__ = ["accounts", "common", "dns", "events", "fleet_objects", "forwarding", "metrics", "policies", "problems",
+"records", "specs", "supervision", "upstreams", "users", "webhooks"]  # fmt: skip

@@ -16,6 +16,7 @@ LOGS = "logs"
 WEBHOOKS = "webhooks"
 EGRESS = "egress"
 """The group of the settings with the addresses at which the product itself listens."""
+RESOLVER = "resolver"
 TELEMETRY = "telemetry"
 """The push to an OpenTelemetry collector, when `telemetry.otlp.endpoint` is set."""
 

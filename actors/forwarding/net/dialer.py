@@ -1,8 +1,9 @@
 """From a target to a connected socket: resolve once, check every address, connect to the very address checked.
 
-Several addresses are tried in turn: the next one starts when the one before has failed or has been silent for
-`STAGGER` seconds, and the first to connect wins (in the spirit of RFC 8305). The deadline is the caller's: it calls
-`cancel`.
+Several addresses are tried in turn, IPv6 and IPv4 alternating (RFC 8305): the next one starts when the one before has
+failed or has been silent for `STAGGER` seconds, and the first to connect wins. Which were silent is remembered
+(`address_order`). Addresses of one family don't wait for late ones of the other. The deadline is the caller's: it
+calls `cancel`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.net.address_order import AddressOrder
 from actors.forwarding.net.resolver import OnResolved, Resolution, Resolved, Resolver
 from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
 from actors.forwarding.protocols import failures
@@ -39,6 +41,7 @@ OnDialled = Callable[[socket.socket | Failure], None]
 Connect = Callable[[str, int], socket.socket]
 
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_NO_ROUTE = (errno.ENETUNREACH, errno.EADDRNOTAVAIL)
 
 _FAILURES: Mapping[int, tuple[Callable[[str], Failure], str]] = {
     errno.ECONNREFUSED: (failures.connection_refused, " refuses connections"),
@@ -80,6 +83,7 @@ class Dialer:
         self.access = access
         self.connector = connector
         self.source = ANY
+        self.addresses = AddressOrder()
         self.on_crash: Callable[[Exception], None] = _reraise
         """Called with an unforeseen exception that has ended a connection on its way to an upstream."""
         self.on_problem: Callable[[str, str], None] = lambda _what, _detail: None
@@ -93,7 +97,9 @@ class Dialer:
         """As `resolve`, but `done` is never called in this very call."""
         return self.resolve(target, lambda result: self.loop.call_soon(lambda: done(result)), requester, own)
 
-    def resolve(self, target: Authority, done: OnResolved, requester: Requester, own: OwnRules = ()) -> bool:
+    def resolve(
+        self, target: Authority, done: OnResolved, requester: Requester, own: OwnRules = (), in_parts: bool = False
+    ) -> bool:
         """Call `done` with the addresses of `target`, or why there are none or its name is refused.
 
         It is called in this very call when that is known. Returns True when the resolver has to find out, which may
@@ -105,7 +111,7 @@ class Dialer:
         elif target.literal:
             result = Resolved((target.host,))
         else:
-            self.resolver.resolve(target.host, done, requester)
+            self.resolver.resolve(target.host, done, requester, in_parts)
             return True
         done(result)
         return False
@@ -128,7 +134,10 @@ class Dial:
         self._target = target
         self._done: OnDialled | None = done
         self._untried: list[str] = []
-        self._trying: dict[int, socket.socket] = {}
+        self._trying: dict[int, tuple[socket.socket, str, float]] = {}
+        """The attempts under way by descriptor, each with its address and its begin."""
+        self._seen: tuple[str, ...] = ()
+        self._more_to_come = False
         self._stagger: Timer | None = None
         self._failure = failures.unroutable("no address to connect to")
         self._reasons: dict[str, str] = {}
@@ -137,7 +146,7 @@ class Dial:
         self.mask = 0
         """The events of the connection when it was made: the kernel does not report these edges again."""
         self.resolving = True
-        dialer.resolve(target, self._on_resolved, self, own)
+        dialer.resolve(target, self._on_resolved, self, own, in_parts=True)
 
     @property
     def client_ip(self) -> str:
@@ -156,27 +165,42 @@ class Dial:
 
     def _on_resolved(self, result: Resolution) -> None:
         self.resolving = False
+        late, self._more_to_come = self._more_to_come, isinstance(result, Resolved) and result.more
         if isinstance(result, Failure):
-            self._end(result)
+            if not late:
+                self._end(result)
+            elif not self._trying and not self._untried and self._done is not None:
+                self._end(self._failure)
         else:
-            self._try_allowed(result.addresses)
+            new = tuple(each for each in result.addresses if each not in self._seen)
+            self._seen += new
+            self._try_allowed(new, late)
 
-    def _try_allowed(self, addresses: tuple[str, ...]) -> None:
+    def _try_allowed(self, addresses: tuple[str, ...], late: bool) -> None:
         """Try those of the addresses that may be connected to."""
         if self._done is None:
             return
         access, source = self._dialer.access.narrowed(self._own), self._dialer.source
         decisions = [(address, access.address(self._target, address)) for address in addresses]
         allowed = [address for address, decision in decisions if decision.failure is None]
-        self._untried = [address for address in allowed if source.refuses(address) is None][:ADDRESSES_MAX]
-        self._reasons = {address: decision.reason for address, decision in decisions if decision.reason}
+        usable = [*self._untried, *(address for address in allowed if source.refuses(address) is None)]
+        self._untried = self._dialer.addresses.order(usable, self._loop.now)[:ADDRESSES_MAX]
+        self._reasons |= {address: decision.reason for address, decision in decisions if decision.reason}
         refused = [decision.failure for _address, decision in decisions if decision.failure is not None]
         if not allowed and refused:
-            self._end(refused[0])
+            self._failure = refused[0]
         elif allowed and not self._untried:
-            self._end(source.refuses(allowed[0]) or self._failure)
+            self._failure = source.refuses(allowed[0]) or self._failure
+        if late and self._trying:
+            self._resume()
         else:
             self._try_next()
+
+    def _resume(self) -> None:
+        """Try late addresses when the attempt under way has had its time."""
+        if self._untried and (self._stagger is None or self._stagger.call is None):
+            latest = max(began for _sock, _address, began in self._trying.values())
+            self._stagger = self._loop.call_later(max(0.0, latest + STAGGER - self._loop.now), self._try_next)
 
     def _try_next(self) -> None:
         """Start the next address, or fail when none is left and none is under way."""
@@ -192,19 +216,20 @@ class Dial:
                 self._note_error(error.errno or 0, address)
                 continue
             fd = sock.fileno()
-            self._trying[fd] = sock
+            self._trying[fd] = sock, address, self._loop.now
             self._loop.watch(fd, EDGE, partial(self._on_connected, fd, address))
             if self._untried:
                 self._stagger = self._loop.call_later(STAGGER, self._try_next)
             return
-        if not self._trying:
+        if not self._trying and not self._more_to_come:
             self._end(self._failure)
 
     def _on_connected(self, fd: int, address: str, mask: int) -> None:
         """The kernel has connected one attempt, or has failed to."""
-        sock = self._trying.get(fd)
-        if sock is None:
+        attempt = self._trying.get(fd)
+        if attempt is None:
             return
+        sock = attempt[0]
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._note_error(code, address)
@@ -214,11 +239,22 @@ class Dial:
             self._try_next()
             return
         del self._trying[fd]
+        self._learn(address)
         self.reported = self._reasons.get(address, "")
         self.mask = mask
         self._end(sock)
 
+    def _learn(self, connected: str) -> None:
+        """Remember what this success says about the other attempts."""
+        known, now = self._dialer.addresses, self._loop.now
+        known.has_connected(connected)
+        for _sock, address, began in self._trying.values():
+            if now - began >= STAGGER:
+                known.was_silent(address, connected, now)
+
     def _note_error(self, code: int, address: str) -> None:
+        if code in _NO_ROUTE and not self._dialer.source.address:
+            self._dialer.addresses.has_no_route(address, self._loop.now)
         if code in _OUT_OF_DESCRIPTORS:
             self._failure = failures.OUT_OF_DESCRIPTORS
             self._dialer.on_problem(NO_DESCRIPTORS, "no descriptor is left for connections to origins")
@@ -256,4 +292,4 @@ class Dial:
 
     def _close_attempt(self, fd: int) -> None:
         self._loop.unwatch(fd)
-        self._trying.pop(fd).close()
+        self._trying.pop(fd)[0].close()

@@ -1,25 +1,30 @@
-"""From a name to addresses, off the loop, with a small cache that also keeps failures for a while.
+"""From a name to addresses, with a small cache in front of the resolver's that also keeps failures for a while.
 
-`getaddrinfo` returns no time to live, so results are kept for a fixed time. Lookups of one name at the same time
-are one lookup. It may also block for half a minute, when the name servers of a zone are silent: so no client has more
-than a share of the threads, nor has a zone, and names of this machine's own (`hosts_file`) need no thread at all.
+Names are resolved by the actor `resolver` (`resolver_link`), and kept for their time to live. Lookups of one name at
+the same time are one lookup. While the resolver can't be reached, and for names that the DNS doesn't have, threads call
+`getaddrinfo`: it returns no time to live, so its results are kept for a fixed time. It may also block for half a
+minute, when the name servers of a zone are silent: so no client has more than a share of the threads, nor has a zone,
+and names of this machine's own (`hosts_file`) need no thread at all.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.fair_thread_pool import DROPPED, FairThreadPool
+from actors.forwarding.net.address_order import preferring
 from actors.forwarding.net.hosts_file import LOOPBACK, HostsFile
-from actors.forwarding.protocols.failures import Failure, dns_failed
+from actors.forwarding.net.resolver_link import Reply, ResolverLink
+from actors.forwarding.protocols.failures import Failure, dns_failed, dns_timed_out
 from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.client_key import site_key
 from actors.net.egress_guard import is_localhost
+from actors.net.resolver_protocol import BUSY, FOUND, SOME, SYSTEM, TIMED_OUT
 
 FAILURE_KEPT = 3.0
 """Seconds that a failure is kept at most."""
@@ -33,9 +38,10 @@ SHARE_OF_ZONE = 8
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The addresses of a name in the order to try them."""
+    """The addresses of a name in the order to try them. `more`: all of them follow in another call."""
 
     addresses: tuple[str, ...]
+    more: bool = False
 
 
 Resolution = Resolved | Failure
@@ -64,21 +70,37 @@ def new_threads(loop: Loop) -> FairThreadPool:
 
 @dataclass(slots=True)
 class _Pending:
-    """A lookup that waits or runs: who has requested it, and for which clients it waits."""
+    """A lookup that waits or runs: who has requested it, and for which clients it waits.
 
-    requests: list[tuple[Requester, OnResolved]] = field(default_factory=list)
+    A request may take results in two parts. `running` in a thread; `part`: the addresses that are known already.
+    """
+
+    requests: list[tuple[Requester, OnResolved, bool]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     running: bool = False
+    part: Resolved | None = None
 
 
 class Resolver:
     """Names to addresses for one actor."""
 
     def __init__(
-        self, loop: Loop, threads: FairThreadPool, lookup: Lookup = look_up, hosts: HostsFile | None = None
+        self,
+        loop: Loop,
+        threads: FairThreadPool,
+        lookup: Lookup = look_up,
+        hosts: HostsFile | None = None,
+        link: ResolverLink | None = None,
     ) -> None:
         self.kept = 30.0
-        """Seconds that addresses are kept: `proxy.dns_cache_seconds`."""
+        """Seconds that addresses are kept at most: `proxy.dns_cache_seconds`."""
+        self.prefers = "any"
+        """The family whose addresses come first: `ipv4`, `ipv6`, or `any`."""
+        self.names: Mapping[str, tuple[str, ...]] = {}
+        """Addresses of names that are not looked up: `hosts` of `dns`."""
+        self._link = link
+        if link is not None:
+            link.on_forget = self.forget
         self._loop = loop
         self._threads = threads
         self._lookup = lookup
@@ -86,8 +108,9 @@ class Resolver:
         self._cache: dict[str, tuple[float, Resolution]] = {}
         self._pending: dict[str, _Pending] = {}
 
-    def resolve(self, host: str, done: OnResolved, requester: Requester = OURSELVES) -> None:
-        """Call `done` with the result, in this very call when it is known.
+    def resolve(self, host: str, done: OnResolved, requester: Requester = OURSELVES, in_parts: bool = False) -> None:
+        """Call `done` with the result, in this very call when it is known; with `in_parts` perhaps twice, the first
+        time with those addresses that are not late.
 
         When the requester doesn't wait any more as its turn comes, nothing is looked up, and `done` is called with a
         failure, as it is when too many names of its client wait already.
@@ -99,39 +122,101 @@ class Resolver:
         pending = self._pending.get(host)
         if pending is None:
             pending = self._pending[host] = _Pending()
-        pending.requests.append((requester, done))
+        pending.requests.append((requester, done, in_parts))
+        if pending.part is not None and in_parts:
+            done(pending.part)
         key = site_key(requester.client_ip)
         if not pending.running and key not in pending.keys:
             pending.keys.add(key)
-            ended, starts = partial(self._on_result, host, pending, key), partial(self._may_start, host, pending)
-            self._threads.submit((key, zone_of(host)), partial(self._lookup, host), ended, starts)
+            replied = partial(self._on_reply, host, pending, key)
+            if self._link is None or not self._link.ask(host, key, replied):
+                self._use_thread(host, pending, key)
+
+    def configure(self, prefers: str, names: Mapping[str, tuple[str, ...]]) -> None:
+        """Apply what of `dns` concerns results that are known, too."""
+        if (prefers, names) != (self.prefers, self.names):
+            self.prefers, self.names = prefers, names
+            self.forget()
+
+    def forget(self, host: str = "") -> None:
+        """Drop what is kept of a name, or of all."""
+        if host:
+            self._cache.pop(host, None)
+        else:
+            self._cache.clear()
 
     def known(self, host: str) -> Resolution | None:
         """The result where no lookup is needed: names of this machine, and cached ones."""
         if is_localhost(host):
             return _LOOPBACK
+        if self.names and (named := self.names.get(host.lower().rstrip("."))):
+            return Resolved(named)
         addresses = self._hosts.find(host, self._loop.now)
         if addresses is not None:
             return Resolved(addresses)
         until, result = self._cache.get(host, (0.0, None))
         return result if until > self._loop.now else None
 
+    # --- by the resolver ---
+
+    def _on_reply(self, host: str, pending: _Pending, key: str, reply: Reply | None) -> None:
+        if self._pending.get(host) is not pending:
+            return
+        if reply is None or reply.status == SYSTEM:
+            if pending.part is not None:
+                self._finish(host, pending, Resolved(pending.part.addresses))
+            elif not pending.running:
+                self._use_thread(host, pending, key)
+        elif reply.status == BUSY:
+            self._on_dropped(host, pending, key)
+        elif reply.status in (SOME, FOUND):
+            self._found(host, pending, reply)
+        else:
+            failed = dns_timed_out if reply.status == TIMED_OUT else dns_failed
+            self._keep(host, failed(reply.content), reply.ttl)
+            self._finish(host, pending, failed(reply.content))
+
+    def _found(self, host: str, pending: _Pending, reply: Reply) -> None:
+        addresses = preferring(reply.content, self.prefers != "ipv4")
+        if reply.status == FOUND:
+            self._keep(host, Resolved(addresses), reply.ttl)
+            self._finish(host, pending, Resolved(addresses))
+            return
+        pending.part = Resolved(addresses, more=True)
+        for _requester, done, in_parts in tuple(pending.requests):
+            if in_parts:
+                done(pending.part)
+
+    def _keep(self, host: str, result: Resolution, seconds: float) -> None:
+        keep(self._cache, host, (self._loop.now + min(self.kept, seconds), result), CACHE_SIZE)
+
+    def _finish(self, host: str, pending: _Pending, result: Resolution) -> None:
+        del self._pending[host]
+        for _requester, done, _in_parts in pending.requests:
+            done(result)
+
+    # --- by the system ---
+
+    def _use_thread(self, host: str, pending: _Pending, key: str) -> None:
+        ended, starts = partial(self._on_result, host, pending, key), partial(self._may_start, host, pending)
+        self._threads.submit((key, zone_of(host)), partial(self._lookup, host), ended, starts)
+
     def _on_result(self, host: str, pending: _Pending, key: str, result: Resolution | object | None) -> None:
         if result is DROPPED:
             self._on_dropped(host, pending, key)
             return
         resolution = result if isinstance(result, (Resolved, Failure)) else dns_failed(f"{host} can't be resolved")
-        kept = self.kept if isinstance(resolution, Resolved) else min(self.kept, FAILURE_KEPT)
-        keep(self._cache, host, (self._loop.now + kept, resolution), CACHE_SIZE)
-        del self._pending[host]
-        for _requester, done in pending.requests:
-            done(resolution)
+        if isinstance(resolution, Resolved) and self.prefers != "any":
+            resolution = Resolved(preferring(resolution.addresses, self.prefers == "ipv6"))
+        if self._pending.get(host) is pending:  # else the resolver was faster
+            self._keep(host, resolution, self.kept if isinstance(resolution, Resolved) else FAILURE_KEPT)
+            self._finish(host, pending, resolution)
 
     def _may_start(self, host: str, pending: _Pending) -> bool:
         """Its turn has come. It runs once, and not at all when no requester waits any more."""
         if pending.running:
             return False
-        pending.running = any(requester.waits for requester, _done in pending.requests)
+        pending.running = any(each[0].waits for each in pending.requests)
         if not pending.running and self._pending.get(host) is pending:
             del self._pending[host]  # the next request begins another lookup
         return pending.running
@@ -140,7 +225,7 @@ class Resolver:
         """It did not run in the turn of this client: fail the client's requests, unless it runs in another's turn."""
         if pending.running:
             return
-        gone = [done for requester, done in pending.requests if site_key(requester.client_ip) == key]
+        gone = [done for requester, done, _ in pending.requests if site_key(requester.client_ip) == key]
         pending.requests = [each for each in pending.requests if site_key(each[0].client_ip) != key]
         pending.keys.discard(key)
         if not pending.requests and self._pending.get(host) is pending:

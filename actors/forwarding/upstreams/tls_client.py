@@ -14,24 +14,9 @@ from actors.net.tls_stream import TlsStream
 
 
 class UpstreamStream(TlsStream):
-    """A TLS connection to an upstream. `handshake` comes first."""
+    """A TLS connection to an upstream. `handshake` comes first, and bytes may be put back."""
 
     __slots__ = ()
-
-    def handshake(self) -> None:
-        """Continue the handshake. Raises `BlockingIOError` while it waits, `OSError` when it has failed."""
-        while True:
-            try:
-                self._tls.do_handshake()
-            except ssl.SSLWantReadError:
-                self.flush()
-                self._receive()
-                continue
-            except ssl.SSLError:
-                self.flush()
-                raise
-            self.flush()
-            return
 
     def unread(self, data: bytes) -> None:
         """Put bytes back, to be returned first by the next `recv`."""

@@ -1,0 +1,207 @@
+"""The connection of a forwarding actor to the resolver (`actors.net.resolver_protocol`).
+
+It is made with the first name. When it ends, as with the resolver's process, all requests under way fail at once, and
+their names are looked up by the system. A resolver that is silent while names wait is asked whether it is there; one
+that hangs counts as gone until it replies again.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgpack
+
+from actors.bus.loop import Loop, Timer
+from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PROFILE, SOME
+
+RETRY_AFTER = 0.1
+"""Seconds between two attempts to connect."""
+SILENT_FOR = 0.5
+"""Seconds without a packet while names wait, after which the resolver is asked whether it is there."""
+HUNG_AFTER = 1.0
+"""Seconds that it has to reply to that."""
+AT_ONCE = 64
+
+
+class Profile(NamedTuple):
+    """How the names of this actor are resolved; `servers` empty: as the system does."""
+
+    servers: tuple[str, ...] = ()
+    min_ttl: int = 0
+    max_ttl: int = 86_400
+
+
+class Reply(NamedTuple):
+    """A reply of the resolver. `ttl` is the seconds that it holds."""
+
+    status: int
+    ttl: float
+    content: Any
+
+
+OnReply = Callable[[Reply | None], None]
+"""Called with the reply, twice if the first has only some of the addresses; None: the resolver is gone."""
+
+
+class ResolverLink:
+    """`on_forget` is called with a name that is no longer to be kept, empty for all."""
+
+    def __init__(self, loop: Loop, path: Path) -> None:
+        self.on_forget: Callable[[str], None] = lambda _name: None
+        self._loop = loop
+        self._path = str(path)
+        self._profile = Profile()
+        self._socket: socket.socket | None = None
+        self._pending: dict[int, OnReply] = {}
+        self._unsent: deque[bytes] = deque()
+        self._number = 0
+        self._retry_at = float("-inf")
+        self._hung = False
+        """Whether the last connection was given up since nothing came: nothing is asked until something does."""
+        self._received_at = 0.0
+        self._watchdog: Timer | None = None
+
+    def set_profile(self, profile: Profile) -> None:
+        """Have names resolved in another way from now on."""
+        if profile != self._profile:
+            self._profile = profile
+            if self._socket is not None:
+                self._send([PROFILE, *profile])
+
+    def ask(self, name: str, client: str, done: OnReply) -> bool:
+        """Request a name at the cost of this client; False when there is no resolver. `done` is called later."""
+        if self._socket is None and not self._connect():
+            return False
+        if self._hung:
+            return False
+        self._number += 1
+        self._pending[self._number] = done
+        if self._watchdog is None:
+            self._received_at = self._loop.now
+            self._watchdog = self._loop.call_later(SILENT_FOR, self._check_silence)
+        self._send([self._number, name, client])
+        return True
+
+    def close(self) -> None:
+        """Close it; all requests under way fail."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            self._loop.unwatch(sock.fileno())
+            sock.close()
+        self._unsent.clear()
+        pending, self._pending = self._pending, {}
+        for done in pending.values():
+            done(None)
+
+    # --- the connection ---
+
+    def _connect(self) -> bool:
+        if self._loop.now < self._retry_at:
+            return False
+        self._retry_at = self._loop.now + RETRY_AFTER
+        sock = None
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+            sock.connect(self._path)
+        except OSError:  # no resolver, or no descriptor
+            if sock is not None:
+                sock.close()
+            return False
+        self._socket = sock
+        self._loop.watch(sock.fileno(), select.EPOLLIN, self._on_ready)
+        self._send([PROFILE, *self._profile])
+        if self._hung:
+            self._send([PING])
+        return True
+
+    def _send(self, packet: list[Any]) -> None:
+        self._unsent.append(msgpack.packb(packet))
+        if len(self._unsent) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        sock = self._socket
+        if sock is None:
+            return
+        try:
+            while self._unsent:
+                sock.send(self._unsent[0])
+                self._unsent.popleft()
+        except BlockingIOError:
+            if len(self._unsent) == 1:
+                self._watch(select.EPOLLIN | select.EPOLLOUT)
+        except OSError:
+            self._loop.call_soon(self._lost)
+
+    def _lost(self) -> None:
+        if self._unsent:  # else it was noticed before
+            self.close()
+
+    def _watch(self, mask: int) -> None:
+        if self._socket is not None:
+            self._loop.unwatch(self._socket.fileno())
+            self._loop.watch(self._socket.fileno(), mask, self._on_ready)
+
+    def _on_ready(self, mask: int) -> None:
+        if mask & select.EPOLLOUT and self._unsent:
+            self._flush()
+            if not self._unsent:
+                self._watch(select.EPOLLIN)
+        for _ in range(AT_ONCE):
+            sock = self._socket
+            if sock is None:
+                return
+            try:
+                packet = sock.recv(PACKET_MAX)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self.close()
+                return
+            self._handle(msgpack.unpackb(packet))
+
+    def _handle(self, packet: list[Any]) -> None:
+        self._received_at = self._loop.now
+        self._hung = False
+        number = packet[0]
+        if number == FORGET:
+            self.on_forget(packet[1])
+        elif number > 0:
+            reply = Reply(*packet[1:])
+            done = self._pending.get(number) if reply.status == SOME else self._pending.pop(number, None)
+            if done is not None:
+                done(reply)
+
+    # --- a resolver that hangs ---
+
+    def _check_silence(self) -> None:
+        self._watchdog = None
+        if not self._pending:
+            return
+        silent = self._loop.now - self._received_at
+        if silent < SILENT_FOR:
+            self._watchdog = self._loop.call_later(SILENT_FOR - silent, self._check_silence)
+            return
+        self._send([PING])
+        self._watchdog = self._loop.call_later(HUNG_AFTER, lambda: self._judge(silent))
+
+    def _judge(self, silent: float) -> None:
+        self._watchdog = None
+        if self._pending and self._loop.now - self._received_at >= silent + HUNG_AFTER:
+            self._hung = True
+            self.close()
+        elif self._pending:
+            self._watchdog = self._loop.call_later(SILENT_FOR, self._check_silence)
+
+    def __repr__(self) -> str:
+        return f"<ResolverLink, {len(self._pending)} under way{', hung' if self._hung else ''}>"

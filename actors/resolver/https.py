@@ -1,0 +1,139 @@
+"""Queries over HTTPS (RFC 8484): the requests of HTTP/2 on one connection, many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from actors.bus.loop import Loop
+from actors.resolver.stream import FramedStream, StreamClosed
+from actors.resolver.udp import Lost, Received
+from actors.resolver.wire import STREAM_MAX, Query
+from config.net.dns_servers import DnsServer
+
+MEDIA_TYPE = "application/dns-message"
+_ID = 0
+"""Of all queries: so that caches on the way find equal ones equal (RFC 8484, section 4.1)."""
+
+
+class HttpsStream(FramedStream):
+    """An HTTP/2 connection to a name server."""
+
+    protocols = ("h2",)
+
+    def __init__(self, loop: Loop, address: tuple[str, int], server: DnsServer) -> None:
+        self._http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._server = server
+        self._parts: dict[int, bytearray] = {}
+        self._queued: list[tuple[Query, Received, Lost]] = []
+        super().__init__(loop, address, server.name)
+
+    def send(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
+        """See `FramedStream`."""
+        if not self._ready or self._http.open_outbound_streams >= self._http.remote_settings.max_concurrent_streams:
+            entry = query, received, lost
+            self._queued.append(entry)
+            return partial(self._leave_queue, entry)
+        return self._request(query, received, lost)
+
+    def close(self, why: str = "the connection is closed") -> None:
+        """See `FramedStream`."""
+        queued, self._queued = self._queued, []
+        for _query, _received, lost in queued:
+            self._loop.call_soon(partial(lost, why))
+        super().close(why)
+
+    @property
+    def full(self) -> bool:
+        """See `FramedStream`."""
+        return super().full or len(self._queued) > STREAM_MAX
+
+    def _leave_queue(self, entry: tuple[Query, Received, Lost]) -> None:
+        if entry in self._queued:
+            self._queued.remove(entry)
+
+    def _request(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
+        body, stream = query.with_id(_ID), self._http.get_next_available_stream_id()
+        server = self._server
+        host = f"[{server.name}]" if ":" in server.name else server.name
+        headers = [
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":authority", host if server.port == 443 else f"{host}:{server.port}"),
+            (":path", server.path),
+            ("accept", MEDIA_TYPE),
+            ("content-type", MEDIA_TYPE),
+            ("content-length", str(len(body))),
+        ]
+        self._http.send_headers(stream, headers)
+        self._http.send_data(stream, body, end_stream=True)
+        self._add(stream, received, lost)
+        self._write(self._http.data_to_send())
+        return partial(self._cancel, stream)
+
+    def _cancel(self, stream: int) -> None:
+        if self._pending.pop(stream, None) is not None:
+            self._parts.pop(stream, None)
+            self._reset(stream)
+
+    def _reset(self, stream: int) -> None:
+        try:
+            self._http.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
+        except h2.exceptions.ProtocolError:
+            return  # it has ended by itself
+        self._write(self._http.data_to_send())
+
+    def _begin(self) -> None:
+        if self._tls is None or self._tls.protocol != "h2":
+            raise StreamClosed("it does not speak HTTP/2")
+        self._http.initiate_connection()
+        self._write(self._http.data_to_send())
+        self._send_queued()
+
+    def _send_queued(self) -> None:
+        queued, self._queued = self._queued, []
+        for query, received, lost in queued:
+            self.send(query, received, lost)
+
+    def _consume(self, data: bytes) -> None:
+        try:
+            events = self._http.receive_data(data)
+        except h2.exceptions.ProtocolError as error:
+            raise StreamClosed(f"it breaks the rules of HTTP/2: {error}") from error
+        for event in events:
+            self._handle(event)
+        self._write(self._http.data_to_send())
+        if self._queued:
+            self._send_queued()
+
+    def _handle(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.ResponseReceived):
+            status = next((value for name, value in event.headers if name in (":status", b":status")), "")
+            if status not in ("200", b"200"):
+                self._fail(event.stream_id, "it responds with another status than 200")
+        elif isinstance(event, h2.events.DataReceived):
+            self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            part = self._parts.setdefault(event.stream_id, bytearray())
+            part += event.data
+            if len(part) > STREAM_MAX:
+                self._fail(event.stream_id, "its response is too long")
+        elif isinstance(event, h2.events.StreamEnded):
+            self._deliver(event.stream_id, bytes(self._parts.pop(event.stream_id, b"")), _ID)
+        elif isinstance(event, h2.events.StreamReset):
+            self._fail(event.stream_id, "it has reset the request")
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            raise StreamClosed("it ends the connection")
+
+    def _fail(self, stream: int, why: str) -> None:
+        self._parts.pop(stream, None)
+        found = self._pending.pop(stream, None)
+        if found is not None:
+            self._reset(stream)
+            self._loop.call_soon(partial(found[1], why))

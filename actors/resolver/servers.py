@@ -1,0 +1,294 @@
+"""One name server: what is known of its health, and a query to it, by UDP and TCP, TLS or HTTPS."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from ipaddress import ip_address
+
+from actors.bus.loop import Loop
+from actors.resolver.counts import Counts
+from actors.resolver.stream import FramedStream, Streams
+from actors.resolver.udp import Datagram
+from actors.resolver.wire import (
+    FORMERR,
+    NOTIMP,
+    PAYLOAD,
+    STREAM_MAX,
+    Bogus,
+    OtherCase,
+    Query,
+    Response,
+    new_query,
+    read_response,
+)
+from actors.thread_pool import ThreadPool
+from config.net.dns_servers import DnsServer
+
+UNKNOWN_RTT = 0.25
+"""Seconds after which a server that has not responded yet gets company."""
+SHORTEST_HEDGE, LONGEST_HEDGE = 0.05, 0.4
+FIRST_STREAM = 1.0
+"""The same for a server that has to be connected to first."""
+MISSED_MAX = 3
+"""Queries in a row without a response, after which a server is only asked when the others fail."""
+SILENT_AFTER = 1.0
+"""Seconds since the last response, before which a missing one does not count for that."""
+PROBE_FIRST, PROBE_LONGEST = 5.0, 60.0
+LOW_CASE_FOR = 3600.0
+ADDRESS_KEPT = 300.0
+"""Seconds that the address of a server that is given by name is used."""
+
+OnResponse = Callable[[Response | str], None]
+"""Called with the response, or with why there is none as a clause."""
+Cancel = Callable[[], None]
+
+
+class NameServer:
+    """See the module. `ask` may be called any number of times at once."""
+
+    def __init__(self, loop: Loop, threads: ThreadPool, server: DnsServer, counts: Counts, stream_only: bool = False):
+        self.name = str(server)
+        self.counts = counts.of_server(self.name)
+        self.rtt: float | None = None
+        """Seconds, smoothed; None before the first response."""
+        self._loop = loop
+        self._threads = threads
+        self._server = server
+        self._dropped = counts.dropped
+        self.by_stream = stream_only or server.transport != "udp"
+        """Whether it is never asked by UDP."""
+        self._edns = True
+        self._low_case_until = 0.0
+        self._missed = 0
+        self._responded_at = float("-inf")
+        self._probe_at, self._probe_after = 0.0, PROBE_FIRST
+        self._address: tuple[float, str] | None = None
+        self._awaiting: list[Callable[[str | None], None]] = []
+        self._streams = Streams(loop, self._open)
+        if _is_address(server.host):
+            self._address = float("inf"), server.host
+
+    # --- health ---
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has not responded lately, though others have."""
+        return self._missed >= MISSED_MAX
+
+    def probe_due(self) -> bool:
+        """Whether a server that is not asked first should be asked beside the others, to learn how it is now."""
+        if self._loop.now < self._probe_at:
+            return False
+        self._probe_after = min(2 * self._probe_after, PROBE_LONGEST) if self.is_silent else PROBE_FIRST
+        self._probe_at = self._loop.now + self._probe_after
+        return True
+
+    @property
+    def hedge_after(self) -> float:
+        """Seconds after which another server is asked as well."""
+        if self.rtt is None:
+            return FIRST_STREAM if self.by_stream else UNKNOWN_RTT
+        return min(max(3 * self.rtt, SHORTEST_HEDGE), LONGEST_HEDGE)
+
+    def responded(self, seconds: float) -> None:
+        """It has responded, whatever it says."""
+        self.counts.responded(seconds)
+        self._missed, self._responded_at = 0, self._loop.now
+        self.rtt = seconds if self.rtt is None or seconds < self.rtt / 3 else self.rtt + (seconds - self.rtt) / 8
+
+    def was_late(self, seconds: float) -> None:
+        """It has not responded for so long, and another one has."""
+        if self.rtt is not None and seconds > self.rtt:
+            self.rtt += (seconds - self.rtt) / 2
+        self.missed()
+
+    def missed(self) -> None:
+        """It has not responded in its time, or can't be reached. Names that take long are no silence."""
+        self.counts.failures += 1
+        if self._loop.now - self._responded_at > SILENT_AFTER:
+            self._missed += 1
+
+    # --- queries ---
+
+    def ask(self, name: str, kind: int, done: OnResponse) -> Cancel:
+        """Put a question; `done` is called once, later, unless it is cancelled."""
+        self.counts.queries += 1
+        return _Attempt(self, name, kind, done).cancel
+
+    def query(self, name: str, kind: int) -> Query:
+        """The query as this server understands it. Raises `NotAName`."""
+        return new_query(name, kind, not self.by_stream and self._loop.now >= self._low_case_until, self._edns)
+
+    @property
+    def loop(self) -> Loop:
+        """The loop."""
+        return self._loop
+
+    def send(
+        self, query: Query, by_stream: bool, received: Callable[[bytes, int], bool], lost: Callable[[str], None]
+    ) -> Cancel:
+        """Send a query. `received` gets messages with the id of the query until it returns True."""
+        if by_stream or self.by_stream:
+            return self._streams.send(query, received, lost)
+        return Datagram(self._loop, (self._server.host, self._server.port), query, received, lost).close
+
+    def read(self, message: bytes, query: Query, number: int, longest: int) -> Response:
+        """As `read_response`, of at most `longest` bytes; what is no response is counted. Raises `Bogus`."""
+        try:
+            if len(message) > longest and message[:2] == number.to_bytes(2, "big"):
+                raise Bogus("overlong")
+            return read_response(message, query, number)
+        except Bogus as error:
+            self._dropped[str(error)] += 1
+            raise
+
+    def keeps_no_case(self) -> None:
+        """A response by TCP had the name in other letters, too: so it is the server that changes them."""
+        self._low_case_until = self._loop.now + LOW_CASE_FOR
+
+    def without_edns(self, query: Query, response: Response) -> bool:
+        """Whether the query has to be repeated without EDNS (RFC 6891, section 7), as all from now on."""
+        if not query.edns or response.code not in (FORMERR, NOTIMP):
+            return False
+        self._edns = False
+        return True
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._streams.close()
+
+    # --- streams ---
+
+    def _open(self, opened: Callable[[FramedStream | str], None]) -> None:
+        self._find_address(
+            lambda address: opened("its name does not resolve" if address is None else self._connect(address))
+        )
+
+    def _connect(self, address: str) -> FramedStream | str:
+        server = self._server
+        try:
+            if server.transport == "https":
+                from actors.resolver.https import HttpsStream  # needs h2, which only this does
+
+                return HttpsStream(self._loop, (address, server.port), server)
+            name = server.name if server.transport == "tls" else None
+            return FramedStream(self._loop, (address, server.port), name)
+        except (OSError, ssl.SSLError) as error:
+            return str(error.strerror or error)
+
+    def _find_address(self, found: Callable[[str | None], None]) -> None:
+        """The server's address; the name of one is resolved by the system, since this resolver needs the server."""
+        if self._address is not None and self._address[0] > self._loop.now:
+            found(self._address[1])
+            return
+        self._awaiting.append(found)
+        if len(self._awaiting) == 1:
+            self._threads.submit(partial(_address_of, self._server.host), self._address_found)
+
+    def _address_found(self, address: str | None) -> None:
+        if address is not None:
+            self._address = self._loop.now + ADDRESS_KEPT, address
+        awaiting, self._awaiting = self._awaiting, []
+        for found in awaiting:
+            found(address)
+
+    def __repr__(self) -> str:
+        return f"<NameServer {self.name}>"
+
+
+class _Attempt:
+    """One question to one server: first by UDP, by TCP where that doesn't do, and without EDNS where it must be."""
+
+    def __init__(self, server: NameServer, name: str, kind: int, done: OnResponse) -> None:
+        self._server = server
+        self._done: OnResponse | None = done
+        self._began = server.loop.now
+        self._by_stream = server.by_stream
+        self._query = server.query(name, kind)
+        self._cancel: Cancel = _nothing
+        self._send()
+
+    def cancel(self) -> None:
+        """End it; `done` is not called any more."""
+        self._done = None
+        cancel, self._cancel = self._cancel, _nothing
+        cancel()
+
+    def _send(self) -> None:
+        cancel, self._cancel = self._cancel, _nothing
+        cancel()
+        self._cancel = self._server.send(self._query, self._by_stream, self._received, self._lost)
+
+    def _received(self, message: bytes, number: int) -> bool:
+        """Whether the message is a response."""
+        try:
+            response = self._server.read(message, self._query, number, STREAM_MAX if self._by_stream else PAYLOAD)
+        except OtherCase:
+            return self._repeat_in_low_case()
+        except Bogus as error:
+            return self._bogus(str(error))
+        if (response.truncated and not self._by_stream) or self._server.without_edns(self._query, response):
+            self._by_stream = self._by_stream or response.truncated
+            self._query = self._query._replace(edns=self._query.edns and response.code not in (FORMERR, NOTIMP))
+            self._send()
+            return True
+        self._end(response)
+        return True
+
+    def _bogus(self, why: str) -> bool:
+        """What came by UDP may be forged: the response may still come. What came by a stream is of the server."""
+        if why == "overlong" and not self._by_stream:
+            self._by_stream = True
+            self._send()
+            return True
+        if self._by_stream or why == "alias_loop":
+            self._end(
+                "its response is not usable" if why != "alias_loop" else "its aliases (CNAME) are a loop or too many"
+            )
+            return True
+        return False
+
+    def _repeat_in_low_case(self) -> bool:
+        if self._by_stream:
+            if self._query.question == self._query.question.lower():
+                return self._bogus("case")
+            self._server.keeps_no_case()
+            self._query = new_query(self._query.name, self._query.kind, False, self._query.edns)
+        self._by_stream = True
+        self._send()
+        return True
+
+    def _lost(self, why: str) -> None:
+        self._server.missed()
+        self._end(why)
+
+    def _end(self, result: Response | str) -> None:
+        done = self._done
+        if isinstance(result, Response):
+            self._server.responded(self._server.loop.now - self._began)
+        self.cancel()
+        if done is not None:
+            done(result)
+
+
+def _nothing() -> None:
+    return
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _address_of(host: str) -> str | None:
+    """Blocks."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return None

@@ -1,0 +1,150 @@
+"""Requests for names: from the cache, or by a lookup in their turn. See `actors.resolver`."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from functools import partial
+
+from actors.bus.loop import Loop
+from actors.net.resolver_protocol import BUSY, SYSTEM
+from actors.net.resolver_protocol import FAILED as FAILED_REPLY
+from actors.net.resolver_protocol import TIMED_OUT as TIMED_OUT_REPLY
+from actors.resolver.cache import Cache
+from actors.resolver.counts import Counts
+from actors.resolver.fair_queue import RUNNING_MAX, FairQueue
+from actors.resolver.lookup import Lookup, OnReply, Reply, is_negative, reply_of
+from actors.resolver.profiles import Profile, ProfileKey, SystemProfile
+from actors.resolver.questions import Questions
+from actors.resolver.servers import NameServer
+from actors.resolver.system_config import SystemConfig
+from actors.thread_pool import ThreadPool
+from config.net.dns_servers import DnsServer
+
+NEVER_IN_DNS = ("invalid", "onion")
+"""Last labels of names that are not to be asked for (RFC 6761, section 6.4; RFC 7686)."""
+THREADS = 2
+DESCRIPTORS_OF_LOOKUP = 6
+"""Two kinds, each at up to three servers."""
+
+
+class Service:
+    """`on_forget` is called when all that actors keep is void."""
+
+    def __init__(self, loop: Loop, system: SystemConfig, on_forget: Callable[[str], None]) -> None:
+        self.counts = Counts()
+        self.cache = Cache()
+        self._loop = loop
+        self._system = system
+        self._on_forget = on_forget
+        self._threads = ThreadPool(loop, THREADS)
+        self._questions = Questions(loop, self.cache)
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._queue = FairQueue(loop, min(RUNNING_MAX, max(16, descriptors // (2 * DESCRIPTORS_OF_LOOKUP))))
+        self._profiles: dict[ProfileKey, tuple[Profile, int]] = {}
+        self._lookups: dict[tuple[ProfileKey, str], Lookup] = {}
+
+    # --- profiles ---
+
+    def acquire(self, key: ProfileKey) -> Profile:
+        """The profile of a client connection. Raises `ValueError` for a server that is none."""
+        profile, users = self._profiles.get(key) or (self._new_profile(key), 0)
+        self._profiles[key] = profile, users + 1
+        return profile
+
+    def release(self, profile: Profile) -> None:
+        """A client connection doesn't use it any more; without any it is closed."""
+        kept, users = self._profiles[profile.key]
+        self._profiles[profile.key] = kept, users - 1
+        if users == 1:
+            del self._profiles[profile.key]
+            self.cache.forget(profile=profile.key)
+            profile.close()
+
+    def _new_profile(self, key: ProfileKey) -> Profile:
+        if key.servers:
+            return Profile(self._loop, key, self._new_server)
+        return SystemProfile(self._loop, key, self._new_server, self._system)
+
+    def _new_server(self, server: DnsServer, stream_only: bool) -> NameServer:
+        return NameServer(self._loop, self._threads, server, self.counts, stream_only)
+
+    # --- requests ---
+
+    def resolve(self, profile: Profile, name: str, client: str, done: OnReply) -> None:
+        """Call `done` with the reply, perhaps in this very call; more than once while parts of it are late."""
+        self.counts.requests += 1
+        if profile.refresh():
+            self.forget("", profile.key)
+        if profile.is_systems(name):
+            done(Reply(SYSTEM, self._loop.now, ""))
+            return
+        if name.rstrip(".").rpartition(".")[2] in NEVER_IN_DNS:
+            done(Reply(FAILED_REPLY, float("inf"), f"{name} does not resolve: such names are not in the DNS"))
+            return
+        reply = self._cached(profile, name)
+        if reply is not None:
+            self.counts.hits += 1
+            done(reply)
+        else:
+            self._look_up(profile, name, client, partial(self._counted, done))
+
+    def _counted(self, done: OnReply, reply: Reply) -> None:
+        self.counts.failures += reply.status in (FAILED_REPLY, TIMED_OUT_REPLY, BUSY)
+        done(reply)
+
+    def _cached(self, profile: Profile, name: str) -> Reply | None:
+        candidates = profile.candidates(name)
+        for candidate in candidates:
+            found = {kind: self._questions.known(profile, candidate, kind) for kind in profile.kinds}
+            outcomes = {kind: outcome for kind, outcome in found.items() if outcome is not None}
+            reply = reply_of(name, outcomes, len(profile.kinds)) if outcomes else None
+            if reply is None or (len(outcomes) < len(found) and not is_negative(outcomes)):
+                return None
+            if candidate is candidates[-1] or not is_negative(outcomes):
+                return reply
+        return None
+
+    def _look_up(self, profile: Profile, name: str, client: str, done: OnReply) -> None:
+        key = profile.key, name
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            lookup = self._lookups[key] = Lookup(self._loop, profile, name, self._questions, self._ended)
+        waits = client in lookup.waiting
+        lookup.waiting.setdefault(client, []).append(done)
+        if not lookup.started and not waits and not self._queue.add(client, lookup):
+            del lookup.waiting[client]
+            if not lookup.waiting:
+                del self._lookups[key]
+            done(Reply(BUSY, self._loop.now, f"{name} was not looked up: too many names wait"))
+
+    def _ended(self, lookup: Lookup) -> None:
+        self._queue.ended(lookup)
+        if self._lookups.get((lookup.profile.key, lookup.name)) is lookup:
+            del self._lookups[lookup.profile.key, lookup.name]
+
+    # --- operations ---
+
+    def forget(self, name: str, profile: ProfileKey | None = None) -> int:
+        """Drop what is known of a name, or of all, here and in the actors; how many entries."""
+        self._questions.forget()
+        for key in [key for key, each in self._lookups.items() if each.started and name in ("", each.name)]:
+            del self._lookups[key]  # those who ask from now on get a new one
+        count = self.cache.forget(name, profile)
+        self._on_forget(name)
+        return count
+
+    def silent_servers(self) -> frozenset[str]:
+        """The names of those that have not responded lately."""
+        return frozenset(name for profile, _users in self._profiles.values() for name in profile.silent())
+
+    @property
+    def waiting(self) -> int:
+        """The number of lookups that wait for their turn."""
+        return self._queue.waiting
+
+    def close(self) -> None:
+        """Close all connections."""
+        for profile, _users in self._profiles.values():
+            profile.close()
+        self._threads.close()

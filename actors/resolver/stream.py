@@ -1,0 +1,239 @@
+"""Queries on one connection, by TCP (RFC 7766) or TLS (RFC 7858): many at a time, each found again by its id."""
+
+from __future__ import annotations
+
+import secrets
+import select
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from functools import cache, partial
+
+from actors.bus.loop import Loop, Timer
+from actors.net.tls_stream import TlsStream
+from actors.resolver.udp import Lost, Received
+from actors.resolver.wire import STREAM_MAX, Query
+
+IDLE_MAX = 10.0
+"""Seconds that a connection is kept without a query under way."""
+SILENT_MAX = 5.0
+"""Seconds that a server may be silent while queries wait, or a connection may take to be made."""
+READ_SIZE = 32 * 1024
+WAITING_MAX = 4096
+
+_EDGE = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+_LENGTH = struct.Struct("!H")
+
+
+class StreamClosed(Exception):
+    """The connection is of no more use; the text is the reason."""
+
+
+@cache
+def tls_context(*protocols: str) -> ssl.SSLContext:
+    """For connections to name servers, whose certificates are verified against the system's authorities."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    return context
+
+
+class FramedStream:
+    """A connection to `address`; with the `tls_name` of its certificate it speaks TLS. Raises `OSError`."""
+
+    protocols: tuple[str, ...] = ("dot",)
+
+    def __init__(self, loop: Loop, address: tuple[str, int], tls_name: str | None = None) -> None:
+        self.closed = False
+        self._loop = loop
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._tls = None if tls_name is None else TlsStream(self._socket, tls_context(*self.protocols), tls_name)
+        self._ready = False
+        self._out = b""
+        self._in = b""
+        self._pending: dict[int, tuple[Received, Lost]] = {}
+        self._deadline: Timer = loop.call_later(SILENT_MAX, partial(self.close, "it does not respond"))
+        code = self._socket.connect_ex(address)
+        loop.watch(self._socket.fileno(), _EDGE, self._on_ready)
+        if code not in (0, 115):  # EINPROGRESS
+            self.close(OSError(code, "").strerror or "it can't be reached")
+
+    # --- queries ---
+
+    def send(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
+        """Send a query. `received` gets its response, or `lost` gets why there is none; not in this very call."""
+        number = self._new_number()
+        self._add(number, received, lost)
+        message = query.with_id(number)
+        self._write(_LENGTH.pack(len(message)) + message)
+        return partial(self._withdraw, number)
+
+    @property
+    def full(self) -> bool:
+        """True when no more queries fit."""
+        return len(self._pending) >= WAITING_MAX
+
+    def _withdraw(self, key: int) -> None:
+        self._pending.pop(key, None)
+
+    def _add(self, key: int, received: Received, lost: Lost) -> None:
+        if self._ready and not self._pending:
+            self._extend()
+        self._pending[key] = received, lost
+
+    def _new_number(self) -> int:
+        while True:
+            number = secrets.randbits(16)
+            if number not in self._pending:
+                return number
+
+    def _consume(self, data: bytes) -> None:
+        """Bytes from the server. Raises `StreamClosed`."""
+        self._in += data
+        while len(self._in) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._in)
+            if length > STREAM_MAX:
+                raise StreamClosed("its response is too long")
+            if len(self._in) < _LENGTH.size + length:
+                return
+            message, self._in = self._in[_LENGTH.size : _LENGTH.size + length], self._in[_LENGTH.size + length :]
+            if len(message) >= 2:
+                self._deliver(_LENGTH.unpack_from(message)[0], message, _LENGTH.unpack_from(message)[0])
+
+    def _deliver(self, key: int, message: bytes, number: int) -> None:
+        found = self._pending.pop(key, None)  # None: it was cancelled
+        if found is not None and not found[0](message, number):
+            found[1]("its response is not usable")
+
+    # --- the connection ---
+
+    def close(self, why: str = "the connection is closed") -> None:
+        """Close it; the queries under way are lost."""
+        if self.closed:
+            return
+        self.closed = True
+        self._deadline.cancel()
+        self._loop.unwatch(self._socket.fileno())
+        self._socket.close()
+        pending, self._pending = self._pending, {}
+        for _received, lost in pending.values():
+            self._loop.call_soon(partial(lost, why))
+
+    def _write(self, data: bytes) -> None:
+        self._out += data
+        if self._ready:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what waits: all queries of a turn of the loop together."""
+        if self.closed or not self._ready:
+            return
+        try:
+            while self._out:
+                self._out = self._out[(self._tls or self._socket).send(self._out) :]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(error.strerror or str(error))
+
+    def _on_ready(self, _mask: int) -> None:
+        try:
+            if not self._ready:
+                self._continue_start()
+            while not self.closed:
+                data = (self._tls or self._socket).recv(READ_SIZE)
+                if not data:
+                    raise StreamClosed("it has closed the connection")
+                self._consume(data)
+                self._extend()
+        except BlockingIOError:
+            self._flush()
+        except (OSError, StreamClosed) as error:
+            self.close(getattr(error, "strerror", None) or str(error))
+
+    def _continue_start(self) -> None:
+        """Connect, then the handshake. Raises `BlockingIOError` while it isn't complete."""
+        code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, "it can't be reached")
+        if self._tls is not None:
+            self._tls.handshake()
+        self._ready = True
+        self._begin()
+        self._extend()
+        self._flush()
+
+    def _begin(self) -> None:
+        """The connection stands. Raises `StreamClosed`."""
+
+    def _extend(self) -> None:
+        """The server is there: it has more time."""
+        self._deadline.cancel()
+        self._deadline = self._loop.call_later(IDLE_MAX, self._check_silence)
+
+    def _check_silence(self) -> None:
+        self.close("it does not respond" if self._pending else "it was idle")
+
+
+Opened = Callable[[FramedStream | str], None]
+
+
+class Streams:
+    """The connection to one server, made when the first query needs it. `connect` calls back with it, or why not."""
+
+    def __init__(self, loop: Loop, connect: Callable[[Opened], None]) -> None:
+        self._loop = loop
+        self._connect = connect
+        self._stream: FramedStream | None = None
+        self._waiting: dict[int, tuple[Query, Received, Lost]] = {}
+        self._cancels: dict[int, Callable[[], None]] = {}
+        self._last = 0
+
+    def send(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
+        """As `FramedStream.send`."""
+        stream = self._stream
+        if stream is not None and not stream.closed and not stream.full:
+            return stream.send(query, received, lost)
+        self._last += 1
+        number = self._last
+        self._waiting[number] = query, received, lost
+        if len(self._waiting) == 1:
+            self._loop.call_soon(lambda: self._connect(self._opened))
+        return partial(self._cancel, number)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _cancel(self, number: int) -> None:
+        if self._waiting.pop(number, None) is None:
+            self._cancels.pop(number, _nothing)()
+
+    def _opened(self, stream: FramedStream | str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        if isinstance(stream, str):
+            for _query, _received, lost in waiting.values():
+                lost(stream)
+            return
+        self._stream = stream
+        for number, (query, received, lost) in waiting.items():
+            self._cancels[number] = stream.send(
+                query, partial(self._passed, number, received), partial(self._lost, number, lost)
+            )
+
+    def _passed(self, number: int, received: Received, message: bytes, found: int) -> bool:
+        self._cancels.pop(number, None)
+        return received(message, found)
+
+    def _lost(self, number: int, lost: Lost, why: str) -> None:
+        self._cancels.pop(number, None)
+        lost(why)
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,193 @@
+"""DNS messages (RFC 1035): one question out, and what is believed of a response to it.
+
+A response counts only when it has the id and the question of the query, letter by letter: the letters of a name are
+sent in random case (draft-vixie-dnsext-dns0x20). Of its records only those count that the question's name leads to.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from typing import NamedTuple
+
+import dns.exception
+import dns.ipv4
+import dns.ipv6
+import dns.name
+
+A, CNAME, SOA, AAAA = 1, 5, 6, 28
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = range(6)
+RCODES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
+PAYLOAD = 1232
+"""Bytes that a UDP response may have, so that it isn't fragmented (RFC 9715)."""
+STREAM_MAX = 16 * 1024
+"""Bytes of a response over TCP, TLS and HTTPS."""
+ADDRESSES_MAX = 32
+"""Addresses of a name that are used; nothing connects to more."""
+RECORDS_MAX = 512
+ALIASES_MAX = 12
+TTL_MAX = 7 * 86_400
+
+_HEADER = struct.Struct("!HHHHHH")
+_RECORD = struct.Struct("!HHIH")
+_RESPONSE, _TRUNCATED, _OPCODE, _RECURSION = 0x8000, 0x0200, 0x7800, 0x0100
+_EDNS = b"\0" + struct.pack("!HHIH", 41, PAYLOAD, 0, 0)
+_IN = 1
+
+
+class NotAName(ValueError):
+    """The text can't be asked for in the DNS."""
+
+
+class Bogus(Exception):
+    """A message that is no response to the query; the text is a word for the counter."""
+
+
+class OtherCase(Bogus):
+    """The name in the response has its letters in another case: forged, or of a server that changes names."""
+
+
+class Query(NamedTuple):
+    """A query without its id. `question` is the question section, which the response has to repeat."""
+
+    name: str
+    kind: int
+    question: bytes
+    edns: bool
+
+    def with_id(self, number: int) -> bytes:
+        """The message."""
+        head = _HEADER.pack(number, _RECURSION, 1, 0, 0, int(self.edns))
+        return head + self.question + (_EDNS if self.edns else b"")
+
+
+class Response(NamedTuple):
+    """What a response says about the name. `ttl` is seconds; `alias` is where an unfinished chain of CNAMEs ends.
+
+    `negative_ttl` is RFC 2308's, None when the response doesn't say how long the name has no addresses.
+    """
+
+    code: int
+    truncated: bool = False
+    addresses: tuple[str, ...] = ()
+    ttl: int = 0
+    alias: str = ""
+    negative_ttl: int | None = None
+
+
+def pack_name(name: str) -> bytes:
+    """A name without its final dot as it is sent. Raises `NotAName`."""
+    labels = name.split(".")
+    if len(name) > 253 or not all(0 < len(label) < 64 for label in labels) or not name.isascii():
+        raise NotAName(name)
+    return b"".join(bytes((len(label),)) + label.encode() for label in labels) + b"\0"
+
+
+def new_query(name: str, kind: int, mixed_case: bool = True, edns: bool = True) -> Query:
+    """A query for the records of this kind. Raises `NotAName`."""
+    packed = pack_name(name.lower())
+    if mixed_case:
+        packed = _in_random_case(packed)
+    return Query(name, kind, packed + struct.pack("!HH", kind, _IN), edns)
+
+
+def _in_random_case(packed: bytes) -> bytes:
+    bits = secrets.randbits(8 * len(packed))
+    flips = bits.to_bytes(len(packed), "little")
+    return bytes(
+        each ^ 0x20 if 97 <= each <= 122 and flip & 1 else each for each, flip in zip(packed, flips, strict=True)
+    )
+
+
+def read_response(message: bytes, query: Query, number: int) -> Response:
+    """What the message says as a response to the query with this id. Raises `Bogus`."""
+    if len(message) < _HEADER.size:
+        raise Bogus("malformed")
+    found, flags, questions, answers, authority, _more = _HEADER.unpack_from(message)
+    if found != number:
+        raise Bogus("id")
+    if not flags & _RESPONSE or flags & _OPCODE:
+        raise Bogus("malformed")
+    code, end = flags & 0x0F, _HEADER.size + len(query.question)
+    if questions == 0 and code in (FORMERR, NOTIMP, REFUSED, SERVFAIL):
+        return Response(code)  # as servers reply that couldn't read it
+    if questions != 1 or len(message) < end:
+        raise Bogus("question")
+    _check_question(message[_HEADER.size : end], query.question)
+    if flags & _TRUNCATED or code not in (NOERROR, NXDOMAIN):
+        return Response(code, bool(flags & _TRUNCATED))
+    try:
+        return _read_records(message, end, answers, authority, query, code)
+    except (dns.exception.DNSException, struct.error, UnicodeError) as error:
+        raise Bogus("malformed") from error
+
+
+def _check_question(repeated: bytes, sent: bytes) -> None:
+    if repeated != sent:
+        raise OtherCase("case") if repeated.lower() == sent.lower() else Bogus("question")
+
+
+class _Records(NamedTuple):
+    """Of the sections that matter, by owner in lower case."""
+
+    addresses: dict[str, list[tuple[str, int]]]
+    aliases: dict[str, tuple[str, int]]
+    negative_ttls: list[int]
+
+
+def _read_records(message: bytes, place: int, answers: int, authority: int, query: Query, code: int) -> Response:
+    if answers + authority > RECORDS_MAX:
+        raise Bogus("overlong")
+    records = _Records({}, {}, [])
+    for number in range(answers + authority):
+        place = _read_record(message, place, records, query.kind, number < answers)
+    return _follow(records, query.name, code)
+
+
+def _read_record(message: bytes, place: int, records: _Records, wanted: int, in_answer: bool) -> int:
+    """Returns where the record ends."""
+    owner, place = _read_name(message, place)
+    kind, of_class, ttl, length = _RECORD.unpack_from(message, place)
+    place += _RECORD.size
+    end: int = place + length
+    if end > len(message):
+        raise Bogus("malformed")
+    ttl = 0 if ttl > 0x7FFFFFFF else min(ttl, TTL_MAX)  # RFC 2181, section 8
+    if of_class == _IN and in_answer and kind == wanted:
+        records.addresses.setdefault(owner, []).append((_address(message[place:end], wanted), ttl))
+    elif of_class == _IN and in_answer and kind == CNAME:
+        records.aliases.setdefault(owner, (_read_name(message, place)[0], ttl))
+    elif of_class == _IN and not in_answer and kind == SOA:
+        minimum = int.from_bytes(message[place:end][-4:], "big")
+        records.negative_ttls.append(min(ttl, minimum))  # RFC 2308, section 5
+    return end
+
+
+def _read_name(message: bytes, place: int) -> tuple[str, int]:
+    """A name in lower case without its final dot, and where it ends in the message."""
+    name, used = dns.name.from_wire(message, place)
+    if any(b"." in label for label in name.labels):
+        raise Bogus("malformed")  # it would read as another name
+    return b".".join(name.labels[:-1]).decode("ascii").lower(), place + used
+
+
+def _address(data: bytes, kind: int) -> str:
+    return dns.ipv4.inet_ntoa(data) if kind == A else dns.ipv6.inet_ntoa(data)
+
+
+def _follow(records: _Records, name: str, code: int) -> Response:
+    """From the name by CNAMEs to addresses. Raises `Bogus` for a loop and for too long a chain."""
+    seen, ttl = {name}, TTL_MAX
+    while name in records.aliases:
+        name, alias_ttl = records.aliases[name]
+        ttl = min(ttl, alias_ttl)
+        if name in seen or len(seen) > ALIASES_MAX:
+            raise Bogus("alias_loop")
+        seen.add(name)
+    found = records.addresses.get(name, [])
+    if found:
+        ttl = min(ttl, *(each for _address, each in found))
+        return Response(code, False, tuple(dict.fromkeys(each for each, _ttl in found))[:ADDRESSES_MAX], ttl)
+    negative = min(records.negative_ttls) if records.negative_ttls else None
+    unfinished = len(seen) > 1 and negative is None and code == NOERROR
+    return Response(code, ttl=ttl, alias=name if unfinished else "", negative_ttl=negative)

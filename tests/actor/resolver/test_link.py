@@ -1,0 +1,161 @@
+"""Forwarding actors and the resolver: names by its socket, and what holds when it is gone or hangs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.bus.loop import Loop
+from actors.forwarding.net.hosts_file import HostsFile
+from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
+from actors.forwarding.net.resolver_link import Profile, ResolverLink
+from actors.forwarding.protocols.failures import Failure
+from tests.actor.resolver.resolving import DEADLINE
+from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, zone
+from tests.kit.resolver_process import ResolverProcess
+
+NAME = "www.example.com"
+FROM_SYSTEM = Resolved(("198.51.100.1",))
+
+
+@dataclass
+class Client:
+    client_ip: str = "192.0.2.1"
+    waits: bool = True
+
+
+@dataclass
+class Front:
+    """What a forwarding actor has in front of the resolver; `looked_up` are the names that went to the system."""
+
+    folder: Path
+    loop: Loop = field(default_factory=Loop)
+    looked_up: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.link = ResolverLink(self.loop, self.folder / "resolver")
+        hosts = self.folder / "hosts"
+        hosts.write_text("")
+        self.resolver = Resolver(self.loop, new_threads(self.loop), self._look_up, HostsFile(hosts), self.link)
+
+    def _look_up(self, name: str) -> Resolution:
+        self.looked_up.append(name)
+        return FROM_SYSTEM
+
+    def begin(self, name: str, in_parts: bool = False) -> list[Resolution]:
+        results: list[Resolution] = []
+        self.resolver.resolve(name, results.append, Client(), in_parts)
+        return results
+
+    def resolve(self, name: str) -> Resolution:
+        results = self.begin(name)
+        self.turn_until(lambda: results)
+        return results[0]
+
+    def turn_until(self, condition: Callable[[], object]) -> None:
+        end = self.loop.now + DEADLINE
+        while not condition():
+            assert self.loop.now < end
+            self.loop.turn(0.05)
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[Front]:
+    front = Front(tmp_path)
+    yield front
+    front.link.close()
+    front.loop.close()
+
+
+def test_a_name_comes_from_the_resolver_and_is_kept_in_front_of_it(front: Front) -> None:
+    with ResolverProcess(front.folder), ScriptedNameServer(zone({NAME: ("192.0.2.1", "2001:db8::1")})) as server:
+        front.link.set_profile(Profile((server.address,)))
+        assert front.resolve(NAME) == Resolved(("2001:db8::1", "192.0.2.1"))
+        assert front.resolver.known(NAME) == Resolved(("2001:db8::1", "192.0.2.1"))
+        assert isinstance(front.resolve("other.example.com"), Failure)
+        assert front.looked_up == []
+
+
+def test_ipv4_comes_first_where_it_is_preferred(front: Front) -> None:
+    with ResolverProcess(front.folder), ScriptedNameServer(zone({NAME: ("192.0.2.1", "2001:db8::1")})) as server:
+        front.link.set_profile(Profile((server.address,)))
+        front.resolver.configure("ipv4", {"own.example.com": ("192.0.2.77",)})
+        assert front.resolve(NAME) == Resolved(("192.0.2.1", "2001:db8::1"))
+        assert front.resolver.known("Own.example.com.") == Resolved(("192.0.2.77",))
+
+
+def test_without_a_resolver_the_system_is_asked_at_once(front: Front) -> None:
+    assert front.resolve(NAME) == FROM_SYSTEM
+
+
+def test_names_under_way_are_asked_of_the_system_when_the_resolver_is_killed(front: Front) -> None:
+    with ResolverProcess(front.folder) as resolver, SilentNameServer() as silent:
+        front.link.set_profile(Profile((silent.address,)))
+        results = front.begin(NAME)
+        front.loop.turn(0.05)
+        assert results == []
+        resolver.kill()
+        front.turn_until(lambda: results)
+        assert results == [FROM_SYSTEM]
+
+
+def test_a_resolver_that_is_back_is_used_again(front: Front) -> None:
+    with ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server:
+        front.link.set_profile(Profile((server.address,)))
+        with ResolverProcess(front.folder):
+            assert front.resolve("a.example.com") == Resolved(("192.0.2.1",))
+        assert front.resolve("b.example.com") == FROM_SYSTEM
+        with ResolverProcess(front.folder):
+            front.turn_until(lambda: front.resolve(f"c{front.loop.now}.example.com") == Resolved(("192.0.2.1",)))
+
+
+def test_a_resolver_that_hangs_is_given_up_until_it_replies_again(front: Front) -> None:
+    with ResolverProcess(front.folder) as resolver, ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server:
+        front.link.set_profile(Profile((server.address,)))
+        assert front.resolve("a.example.com") == Resolved(("192.0.2.1",))
+        resolver.process.send_signal(signal.SIGSTOP)
+        assert front.resolve("b.example.com") == FROM_SYSTEM
+        resolver.process.send_signal(signal.SIGCONT)
+        front.turn_until(lambda: front.resolve(f"c{front.loop.now}.example.com") == Resolved(("192.0.2.1",)))
+
+
+def test_names_of_other_means_go_to_the_system(front: Front) -> None:
+    switch = front.folder / "nsswitch.conf"
+    switch.write_text("hosts: files mdns4_minimal [NOTFOUND=return] dns\n")
+    with ResolverProcess(front.folder, nsswitch_conf=str(switch)):
+        assert front.resolve("printer.local") == FROM_SYSTEM
+
+
+def test_a_broken_packet_costs_its_sender_alone(front: Front) -> None:
+    with ResolverProcess(front.folder), ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server:
+        front.link.set_profile(Profile((server.address,)))
+        other = Front(front.folder)
+        other.link.set_profile(Profile(("no server",)))
+        assert other.resolve(NAME) == FROM_SYSTEM
+        assert front.resolve(NAME) == Resolved(("192.0.2.1",))
+        other.link.close()
+        other.loop.close()
+
+
+def test_some_of_the_addresses_are_passed_on_and_all_of_them_follow(front: Front) -> None:
+    both = zone({"*": ("192.0.2.1", "2001:db8::1")})
+    waiting: list[Any] = [True]
+
+    def handle(query: Any, way: str) -> Any:
+        return None if waiting and "AAAA" in query.question[0].to_text() else both(query, way)
+
+    with ResolverProcess(front.folder), ScriptedNameServer(handle) as server:
+        front.link.set_profile(Profile((server.address,)))
+        parts, whole = front.begin(NAME, in_parts=True), front.begin(NAME)
+        front.turn_until(lambda: parts)
+        assert parts == [Resolved(("192.0.2.1",), more=True)]
+        assert front.begin(NAME, in_parts=True) == parts
+        assert whole == []
+        waiting.clear()
+        front.turn_until(lambda: len(parts) == 2 and whole)
+        assert parts[1] == whole[0] == Resolved(("2001:db8::1", "192.0.2.1"))

@@ -1,0 +1,174 @@
+"""Several name servers: dead, slow and failing ones among them; and clients that ask for more than others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import dns.message
+import dns.rdatatype
+import pytest
+
+from actors.net.resolver_protocol import BUSY, FAILED, FOUND, SOME, TIMED_OUT
+from actors.resolver.fair_queue import RUNNING_MAX, RUNNING_OF_CLIENT, WAITING_MAX, FairQueue
+from tests.actor.resolver.resolving import Resolving
+from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, free_udp_port, negative, zone
+
+NAMES = [f"host{number}.example.com" for number in range(60)]
+EVERY = zone({"*": ("192.0.2.1",)})
+
+
+def test_a_server_where_nothing_listens_costs_no_time(resolving: Resolving) -> None:
+    with ScriptedNameServer(EVERY) as server:
+        profile = resolving.profile(f"127.0.0.1:{free_udp_port()}", server.address)
+        before = resolving.loop.now
+        assert resolving.addresses(profile, NAMES) == [("192.0.2.1",)] * len(NAMES)
+        assert resolving.loop.now - before < 10.0
+
+
+def test_a_silent_server_is_soon_asked_last(resolving: Resolving) -> None:
+    with SilentNameServer() as silent, ScriptedNameServer(EVERY) as server:
+        profile = resolving.profile(silent.address, server.address)
+        resolving.addresses(profile, NAMES)
+        assert resolving.service.silent_servers() == {silent.address}
+        before = resolving.service.counts.of_server(silent.address).queries
+        resolving.addresses(profile, [f"again{number}.example.com" for number in range(20)])
+        assert resolving.service.counts.of_server(silent.address).queries - before <= 2  # to learn whether it is back
+
+
+def test_a_server_that_is_back_is_asked_again(resolving: Resolving) -> None:
+    silent = threading.Event()
+    silent.set()
+    first = ScriptedNameServer(lambda query, way: None if silent.is_set() else EVERY(query, way))
+    with first, ScriptedNameServer(EVERY) as second:
+        profile = resolving.profile(first.address, second.address)
+        resolving.addresses(profile, NAMES)
+        assert resolving.service.silent_servers() == {first.address}
+        silent.clear()
+        numbers = iter(range(1000))
+
+        def is_back() -> bool:
+            resolving.skip(10.0)
+            resolving.resolve(profile, f"later{next(numbers)}.example.com")
+            return not resolving.service.silent_servers()
+
+        resolving.turn_until(is_back)
+
+
+def test_all_servers_silent_is_a_time_out_that_is_kept_for_a_moment(resolving: Resolving) -> None:
+    with SilentNameServer() as silent:
+        profile = resolving.profile(silent.address)
+        replies = resolving.begin(profile, NAMES[0])
+        for _second in range(11):
+            resolving.skip(1.0)
+        resolving.turn_until(lambda: replies)
+        assert replies[0].status == TIMED_OUT
+        assert resolving.resolve(profile, NAMES[0]).status == TIMED_OUT
+        assert resolving.service.counts.hits == 1
+
+
+@pytest.mark.parametrize("code", [2, 5])
+def test_a_server_that_fails_is_followed_by_the_next(resolving: Resolving, code: int) -> None:
+    with ScriptedNameServer(lambda query, _: negative(query, code, None)) as failing, ScriptedNameServer(EVERY) as good:
+        assert resolving.resolve(resolving.profile(failing.address, good.address), NAMES[0]).content == ("192.0.2.1",)
+
+
+def test_a_failure_of_all_servers_differs_from_a_name_that_does_not_exist(resolving: Resolving) -> None:
+    with ScriptedNameServer(lambda query, _: negative(query, 2, None)) as failing:
+        reply = resolving.resolve(resolving.profile(failing.address), NAMES[0])
+        assert reply.status == FAILED
+        assert "SERVFAIL" in reply.content
+        assert len(failing.queries) == 2
+
+
+def late(kind: str, released: threading.Event) -> Callable[[dns.message.Message, str], dns.message.Message | None]:
+    both = zone({"*": ("192.0.2.1", "2001:db8::1")})
+
+    def handle(query: dns.message.Message, way: str) -> dns.message.Message | None:
+        if dns.rdatatype.to_text(query.question[0].rdtype) == kind and not released.is_set():
+            return None
+        response = both(query, way)
+        assert isinstance(response, dns.message.Message)
+        return response
+
+    return handle
+
+
+@pytest.mark.parametrize(("kind", "first"), [("AAAA", "192.0.2.1"), ("A", "2001:db8::1")])
+def test_addresses_of_one_family_do_not_wait_for_late_ones_of_the_other(
+    resolving: Resolving, kind: str, first: str
+) -> None:
+    released = threading.Event()
+    with ScriptedNameServer(late(kind, released)) as server:
+        replies = resolving.begin(resolving.profile(server.address), NAMES[0])
+        resolving.turn_until(lambda: replies)
+        assert (replies[0].status, replies[0].content) == (SOME, (first,))
+        released.set()
+        resolving.turn_until(lambda: len(replies) == 2)
+        assert (replies[1].status, replies[1].content) == (FOUND, ("2001:db8::1", "192.0.2.1"))
+
+
+def test_names_in_dead_zones_of_many_clients_delay_no_live_name(resolving: Resolving) -> None:
+    with ScriptedNameServer(EVERY, ignores=b"dead") as server:
+        profile = resolving.profile(server.address)
+        dead = [
+            resolving.begin(profile, f"a{number}.dead{client}.example", f"10.0.0.{client}")
+            for client in range(60)
+            for number in range(20)
+        ]
+        for number in range(20):
+            assert resolving.resolve(profile, f"live{number}.example.com", "192.0.2.9").content == ("192.0.2.1",)
+        assert not any(dead)
+
+
+def test_a_flood_of_one_client_leaves_room_for_others(resolving: Resolving) -> None:
+    with SilentNameServer() as silent, ScriptedNameServer(EVERY) as server:
+        flooded, live = resolving.profile(silent.address), resolving.profile(server.address)
+        flood = [resolving.begin(flooded, f"f{number}.example", "10.0.0.1") for number in range(5000)]
+        assert resolving.resolve(live, "live.example.com", "192.0.2.9").content == ("192.0.2.1",)
+        busy = [replies for replies in flood if replies and replies[0].status == BUSY]
+        assert len(busy) == 5000 - WAITING_MAX
+
+
+class Job:
+    """Runs until it is given up or ended."""
+
+    def __init__(self) -> None:
+        self.is_wanted = True
+        self.state = "waits"
+
+    def start(self) -> None:
+        self.state, self.is_wanted = "runs", False
+
+    def give_up(self) -> None:
+        self.state = "given up"
+
+
+def test_a_client_has_no_more_than_its_share(resolving: Resolving) -> None:
+    queue = FairQueue(resolving.loop)
+    jobs = [Job() for _ in range(RUNNING_OF_CLIENT + 10)]
+    for job in jobs:
+        queue.add("a", job)
+    resolving.turn_until(lambda: sum(job.state == "runs" for job in jobs) == RUNNING_OF_CLIENT)
+    other = Job()
+    queue.add("b", other)
+    resolving.turn_until(lambda: other.state == "runs")
+    assert queue.waiting == 10
+    queue.ended(jobs[0])
+    resolving.turn_until(lambda: queue.waiting == 9)
+
+
+def test_the_oldest_of_the_largest_makes_room_for_a_client_without_any(resolving: Resolving) -> None:
+    queue = FairQueue(resolving.loop, running_max=40)
+    jobs = {client: [Job() for _ in range(10)] for client in "abcd"}
+    for client, row in jobs.items():
+        for job in row:
+            job.give_up = lambda job=job: (setattr(job, "state", "given up"), queue.ended(job))  # type: ignore[method-assign,misc]
+            queue.add(client, job)
+    resolving.turn_until(lambda: all(job.state == "runs" for row in jobs.values() for job in row))
+    other = Job()
+    queue.add("e", other)
+    resolving.skip(2.0)
+    resolving.turn_until(lambda: queue.add("f", Job()) and other.state == "runs")
+    assert jobs["a"][0].state == "given up"
+    assert RUNNING_MAX >= 4 * RUNNING_OF_CLIENT

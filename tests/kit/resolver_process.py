@@ -1,0 +1,65 @@
+"""A resolver as a process of its own, beside a rig: its supervisor's part is the rig's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import msgpack
+
+from actors.process import Boot
+from config.files.paths import RunDir
+from tests.kit.folders import ROOT
+from tests.kit.settings import boot_settings
+from tests.kit.wait import wait_until
+
+_PROGRAM = """
+import os, sys, msgpack
+from actors.process import Boot, main
+boot = Boot(**msgpack.unpackb(sys.stdin.buffer.read()))
+main("actors.resolver.actor:ResolverActor", boot, [], int(sys.argv[1]))
+"""
+
+
+class ResolverProcess:
+    """It ends with the `with`; `params` are its own."""
+
+    def __init__(self, folder: str | Path, **params: Any) -> None:
+        self.socket = RunDir(Path(folder)).resolver
+        boot = Boot("resolver", 1, str(folder), str(folder), boot_settings(), params)
+        reading, self._lifeline = os.pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(reading)], stdin=subprocess.PIPE, pass_fds=(reading,), cwd=ROOT
+        )
+        os.close(reading)
+        assert self.process.stdin is not None
+        self.process.stdin.write(msgpack.packb(asdict(boot)))
+        self.process.stdin.close()
+        wait_until(self._listens, "the resolver listens")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.kill()
+        os.close(self._lifeline)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for its end."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def _listens(self) -> bool:
+        assert self.process.poll() is None, "the resolver has ended"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe, suppress(OSError):
+            probe.connect(str(self.socket))
+            return True
+        return False
