@@ -26,6 +26,7 @@ from actors.bus.messages.forwarding import (
 )
 from actors.bus.messages.metrics import Counters
 from actors.bus.messages.problems import Problem, ReportProblems
+from actors.bus.messages.specs import DnsSpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
 from actors.bus.records import RecordSender, Row, is_error
 from actors.counters import CPU_SECONDS, NAMES, RECORDS_DROPPED
@@ -36,6 +37,7 @@ from actors.forwarding.connections.table import ConnectionTable
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import explain
 from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.net.dns_settings import merged
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reporting import trace
@@ -81,7 +83,7 @@ class ForwardingActor(Actor):
             self.data_dir.lists,
             self.run_dir.resolver,
         )
-        self.forwarding.dialer.resolver.kept = float(proxy["dns_cache_seconds"])
+        self._apply_dns(DnsSpec())
         self.forwarding.problems.report = self._report
         self._table = ConnectionTable(
             self.loop, self.forwarding.connections, self.forwarding.clock, self.forwarding.connection_id
@@ -103,6 +105,7 @@ class ForwardingActor(Actor):
     def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Handle a query or an order."""
         if isinstance(message, Configure):
+            self._apply_dns(message.spec.dns)
             self.forwarding.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
             self._acceptor.configure(message.spec)
@@ -145,9 +148,15 @@ class ForwardingActor(Actor):
         """See `Actor`: the limits of the pool and of names, which records are kept, whether decisions are logged."""
         proxy = self.settings["proxy"]
         self.forwarding.set_pooling(proxy["max_idle_connections"], float(proxy["keep_alive_timeout"]))
-        self.forwarding.dialer.resolver.kept = float(proxy["dns_cache_seconds"])
+        self._apply_dns(self._dns)
         self._recorded = self.settings["logging"]["access"]
         self.forwarding.debug = trace.enabled()
+
+    def _apply_dns(self, own: DnsSpec) -> None:
+        proxy, resolver = self.settings["proxy"], self.forwarding.dialer.resolver
+        self._dns = own
+        resolver.kept = float(proxy["dns_cache_seconds"])
+        resolver.configure(merged(proxy["dns"], own))
 
     def _record(self, row: Row) -> None:
         """What is not to be kept is not even sent: by the time it was indexed the setting might be another one."""

@@ -87,7 +87,7 @@ class Service:
             self.counts.hits += 1
             done(reply)
         else:
-            self._look_up(profile, name, client, partial(self._counted, done))
+            self._begin_lookup(profile, name, client, partial(self._counted, done))
 
     def _counted(self, done: OnReply, reply: Reply) -> None:
         self.counts.failures += reply.status in (FAILED_REPLY, TIMED_OUT_REPLY, BUSY)
@@ -105,7 +105,7 @@ class Service:
                 return reply
         return None
 
-    def _look_up(self, profile: Profile, name: str, client: str, done: OnReply) -> None:
+    def _begin_lookup(self, profile: Profile, name: str, client: str, done: OnReply) -> None:
         key = profile.key, name
         lookup = self._lookups.get(key)
         if lookup is None:

@@ -103,7 +103,7 @@ def read_response(message: bytes, query: Query, number: int) -> Response:
     """What the message says as a response to the query with this id. Raises `Bogus`."""
     if len(message) < _HEADER.size:
         raise Bogus("malformed")
-    found, flags, questions, answers, authority, _more = _HEADER.unpack_from(message)
+    found, flags, questions, in_first, authority, _more = _HEADER.unpack_from(message)
     if found != number:
         raise Bogus("id")
     if not flags & _RESPONSE or flags & _OPCODE:
@@ -117,7 +117,7 @@ def read_response(message: bytes, query: Query, number: int) -> Response:
     if flags & _TRUNCATED or code not in (NOERROR, NXDOMAIN):
         return Response(code, bool(flags & _TRUNCATED))
     try:
-        return _read_records(message, end, answers, authority, query, code)
+        return _read_records(message, end, in_first, authority, query, code)
     except (dns.exception.DNSException, struct.error, UnicodeError) as error:
         raise Bogus("malformed") from error
 
@@ -135,16 +135,16 @@ class _Records(NamedTuple):
     negative_ttls: list[int]
 
 
-def _read_records(message: bytes, place: int, answers: int, authority: int, query: Query, code: int) -> Response:
-    if answers + authority > RECORDS_MAX:
+def _read_records(message: bytes, place: int, in_first: int, authority: int, query: Query, code: int) -> Response:
+    if in_first + authority > RECORDS_MAX:
         raise Bogus("overlong")
     records = _Records({}, {}, [])
-    for number in range(answers + authority):
-        place = _read_record(message, place, records, query.kind, number < answers)
+    for number in range(in_first + authority):
+        place = _read_record(message, place, records, query.kind, number < in_first)
     return _follow(records, query.name, code)
 
 
-def _read_record(message: bytes, place: int, records: _Records, wanted: int, in_answer: bool) -> int:
+def _read_record(message: bytes, place: int, records: _Records, wanted: int, of_first: bool) -> int:
     """Returns where the record ends."""
     owner, place = _read_name(message, place)
     kind, of_class, ttl, length = _RECORD.unpack_from(message, place)
@@ -153,11 +153,11 @@ def _read_record(message: bytes, place: int, records: _Records, wanted: int, in_
     if end > len(message):
         raise Bogus("malformed")
     ttl = 0 if ttl > 0x7FFFFFFF else min(ttl, TTL_MAX)  # RFC 2181, section 8
-    if of_class == _IN and in_answer and kind == wanted:
+    if of_class == _IN and of_first and kind == wanted:
         records.addresses.setdefault(owner, []).append((_address(message[place:end], wanted), ttl))
-    elif of_class == _IN and in_answer and kind == CNAME:
+    elif of_class == _IN and of_first and kind == CNAME:
         records.aliases.setdefault(owner, (_read_name(message, place)[0], ttl))
-    elif of_class == _IN and not in_answer and kind == SOA:
+    elif of_class == _IN and not of_first and kind == SOA:
         minimum = int.from_bytes(message[place:end][-4:], "big")
         records.negative_ttls.append(min(ttl, minimum))  # RFC 2308, section 5
     return end

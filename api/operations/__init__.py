@@ -12,6 +12,7 @@ from api.operations import (
     clients,
     connections,
     credentials,
+    dns,
     fleet_accounts,
     health,
     me,
@@ -50,4 +51,5 @@ TABLE: tuple[Operation, ...] = (
     *settings.TABLE,
     *transfer.TABLE,
     *webhooks.TABLE,
+    *dns.TABLE,
 )

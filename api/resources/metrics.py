@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from actors.bus.messages.common import METRICS
+from actors.bus.messages.common import METRICS, RESOLVER
+from actors.bus.messages.dns import DnsState, QueryDns
 from actors.metrics.catalogue import INTERVALS, NAMES
 from api.call import Call, Document, Reply
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
@@ -22,6 +23,8 @@ from config.text.formatting import timestamp_text
 log = logging.getLogger(__name__)
 
 HOUR = 3600.0
+NAMES_TIMEOUT = 1.0
+"""Seconds that the resolver has to reply; without its counters a scrape is complete in all else."""
 POINTS_MAX = 11_000
 """Buckets of a response: more than are kept of any interval."""
 _NAME = f"({'|'.join(NAMES)})"
@@ -118,7 +121,13 @@ def exposition(call: Call) -> Reply:
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
     sender = services.webhooks.sender_state() if scope is None else None
     hooks = [] if sender is None else services.webhooks.with_statuses()
-    parts = Parts(ask_all_upstreams(services.bridge, records), hooks, _top_accounts(call) if scope is None else ())
+    names = services.bridge.ask(RESOLVER, QueryDns(), NAMES_TIMEOUT) if scope is None else None
+    parts = Parts(
+        ask_all_upstreams(services.bridge, records),
+        hooks,
+        _top_accounts(call) if scope is None else (),
+        names if isinstance(names, DnsState) else None,
+    )
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
     return Reply({}, document=Document(text, MEDIA_TYPE))
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from actors.bus.messages.dns import DnsState
 from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.metrics import ProxyStats, SystemMetrics
 from actors.bus.messages.supervision import Runtime
@@ -23,6 +24,7 @@ from actors.bus.messages.webhooks import WebhookStatus
 from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, LabelledCounter
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.services.metrics import Proxy
+from api.services.prometheus_names import expose_names
 from api.services.runtime_view import NO_STATS
 from api.services.top_accounts import TopAccount
 from config import VERSION
@@ -43,6 +45,8 @@ class Parts(NamedTuple):
     webhooks: Sequence[tuple[str, str, WebhookStatus]] = ()
     """Id, name, and status of deliveries."""
     accounts: Sequence[TopAccount] = ()
+    names: DnsState | None = None
+    """Counters of the resolver."""
 
 
 def expose(
@@ -94,6 +98,8 @@ class _Exposition(Collector):
         yield from self._machine()
         yield from self._webhooks()
         yield from self._accounts()
+        if self._parts.names is not None:
+            yield from expose_names(self._parts.names)
 
     def _by_label(self, row: LabelledCounter) -> Metric:
         family = CounterMetricFamily(f"proxyfleet_{row.name}", row.help, labels=(*_LABELS, row.label))

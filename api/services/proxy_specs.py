@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from actors.bus.messages.specs import AccessSpec, AccountSpec, BackendSpec, ClientTlsSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.specs import (
+    AccessSpec,
+    AccountSpec,
+    BackendSpec,
+    ClientTlsSpec,
+    DnsSpec,
+    LimitsSpec,
+    ProxySpec,
+)
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from api.services.proxy_cache import ProxyCache, StoredProxy
 from api.store import Store, StoreDamaged
@@ -39,6 +47,7 @@ def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
         "upstreams": _upstreams_spec(record, seal),
         "accounts": tuple(map(_account_spec, record.accounts)) if with_auth else (),
         "backend": _backend_spec(record.auth.backend, seal) if with_auth and record.auth.backend else None,
+        "dns": spec(DnsSpec, record.dns, hosts={name: tuple(each) for name, each in record.dns.hosts.items()}),
         "limits": spec(LimitsSpec, record.limits, connections=record.limits.connections_per_client),
     }
     return spec(ProxySpec, record, record.settings, record.headers, **special)

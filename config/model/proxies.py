@@ -27,6 +27,7 @@ from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_acc
 from config.model.auth_backend import AuthBackend, BackendInput
 from config.model.choices import ClientAuth, ProxyProtocol, ProxyStatus, UpstreamPolicyName, UpstreamProtocol
 from config.model.declaration import SECRET, Given, Group, gives, update
+from config.model.dns import ProxyDns
 from config.model.fields import (
     NULLABLE,
     Body,
@@ -154,6 +155,7 @@ class ProxyRecord(BaseModel):
     accept_proxy_protocol: Annotated[bool, Given(StrictBool)] = False
     bind_address: Annotated[str, Given(BindAddress)] = ""
     headers: ProxyHeaders = ProxyHeaders()
+    dns: ProxyDns = ProxyDns()
     description: Annotated[str, Given(Description)] = ""
     created_at: float
     updated_at: float

@@ -1,26 +1,31 @@
-"""Name servers as text: `192.0.2.53`, `192.0.2.53:5353`, `[2001:db8::53]:53`, `tls://…` (RFC 7858), `https://…` (RFC
-8484)."""
+"""Name servers and addresses of names as text, in the settings and in the configuration of proxies."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import ip_address
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from config.net.host_names import is_host_name
 
 FORMS = (
-    "must be an address (192.0.2.53, [2001:db8::53]:5353), tls://HOST[:PORT][#NAME] or https://HOST[:PORT][/PATH]; "
-    "HOST is an address or a name, NAME that of the certificate"
+    "must be an address (192.0.2.53, [2001:db8::53]:5353), tls://HOST[:PORT][#NAME] or https://HOST[:PORT][/PATH]"
+    "[#NAME]; HOST is an address or a name, NAME that of the certificate"
 )
+TTL_MAX = 7 * 86_400
 _PORTS = {"udp": 53, "tls": 853, "https": 443}
-_WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?", re.ASCII)
-_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
+_SERVER = re.compile(
+    r"(?:(tls|https)://)?(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/#]+))(?::([1-9][0-9]{0,4}))?(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
+    r"(?:#([^#/]+))?",
+    re.ASCII,
+)
 
 
 class DnsServer(NamedTuple):
-    """One name server. `transport` is `udp` (with TCP), `tls` or `https`; `name` is that of its certificate."""
+    """One name server. `transport` is `udp` (with TCP), `tls` (RFC 7858) or `https` (RFC 8484).
+
+    `name` is that of its certificate.
+    """
 
     transport: str
     host: str
@@ -39,42 +44,48 @@ class DnsServer(NamedTuple):
 
 def read_server(text: str) -> DnsServer:
     """The server that `text` names. Raises `ValueError` with what is allowed."""
-    if text.startswith("https://"):
-        return _read_https(text)
-    if text.startswith("tls://"):
-        where, _, name = text.removeprefix("tls://").partition("#")
-        host, port = _host_and_port(where, "tls")
-        if not (_is_address(host) or is_host_name(host)) or (name and not is_host_name(name)):
-            raise ValueError(FORMS)
-        return DnsServer("tls", host, port, name or host)
-    host, port = (text, _PORTS["udp"]) if _is_address(text) else _host_and_port(text, "udp")
-    if not _is_address(host):
+    if _is_address(text):
+        return DnsServer("udp", text.lower(), _PORTS["udp"])
+    match = _SERVER.fullmatch(text)
+    if match is None:
         raise ValueError(FORMS)
-    return DnsServer("udp", host, port)
+    transport, (v6, other, number, path, name) = match[1] or "udp", match.groups()[1:]
+    port = int(number or _PORTS[transport])
+    good_host = ":" in v6 and _is_address(v6) if v6 else _is_host(other, transport)
+    if not good_host or port > 65535 or (path and transport != "https") or (name and transport == "udp"):
+        raise ValueError(FORMS)
+    if name and not is_host_name(name):
+        raise ValueError(FORMS)
+    host = (v6 or other).lower()
+    return DnsServer(transport, host, port, *_parts(transport, host, name, path))
 
 
-def _read_https(text: str) -> DnsServer:
-    parts = urlsplit(text)
-    host, port = _host_and_port(parts.netloc, "https")
-    path = parts.path or "/dns-query"
-    if not (_is_address(host) or is_host_name(host)) or parts.query or not _PATH.fullmatch(path):
-        raise ValueError(FORMS)
-    if parts.fragment and not is_host_name(parts.fragment):
-        raise ValueError(FORMS)
-    return DnsServer("https", host, port, parts.fragment or host, path)
+def _parts(transport: str, host: str, name: str | None, path: str | None) -> tuple[str, str]:
+    if transport == "udp":
+        return "", ""
+    return (name or host).lower(), (path or "/dns-query") if transport == "https" else ""
 
 
-def _host_and_port(text: str, transport: str) -> tuple[str, int]:
-    match = _WITH_PORT.fullmatch(text)
-    port = _PORTS[transport] if match is None or match[3] is None else int(match[3])
-    if match is None or not 1 <= port <= 65535:
-        raise ValueError(FORMS)
-    return (match[1] or match[2]).lower(), port
+def _is_host(text: str, transport: str) -> bool:
+    return _is_address(text) or (transport != "udp" and is_host_name(text))
+
+
+def read_address(text: str) -> str:
+    """An IP address in its usual form. Raises `ValueError`."""
+    if not _is_address(text):
+        raise ValueError("must be an IPv4 or IPv6 address")
+    return str(ip_address(text))
+
+
+def read_hosts_name(text: str) -> str:
+    """A name in lower case. Raises `ValueError`."""
+    if not is_host_name(text):
+        raise ValueError("must be a host name in ASCII, without a dot at its end")
+    return text.lower()
 
 
 def _is_address(text: str) -> bool:
     try:
-        ip_address(text)
+        return "%" not in text and bool(ip_address(text))
     except ValueError:
         return False
-    return True

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 from config.files.credentials import as_settings
 from config.model.fields import Host
 from config.net.tcp_address import TCP_ADDRESS
+from config.settings.dns import Dns
 from config.settings.env import ENV_PREFIX
 from config.settings.groups import Alerts, Group, History, Live, Logging, Webhooks
 from config.settings.oauth import OAuth2
@@ -114,6 +115,7 @@ class Proxy(Group):
     upstreams_allow: tuple[EgressException, ...] | None = None
     """Loopback and private upstreams that may be used besides own proxies. None means: as `egress_allow`."""
     test_url: WebUrl = "https://api.ipify.org?format=json"
+    dns: Dns = Dns()
 
 
 class Accounts(Group):

@@ -94,6 +94,20 @@ class BackendSpec:
 
 
 @message
+class DnsSpec:
+    """What a proxy says about resolving names. A value, not a message by itself.
+
+    What is empty, 0 or `default` is as in the settings (`proxy.dns`).
+    """
+
+    servers: tuple[str, ...] = ()
+    hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    prefer: str = "default"
+    min_ttl: int = 0
+    max_ttl: int = 0
+
+
+@message
 class ProxySpec:
     """What a proxy should be, as the forwarding actor and the supervisor need it. A value, not a message by itself.
 
@@ -134,6 +148,7 @@ class ProxySpec:
     bind_address: str = ""
     via: str = "pseudonym"
     backend: BackendSpec | None = None
+    dns: DnsSpec = field(default_factory=DnsSpec)
 
     @property
     def speaks_tls(self) -> bool:

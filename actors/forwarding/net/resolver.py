@@ -18,6 +18,7 @@ from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.net.address_order import preferring
+from actors.forwarding.net.dns_settings import DnsSettings
 from actors.forwarding.net.hosts_file import LOOPBACK, HostsFile
 from actors.forwarding.net.resolver_link import Reply, ResolverLink
 from actors.forwarding.protocols.failures import Failure, dns_failed, dns_timed_out
@@ -98,6 +99,7 @@ class Resolver:
         """The family whose addresses come first: `ipv4`, `ipv6`, or `any`."""
         self.names: Mapping[str, tuple[str, ...]] = {}
         """Addresses of names that are not looked up: `hosts` of `dns`."""
+        self._dns = DnsSettings()
         self._link = link
         if link is not None:
             link.on_forget = self.forget
@@ -132,11 +134,14 @@ class Resolver:
             if self._link is None or not self._link.ask(host, key, replied):
                 self._use_thread(host, pending, key)
 
-    def configure(self, prefers: str, names: Mapping[str, tuple[str, ...]]) -> None:
-        """Apply what of `dns` concerns results that are known, too."""
-        if (prefers, names) != (self.prefers, self.names):
-            self.prefers, self.names = prefers, names
+    def configure(self, dns: DnsSettings) -> None:
+        """Resolve names in another way from now on."""
+        if dns != self._dns:
+            self._dns = dns
+            self.prefers, self.names = dns.prefers, dns.names
             self.forget()
+            if self._link is not None:
+                self._link.set_profile(dns.profile)
 
     def forget(self, host: str = "") -> None:
         """Drop what is kept of a name, or of all."""

@@ -86,6 +86,12 @@ FIELDS: dict[str, Any] = {
         Literal["pseudonym", "on", "off"] | None,
         typer.Option("--via", help="What the proxy adds to Via: a name of its own, host name and port, or nothing."),
     ],
+    "dns.servers": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dns-server", help="A name server: an address, tls://… or https://…; may be given several times."
+        ),
+    ],
     "auth.backend.url": Annotated[
         str | None,
         typer.Option("--auth-backend", help="The URL of a service that decides about users who are no accounts."),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
+from actors.forwarding.net.dns_settings import DnsSettings
 from actors.forwarding.net.hosts_file import HostsFile
 from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.net.resolver_link import Profile, ResolverLink
@@ -83,8 +84,7 @@ def test_a_name_comes_from_the_resolver_and_is_kept_in_front_of_it(front: Front)
 
 def test_ipv4_comes_first_where_it_is_preferred(front: Front) -> None:
     with ResolverProcess(front.folder), ScriptedNameServer(zone({NAME: ("192.0.2.1", "2001:db8::1")})) as server:
-        front.link.set_profile(Profile((server.address,)))
-        front.resolver.configure("ipv4", {"own.example.com": ("192.0.2.77",)})
+        front.resolver.configure(DnsSettings(Profile((server.address,)), "ipv4", {"own.example.com": ("192.0.2.77",)}))
         assert front.resolve(NAME) == Resolved(("192.0.2.1", "2001:db8::1"))
         assert front.resolver.known("Own.example.com.") == Resolved(("192.0.2.77",))
 

@@ -27,6 +27,7 @@ from config.model.policies import MatchAccounts, MatchMethods, MatchPaths, Use
 from config.model.proxies import BindAddress, Tag
 from config.model.schedules import EndOfWindow, TimeOfDay
 from config.model.upstreams import Host as UpstreamHost
+from config.net.dns_servers import read_hosts_name, read_server
 from config.net.domains import read_domain
 from config.net.entries import read_destination, read_network
 
@@ -158,6 +159,8 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "method": (json_patterns.METHOD, first_of(MatchMethods)),
     "path": (json_patterns.PATH_PATTERN, first_of(MatchPaths)),
     "use": (json_patterns.USE, typed(Use)),
+    "server": (json_patterns.NAME_SERVER, reading(read_server)),
+    "hosts": (json_patterns.HOSTS_NAME, reading(read_hosts_name)),
     "value": (json_patterns.FIELD_VALUE, typed(HeaderValue)),
 }
 LONGEST = {

@@ -1,0 +1,52 @@
+"""`dns` of a proxy: what it says about resolving names in place of the settings `proxy.dns`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StrictInt, StrictStr
+
+from config.model import json_patterns
+from config.model.declaration import Given, Group
+from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
+
+SERVERS_MAX = 8
+
+Prefer = Literal["default", "any", "ipv4", "ipv6"]
+
+
+def _server(text: str) -> str:
+    return str(read_server(text))
+
+
+NameServer = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=512),
+    AfterValidator(_server),
+    json_patterns.text(json_patterns.NAME_SERVER, 1, 512),
+]
+HostsName = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=253),
+    AfterValidator(read_hosts_name),
+    json_patterns.text(json_patterns.HOSTS_NAME),
+]
+Address = Annotated[
+    StrictStr, Field(max_length=45), AfterValidator(read_address), json_patterns.text(json_patterns.ADDRESS)
+]
+Servers = Annotated[list[NameServer], Field(max_length=SERVERS_MAX)]
+Hosts = Annotated[dict[HostsName, Annotated[list[Address], Field(min_length=1, max_length=32)]], Field(max_length=1000)]
+Ttl = Annotated[StrictInt, Field(ge=0, le=TTL_MAX)]
+
+
+class ProxyDns(Group):
+    """How names are resolved for this proxy. What is empty, 0 or `default` is as in the settings (`proxy.dns`).
+
+    `hosts` come before those of the settings. TTLs are seconds.
+    """
+
+    servers: Annotated[list[str], Given(Servers)] = Field(default_factory=list)
+    hosts: Annotated[dict[str, list[str]], Given(Hosts)] = Field(default_factory=dict)
+    prefer: Annotated[Prefer, Given(Prefer)] = "default"
+    min_ttl: Annotated[int, Given(Ttl)] = 0
+    max_ttl: Annotated[int, Given(Ttl)] = 0
