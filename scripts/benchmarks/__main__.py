@@ -20,6 +20,7 @@ from benchmarks import (
     forwarding,
     logs,
     minting,
+    names,
     observe,
     policies,
     signin,
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     commands = parser.add_subparsers(
-        dest="command", metavar="soak|api|signin|logs|observe|start|accounts|policies|dashboard"
+        dest="command", metavar="soak|api|signin|logs|observe|start|accounts|policies|dns|dashboard"
     )
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
@@ -115,6 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--usage", action="store_true", help="only the report of a month's usage of all of them")
     ruled = commands.add_parser("policies", help="what a decision costs, by 10 rules and by 1,000")
     ruled.add_argument("--decisions", type=int, default=20_000, help="of each kind")
+    named = commands.add_parser("dns", help="names from the caches, and at once by slow and dead name servers")
+    named.add_argument("--names", type=int, default=50_000, help="from the resolver's cache")
     page = commands.add_parser("dashboard", help="weight, first paint, scrolling, and what open tabs cost the API")
     page.add_argument("--small", action="store_true", help="with little data, to try it")
     page.add_argument("--records", type=int, metavar="NUMBER", help="in the log index; a whole number of thousands")
@@ -218,6 +221,13 @@ def _policies(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, objec
     return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
 
 
+def _dns(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    allow_many_descriptors()
+    with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as name:
+        rows = names.measure(Path(name), arguments.names)
+    return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
+
+
 def _dashboard(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
     from benchmarks.dashboard import installation, measure  # they need the group `dashboard`
     from tests.kit import browser
@@ -243,6 +253,7 @@ COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[
     "observe": _observe,
     "accounts": _accounts,
     "policies": _policies,
+    "dns": _dns,
     "dashboard": _dashboard,
 }
 

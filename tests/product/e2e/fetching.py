@@ -17,3 +17,9 @@ def fetched(proxy: dict[str, Any], origin: Origin) -> bool:
 def healthy(product: Product) -> dict[str, Any] | None:
     report: dict[str, Any] = product.data("GET", "/health")
     return report if report["status"] == "healthy" else None
+
+
+def fetched_name(proxy: dict[str, Any], name: str, origin: Origin) -> int:
+    """The status of a request for the origin by a name."""
+    with Client(proxy["port"]) as client:
+        return client.get(origin.url("/hello").replace("127.0.0.1", name)).status

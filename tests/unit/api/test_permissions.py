@@ -61,6 +61,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/proxies/*/explain": {"POST": "proxy.read"},
     f"{V1}/proxies/*/snippets": {"GET": "proxy.read"},
     f"{V1}/proxies/*/upstreams": {"GET": "proxy.read"},
+    f"{V1}/dns/cache": {"GET": "settings.read", "DELETE": "proxy.write"},
     f"{V1}/connections": {"GET": "proxy.read", "DELETE": "proxy.write"},
     f"{V1}/proxies/*/connections": {"GET": "proxy.read", "DELETE": "proxy.write"},
     f"{V1}/proxies/*/connections/*": {"DELETE": "proxy.write"},

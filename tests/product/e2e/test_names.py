@@ -1,0 +1,70 @@
+"""Names through the whole product: its own name servers, the cache in the API, and a resolver that is killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kit.http_origins import Origin
+from tests.kit.name_servers import ScriptedNameServer, zone
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.product.e2e.fetching import fetched_name
+
+pytestmark = pytest.mark.product
+
+NAME, OTHER = "site.names.example", "other.names.example"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedNameServer]:
+    with ScriptedNameServer(zone({NAME: ("127.0.0.1",)}, ttl=600)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def named(server: ScriptedNameServer) -> Iterator[Product]:
+    environment = {
+        "PROXYFLEET_PROXY__DNS__SERVERS": json.dumps([server.address]),
+        "PROXYFLEET_PROXY__MAX_IDLE_CONNECTIONS": "0",  # a request over a kept connection needs no name
+    }
+    with Product(environment) as product:
+        yield product
+
+
+def test_names_come_from_the_configured_servers_and_their_cache_is_shown_and_dropped(
+    named: Product, server: ScriptedNameServer, origin: Origin
+) -> None:
+    proxy = named.proxy()
+    wait_until(lambda: fetched_name(proxy, NAME, origin) == 200, "the name is resolved")
+    asked = len(server.asked(NAME))
+    assert fetched_name(proxy, NAME, origin) == 200
+    assert len(server.asked(NAME)) == asked
+    entries = named.data("GET", f"/dns/cache?name={NAME}")["entries"]
+    assert {(each["type"], each["status"]) for each in entries} == {("A", "found"), ("AAAA", "no_data")}
+    assert named.data("DELETE", f"/dns/cache?name={NAME}")["dropped"] == 2
+    wait_until(lambda: fetched_name(proxy, NAME, origin) == 200 and len(server.asked(NAME)) > asked, "it is asked anew")
+
+
+def test_a_proxy_has_servers_and_names_of_its_own(named: Product, origin: Origin) -> None:
+    with ScriptedNameServer(zone({OTHER: ("127.0.0.1",)})) as own:
+        proxy = named.proxy(dns={"servers": [own.address], "hosts": {"mine.example": ["127.0.0.1"]}})
+        wait_until(lambda: fetched_name(proxy, OTHER, origin) == 200, "the proxy's own server is asked")
+        assert fetched_name(proxy, "mine.example", origin) == 200
+        assert fetched_name(proxy, NAME, origin) == 502
+
+
+def test_without_the_resolver_the_system_is_asked_and_it_comes_back(
+    named: Product, server: ScriptedNameServer, origin: Origin
+) -> None:
+    proxy = named.proxy()
+    wait_until(lambda: fetched_name(proxy, NAME, origin) == 200, "the name is resolved")
+    before = named.actor("resolver")
+    before.kill()
+    assert fetched_name(proxy, NAME, origin) == 200  # it is cached in front
+    assert fetched_name(proxy, "gone.invalid", origin) == 502
+    wait_until(lambda: named.actor("resolver").pid != before.pid, "the resolver runs again")
+    named.data("DELETE", "/dns/cache")
+    wait_until(lambda: fetched_name(proxy, NAME, origin) == 200, "the name is resolved again")
