@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from actors.bus.messages.common import LOGS, METRICS, TLS, WEBHOOKS
+from actors.bus.messages.common import LOGS, METRICS, RESOLVER, TLS, WEBHOOKS
 from actors.bus.messages.problems import PROCESS, Problem
 from actors.bus.messages.supervision import Runtime, RuntimeReport
 from actors.bus.messages.webhooks import WebhookStatus
@@ -60,7 +60,9 @@ def of_proxies(fleet: RuntimeReport, proxies: Iterable[StoredProxy]) -> list[Fla
 def of_actors(fleet: RuntimeReport) -> list[Flaw]:
     """The problems of the actors beside the proxies; one that does not run at all has one."""
     found = []
-    for name in (*ALWAYS, *({TLS} & fleet.actors.keys())):
+    resolver = fleet.actors.get(RESOLVER)
+    failed = (RESOLVER,) if resolver is not None and resolver.state == "failed" else ()  # the product serves without it
+    for name in (*ALWAYS, *({TLS} & fleet.actors.keys()), *failed):
         runtime = fleet.actors.get(name)
         problems = _problems_of(runtime) if runtime is not None and runtime.runs else (_absent(runtime),)
         found += [Flaw("actor", name, name, None, problem) for problem in problems]

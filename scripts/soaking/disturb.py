@@ -26,8 +26,8 @@ SPARE = {"supervisor": FOR_LISTENERS // 2}
 """Descriptors that are left to a process that runs out of them. The supervisor stops growing before it has none: with
 none at all libzmq ends it, since its listener for `ipc://` takes that for impossible."""
 
-ACTORS = ("api", "tls", "metrics", "logs", "webhooks", "zygote")
-HANGING = ("api", "logs", "metrics", "webhooks")
+ACTORS = ("api", "tls", "metrics", "logs", "webhooks", "resolver", "zygote")
+HANGING = ("api", "logs", "metrics", "webhooks", "resolver")
 
 
 @dataclass(frozen=True, slots=True)

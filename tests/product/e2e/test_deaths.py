@@ -96,10 +96,10 @@ def test_forwarding_goes_on_while_the_api_is_dead_and_it_comes_back_with_all_its
         assert state(own_product, proxy)["pid"] == proxy["runtime"]["pid"]
 
 
-def test_ten_deaths_of_any_kind_and_the_product_is_healthy_again(own_product: Product, origin: Origin) -> None:
+def test_twelve_deaths_of_any_kind_and_the_product_is_healthy_again(own_product: Product, origin: Origin) -> None:
     proxy = own_product.proxy()
     dice = random.Random(7)  # the same order in every run, so that a failure can be seen again
-    kinds = ["api", "metrics", "logs", "webhooks", "forwarding"] * 2
+    kinds = ["api", "metrics", "logs", "webhooks", "resolver", "forwarding"] * 2
     dice.shuffle(kinds)
     for kind in kinds:
         if kind == "forwarding":
@@ -111,7 +111,7 @@ def test_ten_deaths_of_any_kind_and_the_product_is_healthy_again(own_product: Pr
         own_product.wait_healthy(5 * PATIENCE)
         wait_until(lambda: state(own_product, proxy)["state"] == "running", "the proxy runs", 5 * PATIENCE)
         assert fetched(proxy, origin)
-    for kind in ("api", "metrics", "logs", "webhooks"):
+    for kind in ("api", "metrics", "logs", "webhooks", "resolver"):
         own_product.actor(kind)
     health = wait_until(lambda: healthy(own_product), "the health report is healthy", 5 * PATIENCE)
     assert health["checks"]["proxy_service"]["active_proxies"] == 1

@@ -186,7 +186,7 @@ def test_upgrades_one_after_the_other_leave_nothing_behind(installed: Installed,
             assert installed.upgrade().returncode == 0, installed.log
     assert knocking.failures == []
     assert installed.version == "3.0.0"
-    names = ["api", "logs", "metrics", "webhooks", "zygote", f"fwd-{proxy['id'][-8:]}"]
+    names = ["api", "logs", "metrics", "resolver", "webhooks", "zygote", f"fwd-{proxy['id'][-8:]}"]
     wait_until(
         lambda: sorted(each.name() for each in installed.processes()) == sorted(names), "predecessors have ended"
     )
