@@ -3,7 +3,7 @@ export type Kind = "good" | "warn" | "bad" | "info" | "neutral";
 
 const KINDS: Record<Kind, string[]> = {
   good: ["active", "running", "healthy", "up", "enabled", "success", "delivered", "applied"],
-  warn: ["degraded", "warning", "draining", "expiring", "retrying"],
+  warn: ["degraded", "warning", "draining", "expiring", "retrying", "quota_reached"],
   bad: ["failed", "unhealthy", "down", "error", "critical", "denied", "timeout"],
   info: ["starting", "pending", "waiting", "info"],
   neutral: ["inactive", "stopped", "disabled", "unknown", "expired", "revoked", "debug"],
