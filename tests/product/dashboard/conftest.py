@@ -37,12 +37,14 @@ OPTIONS: dict[str, Any] = {
     "viewport": {"width": 1280, "height": 800},
 }
 """Of every context, unless a test has others."""
+ENVIRONMENT = {"PROXYFLEET_ACCOUNTS__SELF_SERVICE": "true", "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true"}
+"""Of the shared product: targets of webhooks are on loopback."""
 
 
 @pytest.fixture(scope="package")
 def product() -> Iterator[Product]:
     """Shared by all tests of a worker that break nothing of it. Holders of accounts may sign in."""
-    with Product({"PROXYFLEET_ACCOUNTS__SELF_SERVICE": "true"}) as running:
+    with Product(ENVIRONMENT) as running:
         yield running
 
 

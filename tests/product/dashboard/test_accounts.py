@@ -1,0 +1,121 @@
+"""Accounts that are made in the page let clients in: with a password, with a credential, from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.kit.browser import Problems
+from tests.kit.curl import curl, needs_curl
+from tests.kit.http_origins import Origin, serving
+from tests.kit.product import PASSWORD, Product
+from tests.kit.wait import wait_until
+
+pytestmark = needs_curl
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Origin]:
+    server = Origin()
+    with serving(server):
+        yield server
+
+
+@pytest.fixture(scope="module")
+def get(product: Product, target: Origin) -> Callable[[str, str], int]:
+    """The status that curl gets through a proxy with a user name and a password."""
+    proxy = product.proxy(auth={"enabled": True})
+
+    def status(user: str, password: str) -> int:
+        server = f"http://127.0.0.1:{proxy['port']}"
+        return curl("-x", server, "-U", f"{user}:{password}", target.url("/hello"))[0]
+
+    return status
+
+
+@pytest.fixture
+def account(product: Product) -> Iterator[dict[str, Any]]:
+    """To be named before the page, which is closed then before it is gone."""
+    body = {"username": "with-credentials", "password": PASSWORD, "proxies": {"all": True}}
+    made: dict[str, Any] = product.data("POST", "/accounts", body)["account"]
+    yield made
+    product.api("DELETE", f"/accounts/{made['id']}")
+
+
+def test_an_account_that_was_created_in_the_page_is_used_and_its_usage_is_shown(
+    page: Page, product: Product, get: Callable[[str, str], int]
+) -> None:
+    page.goto("/ui/accounts")
+    page.get_by_role("main").get_by_role("link", name="Create account").first.click()
+    page.get_by_label("User name").fill("made in the page")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("switch", name="Has a quota of its own").check()
+    page.get_by_label("Quota", exact=True).fill("0.05")
+    page.get_by_role("button", name="Create account").click()
+    expect(page.get_by_role("heading", level=1, name="made in the page")).to_be_visible()
+    account = page.url.rpartition("/")[2]
+    try:
+        expect(page.get_by_text("of 51.20 KB a month · 51.20 KB left")).to_be_visible()
+        assert get("made in the page", "a wrong password") == 407
+        assert get("made in the page", PASSWORD) == 200
+        expect(page.get_by_role("main").get_by_text("51.20 KB left")).to_have_count(0)
+        expect(page.get_by_text("of 51.20 KB a month")).to_be_visible()
+        page.get_by_role("navigation", name="Main navigation").get_by_role("link", name="Accounts").click()
+        row = page.get_by_role("row").filter(has_text="made in the page")
+        expect(row).to_contain_text("/ 51.20 KB")
+        expect(row).not_to_contain_text("never")
+    finally:
+        product.api("DELETE", f"/accounts/{account}")
+
+
+def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked(
+    account: dict[str, Any], page: Page, get: Callable[[str, str], int]
+) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"/ui/accounts/{account['id']}/credentials")
+    page.get_by_role("button", name="Mint a credential").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name").fill("one job")
+    form.get_by_role("button", name="Mint a credential").click()
+    once = page.get_by_role("dialog", name="The secret of the credential")
+    once.get_by_role("button", name="Copy").first.click()
+    secret = page.evaluate("navigator.clipboard.readText()")
+    assert secret.startswith("pfc_")
+    once.get_by_role("button", name="Close").last.click()
+    expect(page.get_by_text(secret)).to_have_count(0)
+    assert get(account["username"], secret) == 200
+    row = page.get_by_role("row").filter(has_text="one job")
+    row.get_by_role("button", name="Revoke one job").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke", exact=True).click()
+    expect(page.get_by_text("No credential", exact=True)).to_be_visible()
+    wait_until(lambda: get(account["username"], secret) == 407, "the revoked credential is refused")
+
+
+def test_a_file_with_a_wrong_line_names_it_and_stores_nothing_and_the_right_one_stores_all(
+    page: Page, product: Product, get: Callable[[str, str], int], problems: Problems
+) -> None:
+    problems.allow("/accounts/import.* 400 ")
+    page.goto("/ui/accounts/import")
+    choose = page.get_by_label("CSV file")
+    store = page.get_by_role("button", name="Store the accounts")
+    choose.set_input_files(
+        {"name": "a.csv", "mimeType": "text/csv", "buffer": b"username,plan\nx,nothing-like-it\ny,\n"}
+    )
+    wrong = page.get_by_role("table", name="1 line is wrong").get_by_role("row").nth(1)
+    expect(wrong).to_contain_text("plan")
+    expect(wrong.get_by_role("cell").first).to_have_text("2")
+    expect(store).to_be_disabled()
+    right = f"username,password\nfirst-of-file,{PASSWORD}\nsecond-of-file,{PASSWORD}\n"
+    choose.set_input_files({"name": "b.csv", "mimeType": "text/csv", "buffer": right.encode()})
+    expect(page.get_by_text("The file is right: 2 would be added, 0 changed.")).to_be_visible()
+    store.click()
+    expect(page.get_by_role("heading", level=1, name="Accounts")).to_be_visible()
+    try:
+        expect(page.get_by_role("row").filter(has_text="second-of-file")).to_be_visible()
+        assert get("second-of-file", PASSWORD) == 200
+    finally:
+        for made in product.data("GET", "/accounts?q=-of-file")["accounts"]:
+            product.api("DELETE", f"/accounts/{made['id']}")
