@@ -24,7 +24,10 @@ THEMES: dict[str, dict[str, Any]] = {
     "dark with high contrast": {"color_scheme": "dark", "contrast": "more"},
 }
 NARROW = {"width": 320, "height": 700}
-SHOWING = {"/proxies", "/accounts", "/plans", "/webhooks", "/keys", "/logs", "/connections", "/audit"}
+SHOWING = {
+    *("/proxies", "/accounts", "/plans", "/webhooks", "/keys", "/logs", "/connections", "/audit"),
+    *("/users", "/sessions"),
+}
 """Screens that have such names in any case."""
 NO_ACCOUNT = str.maketrans("/:", "|;")
 """What no name of an account may have."""
@@ -50,6 +53,7 @@ def hostile() -> Iterator[Product]:
         port = product.proxy(name=user, **proxy)["port"]
         for text in TEXTS.values():
             _refused(port, text)
+            _signs_in(product, text)
         with _tunnel(port, user, origin.getsockname()[1]):
             yield product
 
@@ -67,6 +71,7 @@ def _objects(text: str, number: int) -> list[tuple[str, dict[str, Any]]]:
     return [
         ("/proxies", proxy),
         ("/plans", here),
+        ("/users", {"username": text[:64], "password": PASSWORD}),
         ("/accounts", account),
         ("/api-keys", {"name": text, "permissions": ["proxy.read"]}),
         ("/webhooks", {"name": text, "url": f"http://127.0.0.1:9/{number}", "events": ["account.expired"]}),
@@ -80,6 +85,15 @@ def _refused(port: int, text: str) -> None:
     with socket.create_connection(("127.0.0.1", port), 10) as client:
         client.sendall(f"{head}Connection: close\r\n\r\n".encode())
         client.recv(65_536)
+
+
+def _signs_in(product: Product, text: str) -> None:
+    """A session of a program that says so of itself, and a sign-in under this name, which fails."""
+    for username, status in (("admin", 200), (text, 401)):
+        program = {"User-Agent": text.encode("ascii", "ignore").decode()}
+        body = {"username": username, "password": PASSWORD if status == 200 else "wrong"}
+        response = product.session.post(f"{product.base_url}/api/v1/auth/login", json=body, headers=program, timeout=30)
+        assert response.status_code == status, response.text
 
 
 def _tunnel(port: int, user: str, target: int) -> socket.socket:

@@ -3,6 +3,7 @@ another site."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -126,15 +127,53 @@ def test_the_page_of_a_holder_leaves_the_session_of_an_operator_alone_and_never_
     fill_in(mine, holder)
     expect(mine.get_by_role("banner").get_by_text(holder)).to_be_visible()
     expect(mine.get_by_role("heading", level=1)).to_be_visible()
-    mine.get_by_role("button", name="Sign out").click()
+    sign_out(mine)
     is_signed_out(mine)
     assert holder not in mine.content()
     asked = [each for each in sent if "/api/v1/" in each["url"]]
-    assert all("/api/v1/me" in each["url"] for each in asked), asked
+    assert all(re.search("/api/v1/(me(/|$)|auth/methods$)", each["url"]) for each in asked), asked
     assert not any("cookie" in each for each in asked)
     assert page.context.cookies() == cookies
     page.reload()
     is_user(page, "admin")
+
+
+def test_a_holder_whose_name_two_accounts_have_is_asked_for_the_proxy(
+    stranger: Page, product: Product, problems: Problems
+) -> None:
+    problems.allow("/me/login: .* 400 ")
+    proxies = [product.proxy(name=name) for name in ("first of two", "second of two")]
+    body = {"username": "twice", "password": PASSWORD}
+    for proxy in proxies:
+        product.data("POST", "/accounts", {**body, "proxies": {"ids": [proxy["id"]]}})
+    stranger.goto("/ui/me")
+    fill_in(stranger, "twice")
+    stranger.get_by_label("Proxy").fill("second of two")
+    stranger.get_by_role("button", name="Sign in").click()
+    expect(stranger.get_by_role("banner").get_by_text("twice")).to_be_visible()
+    expect(stranger.get_by_text("first of two")).to_have_count(0)
+    for proxy in proxies:
+        product.api("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_what_tabs_send_each_other_and_what_a_browser_keeps_has_no_token(stranger: Page, problems: Problems) -> None:
+    """The other tab is of this origin and shows a file."""
+    problems.allow("/favicon.ico")
+    spy = stranger.context.new_page()
+    spy.goto("/ui/LICENSES.txt")
+    spy.evaluate("new BroadcastChannel('proxyfleet-session').onmessage = (event) => seen.push(event.data); seen = []")
+    stranger.goto("/ui/proxies")
+    fill_in(stranger)
+    is_at(stranger, "Proxies")
+    kept = "[document.cookie, history.state, name, ...Object.entries(localStorage), ...Object.entries(sessionStorage)]"
+    assert stranger.evaluate(kept) == ["", None, ""]
+    sign_out(stranger)
+    is_signed_out(stranger)
+    assert stranger.evaluate(kept) == ["", None, ""]
+    spy.wait_for_function("() => seen.some((each) => each.kind === 'signed-out')")
+    seen = spy.evaluate("() => seen")
+    assert {key for each in seen for key in each} == {"kind", "id"}
+    assert all(each["id"].startswith("usr_") for each in seen if "id" in each)
 
 
 # --- pages of other sites -----------------------------------------------------------------------------------------

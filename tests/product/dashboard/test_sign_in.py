@@ -13,6 +13,7 @@ from tests.kit.product import PASSWORD, Product
 from tests.product.dashboard.signing import fill_in, is_at, is_signed_out, sign_out
 
 ENDED = "Your session has ended"
+LIST = re.compile(r"/api/v1/proxies(\?|$)")
 
 
 def test_a_sign_in_leads_to_the_address_that_was_asked_for_and_leaves_no_token_behind(stranger: Page) -> None:
@@ -74,6 +75,48 @@ def test_a_session_that_was_ended_leads_to_the_sign_in_and_back(
     product.data("PATCH", f"/users/{leaver['id']}", {"status": "active"})
     fill_in(stranger, "leaver")
     is_at(stranger, "Proxies")
+
+
+def test_an_access_token_whose_time_is_over_is_replaced_and_the_page_goes_on(page: Page) -> None:
+    page.clock.install()
+    page.goto("/ui/proxies")
+    is_at(page, "Proxies")
+    with page.expect_response("**/api/v1/auth/refresh") as refreshed, page.expect_response(LIST) as listed:
+        page.clock.fast_forward("01:00:00")
+    assert refreshed.value.ok
+    assert listed.value.ok
+    is_at(page, "Proxies")
+
+
+def test_a_session_whose_time_is_over_leads_to_the_sign_in_and_back(page: Page) -> None:
+    page.clock.install()
+    page.goto("/ui/proxies")
+    is_at(page, "Proxies")
+    page.context.clear_cookies()  # as a browser does when their time is over
+    page.clock.fast_forward("01:00:00")
+    expect(page.get_by_text(ENDED)).to_be_visible()
+    fill_in(page)
+    is_at(page, "Proxies")
+
+
+def test_a_session_that_is_ended_from_another_browser_leads_to_the_sign_in(
+    stranger: Page, sign_in: SignIn, problems: Problems
+) -> None:
+    problems.allow("/api/v1/.* 401 ")
+    stranger.goto("/ui/proxies")
+    fill_in(stranger)
+    is_at(stranger, "Proxies")
+    other = sign_in()
+    other.goto("/ui/sessions")
+    other.get_by_role("main").locator("[data-index]").filter(has_not_text="This session").first.wait_for()
+    body = {"username": "admin", "password": PASSWORD}
+    token = other.request.post("/api/v1/auth/login", data=body).json()["data"]["access_token"]
+    theirs = {"Authorization": f"Bearer {token}"}
+    for each in other.request.get("/api/v1/auth/sessions", headers=theirs).json()["data"]["sessions"]:
+        if not each["current"]:
+            other.request.delete(f"/api/v1/auth/sessions/{each['id']}", headers=theirs)
+    is_signed_out(stranger)
+    is_signed_out(other)
 
 
 def test_a_restarted_api_costs_no_session(page: Page, product: Product, problems: Problems) -> None:
