@@ -39,7 +39,7 @@ def origin() -> Iterator[Origin]:
 
 @pytest.fixture
 def proxy(product: Product) -> Iterator[MakeProxy]:
-    """Makes proxies that are gone after the test."""
+    """Makes proxies that are gone after the test. It stands before `page`, which is closed before they are deleted."""
     made = []
 
     def make(**fields: Any) -> dict[str, Any]:
@@ -128,11 +128,12 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     page.goto(f"/ui/proxies/{made}/charts")
     press(page, "Show as a table: Bandwidth")
     expect(page.get_by_role("region", name="Bandwidth").get_by_role("cell", name=SOME_RATE).first).to_be_visible()
+    page.close()
     product.data("DELETE", f"/proxies/{made}")
 
 
 def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
-    page: Page, product: Product, origin: Origin, proxy: MakeProxy, problems: Problems
+    proxy: MakeProxy, page: Page, product: Product, origin: Origin, problems: Problems
 ) -> None:
     problems.allow(r"/api/v1/proxies/\w+: .* 404 ")
     made = proxy()
@@ -164,7 +165,7 @@ def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
 
 
 def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
-    sign_in: SignIn, product: Product, proxy: MakeProxy, problems: Problems
+    proxy: MakeProxy, sign_in: SignIn, product: Product, problems: Problems
 ) -> None:
     problems.allow(r"/api/v1/proxies/\w+: .* 412 ")
     made = proxy()
@@ -195,7 +196,7 @@ def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
     assert (stored["description"], stored["settings"]["timeout"]) == ("by the second", 31)
 
 
-def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(page: Page, proxy: MakeProxy) -> None:
+def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(proxy: MakeProxy, page: Page) -> None:
     made = proxy()
     with scripted(_silent) as port:
         target = f"127.0.0.1:{port}"
@@ -223,7 +224,7 @@ def _silent(connection: socket.socket) -> None:
 
 
 def test_the_rule_that_denies_a_request_is_explained_step_by_step(
-    page: Page, proxy: MakeProxy, problems: Problems
+    proxy: MakeProxy, page: Page, problems: Problems
 ) -> None:
     problems.allow("/explain: .* 400 ")
     made = proxy(access={"deny_destinations": ["other.example", "ads.example"]})
@@ -248,7 +249,7 @@ def ask(page: Page, target: str) -> None:
 
 
 def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
-    page: Page, product: Product, origin: Origin, proxy: MakeProxy
+    proxy: MakeProxy, page: Page, product: Product, origin: Origin
 ) -> None:
     made, user = proxy(), "alice:a password of hers"
     page.goto(f"/ui/proxies/{made['id']}/accounts")
@@ -279,7 +280,7 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
     assert product.data("GET", f"/proxies/{made['id']}/accounts")["accounts"] == []
 
 
-def test_several_proxies_are_stopped_and_started_at_once(page: Page, origin: Origin, proxy: MakeProxy) -> None:
+def test_several_proxies_are_stopped_and_started_at_once(proxy: MakeProxy, page: Page, origin: Origin) -> None:
     both = [proxy(name=f"one of two {number}") for number in (1, 2)]
     page.goto("/ui/proxies?q=one+of+two")
     rows = page.get_by_role("table", name="Proxies").locator("[data-index]")
