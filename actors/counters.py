@@ -218,7 +218,14 @@ ZEROS = tuple(0.0 if row.unit == "s" else 0 for row in COUNTERS)
 STATUSES = LabelledCounter("statuses", "code", "Requests that are over, by status", "requests", "status")
 REFUSALS = LabelledCounter("refusals", "reason", "Refused by guard, rules or limits, by reason", "refusals", "refused")
 REPORTED = LabelledCounter("reported", "reason", "What rules in report mode would have refused", "reported", "reported")
-LABELLED = (STATUSES, REFUSALS, REPORTED)
+DECISIONS = LabelledCounter(
+    "decisions",
+    "rule",
+    "Requests that a rule of a policy has matched, by policy and rule",
+    "policy_decisions",
+    "decided",
+)
+LABELLED = (STATUSES, REFUSALS, REPORTED, DECISIONS)
 
 OF_A_PROXY = (
     Gauge("active_connections", "{connection}", "Open connections", "active_connections", "active_connections"),

@@ -105,6 +105,7 @@ def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
         socks4_by_name=account.socks4_by_name,
         certificates=account.certificates,
         renewal=account.renewal,
+        tags=account.tags,
     )
 
 

@@ -106,7 +106,7 @@ class ForwardingActor(Actor):
         """Handle a query or an order."""
         if isinstance(message, Configure):
             self._apply_dns(message.spec.dns)
-            self.forwarding.configure(message.spec, message.egress)
+            self.forwarding.configure(message.spec, message.egress, message.objects)
             self._usage.configured(message.spec.id)
             self._acceptor.configure(message.spec)
             self.records.proxy_name = message.spec.name
@@ -231,6 +231,7 @@ class ForwardingActor(Actor):
             statuses={str(status): number for status, number in count.statuses.items()},
             latency=sparse(count.latency),
             resident=_resident(),
+            decisions=dict(count.decisions),
         )
 
     # --- the end ---

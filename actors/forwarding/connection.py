@@ -34,6 +34,9 @@ class Connection(Expirable, MeteredConnection, Protocol):
     def info(self) -> ConnectionInfo:
         """What it is doing now."""
 
+    def policies_changed(self) -> None:
+        """Policies have changed, and what they no longer allow is to end: a tunnel, or an association."""
+
     def reconfigure(self, policy: SessionConfig) -> None:
         """Apply another configuration, to further requests."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
+from actors.bus.messages.fleet_objects import FleetObjects
 from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.messages.specs import AccessSpec, ClientTlsSpec, EgressSpec, ProxySpec
 from actors.bus.messages.upstreams import UpstreamsSpec
@@ -52,6 +53,7 @@ from actors.net.transport import Transport
 from actors.problems import Problems
 
 if TYPE_CHECKING:
+    from actors.forwarding.policies.policy_set import PolicySet
     from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 Side = tuple[Transport, int]
@@ -59,6 +61,7 @@ Side = tuple[Transport, int]
 
 PIPE_WAIT = 0.1
 
+NO_OBJECTS = FleetObjects()
 _EGRESS = EgressSpec("public_only", (), ())
 
 
@@ -112,6 +115,10 @@ class ForwardingContext:
         self.authenticator.backend.on_limits = self.limits.guests.admit
         self.testers = Testers(loop)
         self.upstreams: UpstreamSet | None = None
+        self.policies: PolicySet | None = None
+        """What judges requests; None without policies."""
+        self.pools: Mapping[str, UpstreamSet] = {}
+        """The upstreams of pools that policies name."""
         self.client_tls: ClientTlsSpec | None = None
         """How clients are asked for a certificate; None: they are not."""
         self._spec: ProxySpec | None = None
@@ -130,15 +137,17 @@ class ForwardingContext:
 
     # --- configuration ---
 
-    def configure(self, spec: ProxySpec, egress: EgressSpec) -> None:
+    def configure(self, spec: ProxySpec, egress: EgressSpec, objects: FleetObjects = NO_OBJECTS) -> None:
         """Apply a configuration, to the next request of an open connection as well. The order matters:
 
         1. the access policy and the source address, by which the dialer and upstreams connect from then on; what was
            connected by others is not kept for reuse;
         2. the upstreams, which take over the dialer's resolver and source address;
-        3. users, accounts and limits, which end the connections of accounts that have become invalid;
-        4. the `ProxyPolicy`, which depends on whether there are upstreams, replaced whole and given to all sessions;
-        5. connections of the `auth` user with an outdated password end, when all else is of the new configuration.
+        3. the policies, which judge further requests, those on open connections as well;
+        4. users, accounts and limits, which end the connections of accounts that have become invalid;
+        5. the `ProxyPolicy`, which depends on whether there are upstreams, replaced whole and given to all sessions;
+        6. connections of the `auth` user with an outdated password end, when all else is of the new configuration, and
+           tunnels that policies no longer allow, if that was asked for.
         """
         access, source = self._new_access(spec.access, egress), Source(spec.bind_address)
         moved = source != self.dialer.source
@@ -155,6 +164,7 @@ class ForwardingContext:
         self.authenticator.update(spec)
         self.authenticator.backend.guard_by(egress)
         self.limits.configure(spec, self.connections)
+        ends_existing = self._replace_policies(spec, objects)
         self._spec, self._egress = spec, egress
         self.stats.proxy_id = spec.id
         self.policy = ProxyPolicy(
@@ -162,6 +172,8 @@ class ForwardingContext:
         )
         self._reconfigure_sessions()
         self._end_outdated(spec)
+        for connection in tuple(self.connections) if ends_existing else ():
+            connection.policies_changed()
 
     def _new_access(self, spec: AccessSpec, egress: EgressSpec) -> AccessPolicy:
         """The access policy of a configuration: the present one, if it says the same."""
@@ -202,6 +214,22 @@ class ForwardingContext:
             self.upstreams = UpstreamSet(shared, spec, before, egress)
         if before is not None:
             before.succeeded_by(self.upstreams)
+
+    def _replace_policies(self, spec: ProxySpec, objects: FleetObjects) -> bool:
+        """Returns whether tunnels are to end that the policies no longer allow."""
+        before, self.policies = self.policies, None
+        if not (spec.policy or objects.policies):
+            if before is not None:
+                self.pool.flush()
+            return False
+        from actors.forwarding.policies.policy_set import PolicySet  # only proxies with policies pay for it
+
+        self.policies = PolicySet(objects.policies, spec.policy, self.lists, before)
+        return self.policies.ends_existing(before)
+
+    def upstreams_of(self, pool: str) -> UpstreamSet | None:
+        """The upstreams of the pool of this name, or, without a name, those of the proxy; None: there are none."""
+        return self.pools.get(pool) if pool else self.upstreams
 
     def _end_outdated(self, spec: ProxySpec) -> None:
         """End the connections of an `auth` user whose password has changed or who is gone, as those of accounts."""

@@ -6,7 +6,8 @@ import itertools
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.bus.records import Row
@@ -29,10 +30,14 @@ from actors.forwarding.protocols.failures import (
     CLIENT_CERTIFICATE_UNMATCHED,
     LATE_PROXY_HEADER,
     LIMIT_REASONS,
+    POLICY_DENIED,
     TLS_REASONS,
     Failure,
 )
 from actors.histogram import BOUNDS, BUCKETS
+
+if TYPE_CHECKING:
+    from actors.forwarding.policies.judge import Applied
 
 HANDSHAKES_RECORDED = 30
 HANDSHAKES_WITHIN = 60.0
@@ -45,6 +50,7 @@ DENIALS = frozenset(
         CLIENT_CERTIFICATE_UNMATCHED,
         LATE_PROXY_HEADER,
         BACKEND_FAILED,
+        POLICY_DENIED,
         ACCOUNTS_UNAVAILABLE.reason,
         *TLS_REASONS,
         *REASONS,
@@ -74,6 +80,7 @@ class ConnectionStats:
         self.refusals: dict[str, int] = {}
         self.reported: dict[str, int] = {}
         self.statuses: dict[int, int] = {}
+        self.decisions: dict[str, int] = {}
         self.latency = [0] * BUCKETS
 
     def count_bytes(self, count: int, from_client: bool) -> None:
@@ -99,6 +106,12 @@ class ConnectionStats:
         if report.reason:
             self._count_reason(report)
         self._record(report, client_ip, wall, latency)
+
+    def decided(self, rules: Iterable[tuple[Applied, bool]]) -> None:
+        """Count the rules of policies that a request has matched, each with whether it was only reported."""
+        for rule, only_reported in rules:
+            key = REPORTED + rule.label if only_reported else rule.label
+            self.decisions[key] = self.decisions.get(key, 0) + 1
 
     def further_record(self, report: Report, client_ip: str) -> None:
         """Write one more record of a request that has several; the request itself is counted once."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from actors.bus.messages.policies import PolicySpec, RuleSpec
+from actors.forwarding.access.rules import NO_LISTS
 from actors.forwarding.policies.compiled import CompiledPolicy
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.judge import Judge
@@ -81,7 +82,7 @@ def measure(decisions: int) -> list[Row]:
 
 def _time(rule: Callable[[int], RuleSpec], size: int, decisions: int) -> float:
     """Microseconds from the facts of a request to the verdict, that at an address included."""
-    policy = CompiledPolicy(PolicySpec("policy_bench", "bench", tuple(map(rule, range(size)))), {})
+    policy = CompiledPolicy(PolicySpec("policy_bench", "bench", tuple(map(rule, range(size)))), NO_LISTS)
     chance = random.Random(size)
     requests = [facts(chance, size, "GET") for _ in range(min(decisions, 1_000))]
     once = partial(_decide, policy, requests, max(1, decisions // len(requests)))

@@ -20,6 +20,7 @@ from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import Hello, Stop, forwarding_name
+from actors.bus.messages.fleet_objects import FleetObjects
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import Counters
 from actors.bus.messages.problems import ReportProblems
@@ -75,6 +76,7 @@ class Rig:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port: int = self._listener.getsockname()[1]
         self.egress = egress
+        self.objects = FleetObjects()
         self.spec = spec(self.port, **changes)
         self._wake_read, self._wake_write = os.pipe()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -114,11 +116,12 @@ class Rig:
         self._commands.append(call)
         os.write(self._wake_write, b"x")
 
-    def configure(self, **changes: Any) -> None:
+    def configure(self, objects: FleetObjects | None = None, **changes: Any) -> None:
         """Give the actor a changed configuration, and wait until it has it."""
+        self.objects = self.objects if objects is None else objects
         self.spec = replace(self.spec, **changes)
         done = threading.Event()
-        message = Configure(self.spec, self.egress)
+        message = Configure(self.spec, self.egress, self.objects)
         self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, lambda _reply: done.set()))
         assert done.wait(10)
 
@@ -178,7 +181,7 @@ class Rig:
             self.reports.append(message)
         if isinstance(message, Hello):
             self._router.set_current_instance(forwarding_name(PROXY_ID), message.instance)
-            configured = Configure(self.spec, self.egress)
+            configured = Configure(self.spec, self.egress, self.objects)
             self._router.ask(sender, configured, lambda _reply: self._helloed.set())
 
     def _counted(self, _topic: str, message: Any) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from actors.bus.codec import message
+from actors.bus.messages.fleet_objects import FleetObjects
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 
 
 @message
 class Configure:
-    """Supervisor → forwarding actor, at its hello and at every change: holds for new connections, drops none."""
+    """Supervisor → forwarding actor, at its hello and at every change: holds for new connections, drops none.
+
+    `objects` has what the proxy names, and what any plan names where its clients may be accounts of the fleet.
+    """
 
     spec: ProxySpec
     egress: EgressSpec
+    objects: FleetObjects = FleetObjects()
 
 
 @message

@@ -19,7 +19,9 @@ class Counters:
     know fewer or more. `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules
     refused, `reported` what rules in report mode would have refused. `statuses` counts requests by the status of their
     record. `latency` has number and count of the buckets of `actors.histogram` that `response_seconds` fell into: one
-    entry for each request that got a response. `resident` is the memory of the process in bytes now.
+    entry for each request that got a response. `resident` is the memory of the process in bytes now. `decisions` counts
+    by policy and rule (`POLICY/RULE`) the requests that rules of policies have matched, behind `reported:` those that
+    they would have.
     """
 
     proxy_id: str
@@ -32,6 +34,7 @@ class Counters:
     statuses: dict[str, int] = field(default_factory=dict)
     latency: tuple[tuple[int, int], ...] = ()
     resident: int = field(default=0, compare=False)
+    decisions: dict[str, int] = field(default_factory=dict)
 
     def changed_since(self, last: Counters | None) -> bool:
         """Whether anything differs that does not change by itself."""
@@ -71,6 +74,7 @@ class ProxyStats:
     statuses: dict[str, int] = field(default_factory=dict)
     latency: tuple[tuple[int, int], ...] = ()
     resident: int = 0
+    decisions: dict[str, int] = field(default_factory=dict)
 
     def __getitem__(self, counter: str) -> Any:
         """An integer, or a float for a counter of seconds."""

@@ -44,6 +44,7 @@ class AccountSpec:
     directions in a `period` (`config.model.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
     networks, destinations entries of access rules (`config.net.entries`). `schedule` is `actors.accounts.schedule`'s,
     None for always. `socks4_by_name`: on SOCKS4 the name alone lets in. `renewal` is `config.passwords.renewal`'s.
+    `tags` are those of the account, `policy` is the name of its plan's, empty for none.
     """
 
     id: str
@@ -61,6 +62,8 @@ class AccountSpec:
     socks4_by_name: bool = True
     certificates: tuple[str, ...] = ()
     renewal: str = ""
+    tags: tuple[str, ...] = ()
+    policy: str = ""
 
 
 @message
@@ -119,6 +122,7 @@ class ProxySpec:
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
     `bind_address` is where its own connections leave from, empty for any address of the machine.
     `tags` are those of the proxy, by which accounts of the fleet may name it.
+    `policy` is the name of its policy, empty for none.
     `backend` decides about users that the proxy and the table of accounts don't know.
     `via` is what it adds to `Via`: `pseudonym`, `on` (host name and port) or `off`.
     """
@@ -149,6 +153,7 @@ class ProxySpec:
     via: str = "pseudonym"
     backend: BackendSpec | None = None
     dns: DnsSpec = field(default_factory=DnsSpec)
+    policy: str = ""
 
     @property
     def speaks_tls(self) -> bool:

@@ -7,7 +7,7 @@ what it would have refused behind `reported:`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.rules import REPORTED, RuleMatch, Rules
@@ -15,6 +15,9 @@ from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.egress_guard import LOOPBACK, EgressGuard, UpstreamGuard, is_localhost
+
+if TYPE_CHECKING:
+    from actors.forwarding.policies.judge import Judge
 
 
 class Decision(NamedTuple):
@@ -96,8 +99,12 @@ class AccessPolicy:
         """What the rules say about a name that an upstream is to resolve."""
         return self._by_rules(self._rules.match_unresolved(target.host, target.port), "name")
 
-    def narrowed(self, own: OwnRules) -> AccessPolicy:
-        """The same with the rules of an account and a credential in front."""
+    def narrowed(self, own: OwnRules, judge: Judge | None = None) -> AccessPolicy:
+        """The same with the rules of an account and a credential in front, and the policies of a request, if any."""
+        if judge is not None:
+            from actors.forwarding.access.judged import Judged  # only proxies with policies pay for it
+
+            return Judged(self._guard, self._rules, own, judge)
         return Narrowed(self._guard, self._rules, own) if own else self
 
     def _by_rules(self, match: RuleMatch, stage: str) -> Decision:
@@ -117,11 +124,15 @@ class Narrowed(AccessPolicy):
 
     def name(self, target: Authority) -> Decision | None:
         """See `AccessPolicy`."""
+        return self.own_by_name(target) or super().name(target)
+
+    def own_by_name(self, target: Authority) -> Decision | None:
+        """What the account's own rules refuse whatever the name resolves to."""
         for rules in self._own:
             match = rules.match_name(target.host, target.port)
             if match is not None and match.denied:
                 return _refused_by(rules, match, "name")
-        return super().name(target)
+        return None
 
     def by_address(self, target: Authority, address: str) -> Decision:
         """See `AccessPolicy`."""

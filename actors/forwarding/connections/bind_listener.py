@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.net.dialer import EDGE, Dialer
@@ -19,6 +20,9 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.socks_wire import Endpoint, endpoint_of
+
+if TYPE_CHECKING:
+    from actors.forwarding.policies.judge import Judge
 
 OnListening = Callable[[Endpoint], None]
 OnAccepted = Callable[[tuple[socket.socket, Endpoint] | Failure], None]
@@ -43,8 +47,10 @@ class BindListener:
         on_accepted: OnAccepted,
         requester: Requester = OURSELVES,
         own: OwnRules = (),
+        judge: Judge | None = None,
     ) -> None:
-        """`own` rules of an account hold for the peer as well."""
+        """`own` rules of an account hold for the peer as well, and policies, if there are any (`judge`)."""
+        self._judge = judge
         self._dialer = dialer
         self._own = own
         self._loop = dialer.loop
@@ -54,7 +60,7 @@ class BindListener:
         self._on_accepted: OnAccepted | None = on_accepted
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
-        self.resolving = dialer.resolve_later(peer, self._on_resolved, requester, own)
+        self.resolving = dialer.resolve_later(peer, self._on_resolved, requester, own, judge)
 
     def cancel(self) -> None:
         """Stop listening, without calling `on_accepted`."""
@@ -84,7 +90,7 @@ class BindListener:
         self._listen(allowed[0])
 
     def _refusal(self, address: str) -> Failure | None:
-        return self._dialer.access.narrowed(self._own).address(self._peer, address).failure
+        return self._dialer.access.narrowed(self._own, self._judge).address(self._peer, address).failure
 
     def _listen(self, towards: str) -> None:
         family = socket.AF_INET6 if ":" in towards else socket.AF_INET

@@ -171,6 +171,9 @@ class ClientConnection(ClientIO):
     def destinations_changed(self) -> None:
         """See `MeteredConnection`: requests are judged as they come, and tunnels once more when they begin."""
 
+    def policies_changed(self) -> None:
+        """See `Connection`: requests are judged as they come."""
+
     def info(self) -> ConnectionInfo:
         """What it is doing now; its target is that of the last request."""
         request = self.last if self.request.target is None else self.request

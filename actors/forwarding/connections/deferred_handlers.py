@@ -10,6 +10,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
+from actors.bus.messages.policies import DIRECT
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.connections.allowed_now import peer_of
@@ -23,12 +24,15 @@ from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Associate, Authorize, Command, Listen, Open
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.session_username import split_session
 from actors.net.socks_wire import Endpoint, endpoint_of
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
+    from actors.forwarding.policies.judge import Judge
+    from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 
 class Check:
@@ -155,52 +159,81 @@ def _strip_session_word(client: ClientConnection, user: str | None) -> str | Non
 def open_origin(client: ClientConnection, command: Open) -> list[Command] | None:
     """Take a connection from the pool, or begin to make one."""
     request, context = client.request, client.context
-    target = request.target = command.target
+    request.target = command.target
     request.upstream = None  # the one that was tried before, if it is sent again
     refused = _refusal(client)
     if refused is not None:
         return refused
+    if context.policies is not None:
+        from actors.forwarding.connections.policy_handlers import open_judged  # only proxies with policies pay for it
+
+        return open_judged(client, command)
+    return open_way(client, command, context.upstreams)
+
+
+def open_way(
+    client: ClientConnection, command: Open, upstreams: UpstreamSet | None, judge: Judge | None = None
+) -> list[Command] | None:
+    """Get a connection through one of `upstreams`, or directly without any; `judge`: where there are policies."""
+    request, context, target = client.request, client.context, command.target
     own = () if client.meter is None else context.own_rules(client.meter)
     if client.bound is not None:
         bound = client.bound.acquire(request.served, command.forward)
-        if bound is not None and _may_be_reused(client, bound, own):
+        if bound is not None and _may_be_reused(client, bound, own, judge):
             return _reuse_bound(client, bound)
         command = command._replace(fresh=True)
-    if context.upstreams is not None:
+    if upstreams is not None:
         from actors.forwarding.connections.upstream_handlers import (
             open_through_upstream,  # only proxies with upstreams pay for it
         )
 
-        return open_through_upstream(client, command)
+        return open_through_upstream(client, command, upstreams, judge)
     origin = None if command.fresh else context.pool.acquire((target.host, target.port))
-    if origin is not None and _may_be_reused(client, origin, own):
+    if origin is not None and _may_be_reused(client, origin, own, judge):
         client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
         if context.debug:
             trace.note(client.id, "to %s by a kept connection", target.text.decode("ascii"))
         client.attach_origin(origin)
         return client.session.opened(True, client.loop.now)
     epoch = context.pool.epoch
-    dial = context.dialer.dial(target, lambda result: _on_dialled(client, command, result, epoch, dial), client, own)
+    dial = context.dialer.dial(
+        target, lambda result: _on_dialled(client, command, result, epoch, dial), client, own, judge
+    )
     client.pending_origin = dial
     return None
 
 
-def _may_be_reused(client: ClientConnection, origin: OriginConnection, own: OwnRules) -> bool:
-    """Whether the account's own rules allow a kept connection, which may have been made for others; else it goes back.
+def _may_be_reused(
+    client: ClientConnection, origin: OriginConnection, own: OwnRules, judge: Judge | None = None
+) -> bool:
+    """Whether own rules and policies allow a kept connection, which may have been made for others; else it goes back.
 
     One that serves this client alone is closed then.
     """
     target = client.request.target
-    if not own or target is None:
+    if (not own and judge is None) or target is None:
         return True
-    access = client.context.policy.access.narrowed(own)
+    access = client.context.policy.access.narrowed(own, judge)
+    if judge is not None and not _is_by_the_way(client, origin, judge):
+        client.context.pool.release(origin)
+        return False
     if origin.upstream is not None:
         decision = access.unresolved(target)
     else:
         decision = access.name(target) or access.address(target, peer_of(origin.sock, target))
     if decision.failure is not None:
         client.context.pool.release(origin)
+    elif judge is not None:
+        origin.reported = decision.reason  # for this request, whatever it was for the one before
     return decision.failure is None
+
+
+def _is_by_the_way(client: ClientConnection, origin: OriginConnection, judge: Judge) -> bool:
+    """Whether a kept connection goes the way that the policies say: directly, or through one of those upstreams."""
+    upstreams = client.context.upstreams_of(judge.verdict.pool) if judge.way(judge.verdict) != DIRECT else None
+    if upstreams is None:
+        return origin.upstream is None
+    return origin.upstream is not None and origin.upstream in upstreams.members
 
 
 def _reuse_bound(client: ClientConnection, origin: OriginConnection) -> list[Command]:
@@ -306,8 +339,15 @@ def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
         on_accepted,
         client,
         client.context.own_rules(client.meter),
+        None if client.context.policies is None else _judge_of(client, command.target),
     )
     return None
+
+
+def _judge_of(client: ClientConnection, target: Authority) -> Judge:
+    from actors.forwarding.connections.policy_handlers import judge_directly  # only proxies with policies pay for it
+
+    return judge_directly(client, target)
 
 
 @isolated

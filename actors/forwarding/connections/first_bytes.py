@@ -87,6 +87,10 @@ class FirstBytes(ABC):
         """See `MeteredConnection`: it has no account yet."""
         return
 
+    def policies_changed(self) -> None:
+        """See `Connection`: it has no request yet."""
+        return
+
     @isolated
     def expire(self) -> None:
         """See `Connection`."""

@@ -12,6 +12,7 @@ from actors.forwarding.upstream import Upstream
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
     from actors.forwarding.access.peer_certificate import PeerCertificate
+    from actors.forwarding.policies.judge import Judge
 
 
 class RequestContext:
@@ -21,7 +22,9 @@ class RequestContext:
         "admitted",
         "certificate",
         "credential",
+        "judge",
         "name_alone",
+        "pool",
         "session_word",
         "target",
         "tester",
@@ -48,6 +51,10 @@ class RequestContext:
         self.target: Authority | None = None
         self.admitted = False
         """Whether credentials, account and limits have admitted it already: it may be sent twice."""
+        self.judge: Judge | None = None
+        """What judges it, where the proxy has policies."""
+        self.pool = ""
+        """The pool whose upstreams a policy has chosen for it; empty: those of the proxy."""
         self.upstream: Upstream | None = None
         """The upstream that it goes through, if any."""
 

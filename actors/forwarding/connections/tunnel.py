@@ -6,7 +6,7 @@ import select
 import socket
 
 from actors.forwarding.connection import ConnectionInfo
-from actors.forwarding.connections.allowed_now import tunnel_refusal
+from actors.forwarding.connections.allowed_now import peer_of, tunnel_refusal
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
@@ -150,6 +150,20 @@ class Tunnel:
         if not own or self._target is None or self.deadline == NEVER:
             return
         failure = tunnel_refusal(own, self._target, self._origin, self._upstream is not None)
+        if failure is not None:
+            self._report = self._report.because(failure)
+            self.end(failure.reason)
+
+    @isolated
+    def policies_changed(self) -> None:
+        """See `Connection`."""
+        if self._target is None or self.deadline == NEVER:
+            return
+        from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
+
+        address = None if self._upstream is not None else peer_of(self._origin, self._target)
+        subject = self._target, self.client_ip, self._report, self.meter
+        failure = tunnel_refused(self._context, *subject, address)
         if failure is not None:
             self._report = self._report.because(failure)
             self.end(failure.reason)

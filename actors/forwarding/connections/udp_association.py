@@ -221,7 +221,12 @@ class UdpAssociation:
 
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
-        access = self._context.policy.access.narrowed(self._context.own_rules(self.meter))
+        own, judge = self._context.own_rules(self.meter), None
+        if self._context.policies is not None:
+            from actors.forwarding.connections.policy_handlers import judge_datagram
+
+            judge = judge_datagram(self._context, target, self.client_ip, self._report.user, self.meter)
+        access = self._context.policy.access.narrowed(own, judge)
         by_name = access.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:
@@ -320,6 +325,18 @@ class UdpAssociation:
             if decision is not None and decision.failure is not None:
                 self._report = self._report.because(decision.failure)
                 self.end(decision.reason)
+                return
+
+    @isolated
+    def policies_changed(self) -> None:
+        """See `Connection`: as when the account's destinations have changed."""
+        from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
+
+        for (address, _port), (_share, target) in () if self._closed else tuple(self._peers.items()):
+            failure = tunnel_refused(self._context, target, self.client_ip, self._report, self.meter, address)
+            if failure is not None:
+                self._report = self._report.because(failure)
+                self.end(failure.reason)
                 return
 
     # --- ends ---

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.isolation import isolated
@@ -14,15 +16,19 @@ from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.route import NONE_LEFT, Route, Wanted
 from actors.net.socks_wire import endpoint_of
 
+if TYPE_CHECKING:
+    from actors.forwarding.policies.judge import Judge
+    from actors.forwarding.upstreams.upstream_set import UpstreamSet
+
 _DOUBTFUL = frozenset(("connection_terminated", "http_response_timeout", "http_protocol_error"))
 """How a request ends to which an upstream did not respond, or not in HTTP."""
 
 
-def open_through_upstream(client: ClientConnection, command: Open) -> list[Command] | None:
+def open_through_upstream(
+    client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None = None
+) -> list[Command] | None:
     """A kept connection of the chosen upstream at once, else one that is made."""
-    upstreams = client.context.upstreams
-    assert upstreams is not None
-    route = upstreams.route(_wanted(client, command), lambda result: _routed(client, command, result))
+    route = upstreams.route(_wanted(client, command, upstreams, judge), lambda result: _routed(client, command, result))
     if route.origin is None:
         client.pending_origin = route
         return None
@@ -33,7 +39,7 @@ def open_through_upstream(client: ClientConnection, command: Open) -> list[Comma
 
 def upstream_refused(client: ClientConnection) -> None:
     """The response to a request in absolute-form is 407."""
-    upstreams, upstream = client.context.upstreams, client.request.upstream
+    upstreams, upstream = client.context.upstreams_of(client.request.pool), client.request.upstream
     if upstreams is not None and upstream is not None:
         upstreams.responded_407(upstream)
 
@@ -41,7 +47,7 @@ def upstream_refused(client: ClientConnection) -> None:
 def reported(client: ClientConnection, upstream: Upstream, report: Report) -> None:
     """Count a request that an upstream had. How one in absolute-form ended also says whether the upstream works."""
     upstream.count_bytes(report.bytes_in, report.bytes_out)
-    upstreams = client.context.upstreams
+    upstreams = client.context.upstreams_of(client.request.pool)
     if upstreams is None or report.method == b"CONNECT" or upstream.spec.protocol not in ("http", "https"):
         return
     if report.method == b"TRACE" and report.status == 405:
@@ -56,14 +62,14 @@ def reported(client: ClientConnection, upstream: Upstream, report: Report) -> No
         upstreams.succeeded(upstream)
 
 
-def _wanted(client: ClientConnection, command: Open) -> Wanted:
+def _wanted(client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None) -> Wanted:
     word = client.request.session_word
     key = client.client_ip if word is None else word
     ends = None
-    if client.context.upstreams is not None and client.context.upstreams.announces:
+    if upstreams.announces:
         ends = client.proxy_addresses or ((client.client_ip, _port(client)), endpoint_of(client.sock.getsockname()))
     own = client.context.own_rules(client.meter)
-    return Wanted(command.target, command.forward, command.fresh, key, command.via, ends, own)
+    return Wanted(command.target, command.forward, command.fresh, key, command.via, ends, own, judge)
 
 
 def _port(client: ClientConnection) -> int:
@@ -94,7 +100,7 @@ def _use_origin(client: ClientConnection, origin: OriginConnection) -> None:
     upstream = client.request.upstream = origin.upstream
     assert upstream is not None
     client.attach_origin(origin)
-    upstreams = client.context.upstreams
+    upstreams = client.context.upstreams_of(client.request.pool)
     if client.context.debug and upstreams is not None:
         trace.note(client.id, "through upstream %s by %s", upstream.name, upstreams.spec.policy)
         trace.note_peer(client.id, origin.sock)

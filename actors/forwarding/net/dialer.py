@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
@@ -27,6 +28,9 @@ from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.requester import OURSELVES, Requester
 from config.text.name_addresses import name_and_address
+
+if TYPE_CHECKING:
+    from actors.forwarding.policies.judge import Judge
 
 STAGGER = 0.25
 ADDRESSES_MAX = 8
@@ -93,19 +97,27 @@ class Dialer:
         self.source = source
         self.connector = partial(connect, source=source)
 
-    def resolve_later(self, target: Authority, done: OnResolved, requester: Requester, own: OwnRules = ()) -> bool:
+    def resolve_later(
+        self, target: Authority, done: OnResolved, requester: Requester, own: OwnRules = (), judge: Judge | None = None
+    ) -> bool:
         """As `resolve`, but `done` is never called in this very call."""
-        return self.resolve(target, lambda result: self.loop.call_soon(lambda: done(result)), requester, own)
+        return self.resolve(target, lambda result: self.loop.call_soon(lambda: done(result)), requester, own, judge)
 
     def resolve(
-        self, target: Authority, done: OnResolved, requester: Requester, own: OwnRules = (), in_parts: bool = False
+        self,
+        target: Authority,
+        done: OnResolved,
+        requester: Requester,
+        own: OwnRules = (),
+        judge: Judge | None = None,
+        in_parts: bool = False,
     ) -> bool:
         """Call `done` with the addresses of `target`, or why there are none or its name is refused.
 
         It is called in this very call when that is known. Returns True when the resolver has to find out, which may
         take time.
         """
-        refused = self.access.narrowed(own).name(target)
+        refused = self.access.narrowed(own, judge).name(target)
         if refused is not None and refused.failure is not None:
             result: Resolution = refused.failure
         elif target.literal:
@@ -116,17 +128,32 @@ class Dialer:
         done(result)
         return False
 
-    def dial(self, target: Authority, done: OnDialled, requester: Requester = OURSELVES, own: OwnRules = ()) -> Dial:
-        """Begin; `done` is called once, later, unless the dial is cancelled before. `own` rules hold for it as well."""
-        return Dial(self, target, done, requester, own)
+    def dial(
+        self,
+        target: Authority,
+        done: OnDialled,
+        requester: Requester = OURSELVES,
+        own: OwnRules = (),
+        judge: Judge | None = None,
+    ) -> Dial:
+        """Begin; `done` is called once, later, unless the dial is cancelled before. `own` rules and policies (`judge`)
+        hold for it as well."""
+        return Dial(self, target, done, requester, own, judge)
 
 
 class Dial:
     """One attempt to reach one target, for the requester, whom it stands for at the resolver (see `Requester`)."""
 
     def __init__(
-        self, dialer: Dialer, target: Authority, done: OnDialled, requester: Requester, own: OwnRules = ()
+        self,
+        dialer: Dialer,
+        target: Authority,
+        done: OnDialled,
+        requester: Requester,
+        own: OwnRules = (),
+        judge: Judge | None = None,
     ) -> None:
+        self._judge = judge
         self._requester = requester
         self._own = own
         self._dialer = dialer
@@ -146,7 +173,10 @@ class Dial:
         self.mask = 0
         """The events of the connection when it was made: the kernel does not report these edges again."""
         self.resolving = True
-        dialer.resolve(target, self._on_resolved, self, own, in_parts=True)
+        if judge is not None and judge.addresses:
+            self._on_resolved(Resolved(judge.addresses))
+        else:
+            dialer.resolve(target, self._on_resolved, self, own, judge, in_parts=True)
 
     @property
     def client_ip(self) -> str:
@@ -180,7 +210,7 @@ class Dial:
         """Try those of the addresses that may be connected to."""
         if self._done is None:
             return
-        access, source = self._dialer.access.narrowed(self._own), self._dialer.source
+        access, source = self._dialer.access.narrowed(self._own, self._judge), self._dialer.source
         decisions = [(address, access.address(self._target, address)) for address in addresses]
         allowed = [address for address, decision in decisions if decision.failure is None]
         usable = [*self._untried, *(address for address in allowed if source.refuses(address) is None)]

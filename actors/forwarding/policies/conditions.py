@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -11,11 +11,9 @@ from actors.accounts.schedule import Schedule
 from actors.bus.messages.policies import DENY, RuleSpec
 from actors.forwarding.policies.facts import Facts, inner_address
 from actors.forwarding.policies.paths import PathPattern
-from config.net.entries import Destination, read_destination, read_network
+from config.net.entries import Destination, ListDestination, ListHost, read_entry, read_network
 from config.net.ip import Address
 
-LIST = "list:"
-GEO = "geo:"
 TAG = "tag:"
 SCHEDULES_KEPT = 256
 
@@ -28,12 +26,8 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class DestinationList(Protocol):
-    """A shared list of destinations, as far as rules ask it. Each method returns the entry that matches, or None."""
-
-    @property
-    def has_networks(self) -> bool:
-        """Whether an address may match it."""
+class FoundList(Protocol):
+    """A list that can be read. Both methods return what of it matches."""
 
     def by_name(self, name: str) -> str | None:
         """The entry that holds for a name (lower case, no dot at the end)."""
@@ -42,36 +36,20 @@ class DestinationList(Protocol):
         """The entry that holds for an address."""
 
 
-Lists = Mapping[str, DestinationList]
-"""By what stands in a rule: `list:NAME`, `geo:NAME:country=DE`."""
+class Lists(Protocol):
+    """The lists that rules may name, as they are now."""
 
+    def find(self, host: ListHost) -> FoundList | None:
+        """The list; None when it can't be read."""
 
-class _NoList:
-    """In place of a list that is not there: it has no entries."""
-
-    has_networks = False
-
-    def by_name(self, _name: str) -> str | None:
-        return None
-
-    def by_address(self, _address: Address) -> str | None:
-        return None
-
-
-NO_LIST: DestinationList = _NoList()
-
-
-class ListEntry(NamedTuple):
-    """A list in a rule: `written` names it."""
-
-    written: str
-    entries: DestinationList
+    def judges_addresses(self, host: ListHost) -> bool:
+        """Whether its entries match addresses, not names."""
 
 
 class Rule:
     """One rule, read. `index` is its place in the policy."""
 
-    __slots__ = ("clients", "deny", "destinations", "http_only", "index", "lists", "paths", "schedule",
+    __slots__ = ("_known", "clients", "deny", "destinations", "http_only", "index", "lists", "paths", "schedule",
     "spec")  # fmt: skip
 
     def __init__(self, spec: RuleSpec, index: int, lists: Lists) -> None:
@@ -82,9 +60,10 @@ class Rule:
         """A rule that refuses holds wherever it might; any other only where it certainly does."""
         self.http_only = bool(spec.methods or spec.paths or spec.set_headers or spec.remove_headers)
         """Whether it is about plain HTTP, and never matches a tunnel."""
-        shared = [text for text in spec.destinations if is_list(text)]
-        self.lists = tuple(ListEntry(text, lists.get(text, NO_LIST)) for text in shared)
-        self.destinations = tuple(read_destination(text) for text in spec.destinations if not is_list(text))
+        self._known = lists
+        entries = [read_entry(text) for text in spec.destinations]
+        self.destinations = tuple(each for each in entries if isinstance(each, Destination))
+        self.lists = tuple((each.host, each.ports) for each in entries if isinstance(each, ListDestination))
         self.clients = tuple(read_network(text) for text in spec.clients)
         self.paths = tuple(PathPattern(text) for text in spec.paths)
         self.schedule: Schedule | None = None if spec.schedule is None else schedule_of(spec.schedule)
@@ -119,8 +98,8 @@ class Rule:
         if any(_names(entry, facts) for entry in self.destinations) or self._list_names(facts):
             return Outcome.YES
         if address is None:
-            possible = any(each.entries.has_networks for each in self.lists)
-            possible = possible or any(_is_network_for(entry, facts.port) for entry in self.destinations)
+            possible = any(_is_network_for(entry, facts.port) for entry in self.destinations)
+            possible = possible or any(self._known.judges_addresses(host) for host in self._lists_at(facts.port))
             return Outcome.UNKNOWN if possible else Outcome.NO
         return _outcome(any(self._address_matches(face, facts.port) for face in self.faces(address)))
 
@@ -129,11 +108,22 @@ class Rule:
         inner = inner_address(address) if self.deny else None
         return (address,) if inner is None else (address, inner)
 
+    def _lists_at(self, port: int) -> Iterator[ListHost]:
+        """The lists in entries that hold for a port."""
+        return (host for host, (low, high) in self.lists if low <= port <= high)
+
     def _list_names(self, facts: Facts) -> bool:
-        return not facts.literal and any(each.entries.by_name(facts.name) is not None for each in self.lists)
+        """Whether a list holds by the name alone. One that can't be read holds for everything in a rule that refuses,
+        and for nothing in any other."""
+        for host in self._lists_at(facts.port):
+            named = self._known.find(host)
+            if self.deny if named is None else not facts.literal and named.by_name(facts.name) is not None:
+                return True
+        return False
 
     def _address_matches(self, address: Address, port: int) -> bool:
-        if any(each.entries.by_address(address) is not None for each in self.lists):
+        named = (self._known.find(host) for host in self._lists_at(port))
+        if any(each is not None and each.by_address(address) is not None for each in named):
             return True
         return any(
             _is_network_for(entry, port) and entry.host.version == address.version and address in entry.host
@@ -211,11 +201,6 @@ def _path(facts: Facts) -> str:
     if not found:
         return "the path can be read in several ways, so that only rules that refuse match it"
     return f"{' or '.join(found)} matches none of them" + (" in every reading" if len(found) > 1 else "")
-
-
-def is_list(text: str) -> bool:
-    """Whether an entry of destinations names a shared list."""
-    return text.startswith((LIST, GEO))
 
 
 @lru_cache(maxsize=SCHEDULES_KEPT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from actors.bus.messages.policies import DENY, POOL
+from actors.bus.messages.policies import DENY, DIRECT, POOL
 from actors.forwarding.policies.compiled import CompiledPolicy
 from actors.forwarding.policies.conditions import Rule
 from actors.forwarding.policies.facts import Facts
@@ -23,8 +23,13 @@ class Applied(NamedTuple):
     rule: Rule
 
     @property
+    def label(self) -> str:
+        """As counters name it: the policy, a slash (no policy's name has one) and the rule's name, or its index."""
+        return f"{self.policy}/{self.rule.spec.name or self.rule.index}"
+
+    @property
     def entry(self) -> str:
-        """As records and counters name it."""
+        """As records name it."""
         return f"policy {self.policy}[{self.rule.index}] {self.rule.spec.name}".rstrip()
 
 
@@ -70,11 +75,17 @@ UNTOUCHED: Final = Verdict()
 class Judge:
     """Judges one request, by one consistent set of policies and at one moment."""
 
-    __slots__ = ("_policies", "_verdicts", "facts")
+    __slots__ = ("_policies", "_verdicts", "addresses", "default", "facts", "settled")
 
-    def __init__(self, policies: tuple[CompiledPolicy, ...], facts: Facts) -> None:
+    def __init__(self, policies: tuple[CompiledPolicy, ...], facts: Facts, default: str = DIRECT) -> None:
+        """`default` is the way without policies: `direct`, or empty where the proxy has upstreams."""
         self._policies = policies
         self.facts = facts
+        self.default = default
+        self.settled: Verdict | None = None
+        """The verdict by which the request goes its way, once that is chosen."""
+        self.addresses: tuple[str, ...] = ()
+        """The addresses by which it was chosen, if they had to be known; no other one may be connected to."""
         self._verdicts: dict[str, Verdict | None] = {}
 
     def by_name(self) -> Verdict | None:
@@ -89,6 +100,21 @@ class Judge:
         if verdict is None:
             verdict = self._verdicts[address] = self._judge(plain(address)) or UNTOUCHED
         return verdict
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict that holds without an address: the settled one, or that by the name."""
+        return self.settled or self.by_name() or UNTOUCHED
+
+    def way(self, verdict: Verdict) -> str:
+        """`direct`, `pool:` and a name, `deny`, or empty for the upstreams of the proxy itself."""
+        return verdict.use or self.default
+
+    def goes_the_way(self, verdict: Verdict) -> bool:
+        """Whether this verdict about an address has the same way as the request; a refusal is no way of its own."""
+        if self.settled is None or verdict.use == DENY:
+            return True
+        return self.way(verdict) == self.way(self.settled)
 
     def _judge(self, address: Address | None) -> Verdict | None:
         applied: list[Applied] = []

@@ -137,6 +137,19 @@ def denied_by_policy(reason: str, where: str, entry: str) -> Failure:
     return Failure(403, "http_request_denied", detail, rule=POLICY_DENIED, entry=entry)
 
 
+def elsewhere(host: str) -> Failure:
+    """By a policy, connections to this address of the target go another way than the request."""
+    detail = f"{host} has no address that the policies of this proxy let this request connect to"
+    return Failure(403, "http_request_denied", detail, rule=POLICY_DENIED)
+
+
+def no_such_pool(pool: str, entry: str) -> Failure:
+    """A policy names a pool that this proxy doesn't have."""
+    return Failure(
+        503, "destination_unavailable", "no upstream proxy can be used", entry=entry, recorded=f"no pool {pool}"
+    )
+
+
 def out_of_connections(limit: int) -> Failure:
     """`max_connections` is reached."""
     return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)

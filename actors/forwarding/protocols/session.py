@@ -7,6 +7,7 @@ executed in order. An input that the phase excludes raises `IllegalEventError` a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import StrEnum
 from typing import ClassVar
 
@@ -131,6 +132,14 @@ class Session(ABC):
     @abstractmethod
     def note_progress(self, now: float) -> None:
         """Bytes have moved on their way to the client, so the deadline of silence is put off."""
+
+    @property
+    def plain_request(self) -> tuple[str, str]:
+        """Method and path, with the query, of a request that is plain HTTP; both are empty for any other."""
+        return "", ""
+
+    def change_head(self, change: Callable[[bytes], bytes]) -> None:  # noqa: B027 - others have no head
+        """Send the origin what `change` makes of the head of the present request; without a head it does nothing."""
 
     def apply_config(self, config: SessionConfig) -> None:
         """Use this configuration from now on; what was agreed on with the client stays agreed on."""

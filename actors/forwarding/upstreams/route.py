@@ -7,7 +7,7 @@ tried all the same, and a second such: a check may be wrong, and an immediate er
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.bus.loop import Loop
 from actors.forwarding.access.narrowing import OwnRules
@@ -21,6 +21,9 @@ from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
+
+if TYPE_CHECKING:
+    from actors.forwarding.policies.judge import Judge
 
 ATTEMPTS_MAX = 5
 LAST_RESORTS_MAX = 2
@@ -37,7 +40,8 @@ class Wanted(NamedTuple):
     """What a client asks for. `forward`: a plain request, which an HTTP upstream may get in absolute-form.
 
     `key` is what `sticky` hashes; `via` the value of `Via` that came with the request; `ends` are the addresses of the
-    client's connection, where an upstream wants them. `own` are the rules of the client's account and credential.
+    client's connection, where an upstream wants them. `own` are the rules of the client's account and credential,
+    `judge` is that of the request where the proxy has policies.
     """
 
     target: Authority
@@ -47,6 +51,7 @@ class Wanted(NamedTuple):
     via: bytes | None = None
     ends: Ends | None = None
     own: OwnRules = ()
+    judge: Judge | None = None
 
 
 class Routing(Protocol):
@@ -110,7 +115,7 @@ class Route:
         self._failure = NONE_LEFT
         self.origin: OriginConnection | None = None
         self.reported = ""
-        decision = upstreams.access().narrowed(wanted.own).unresolved(wanted.target)
+        decision = upstreams.access().narrowed(wanted.own, wanted.judge).unresolved(wanted.target)
         if decision.failure is not None:
             refused = decision.failure
             self._loop.call_soon(lambda: self._end(refused))

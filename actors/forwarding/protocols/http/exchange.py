@@ -7,6 +7,7 @@ passing on content then raises `IllegalEventError`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from actors.forwarding.protocols import failures
@@ -64,7 +65,7 @@ class Exchange:
     """One exchange. `bytes_in`, `bytes_out` are what the client sent and received for it.
 
     `is_connect`: it asks for a tunnel. `authenticates_connection`: either side has authenticated the connection with
-    it, or begun to (NTLM, Negotiate: RFC 4559).
+    it, or begun to (NTLM, Negotiate: RFC 4559). `change_head` makes the head that is sent of what it would be.
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class Exchange:
         "authenticates_connection",
         "bytes_in",
         "bytes_out",
+        "change_head",
         "excess",
         "head",
         "is_connect",
@@ -126,6 +128,7 @@ class Exchange:
         self.persists = False
         self.reused = False
         self.excess = b""
+        self.change_head: Callable[[bytes], bytes] | None = None
         self._origin_head = b""
         self._response_body: Body | None = None
         self._response_in: bytes | bytearray = b""
@@ -159,13 +162,14 @@ class Exchange:
         """There is a connection: send the head; with `hop` in absolute-form, with these lines for the upstream."""
         self.reused = reused
         self._through_upstream = hop is not None
+        upgrade = self.head.may_upgrade
         if hop is not None:
-            head, upgrade = self.head, self.head.may_upgrade
-            out.append(ToOrigin(request_to_upstream(head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)))
-            return
-        if not self._origin_head:
-            self._origin_head = passed_to_origin(self.head, self.via, upgrade=self.head.may_upgrade)
-        out.append(ToOrigin(self._origin_head))
+            sent = request_to_upstream(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
+        else:
+            if not self._origin_head:
+                self._origin_head = passed_to_origin(self.head, self.via, upgrade=upgrade)
+            sent = self._origin_head
+        out.append(ToOrigin(sent if self.change_head is None else self.change_head(sent)))
 
     def request_content(self, data: bytes, out: list[Command]) -> bytes:
         """Pass on bytes of the body, and return what is behind its end. Raises `Refused`."""

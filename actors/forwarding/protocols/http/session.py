@@ -6,6 +6,8 @@ and nothing else changes the phase.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
     Authorize,
@@ -81,6 +83,17 @@ class HttpSession(SessionEnds):
     def note_progress(self, now: float) -> None:
         if self.phase is not HEAD:  # a head has an absolute deadline
             self.deadline = max(self.deadline, now + self._config.timeout)
+
+    @property
+    def plain_request(self) -> tuple[str, str]:
+        exchange = self._exchange
+        if exchange is NO_EXCHANGE or exchange.is_connect:
+            return "", ""
+        return exchange.head.method.decode("ascii"), exchange.path.decode("latin-1")
+
+    def change_head(self, change: Callable[[bytes], bytes]) -> None:
+        if self._exchange is not NO_EXCHANGE:
+            self._exchange.change_head = change
 
     # --- the client ---
 

@@ -12,6 +12,7 @@ from actors.bus.messages.policies import PolicySpec, RuleSpec
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.paths import readings
 from actors.net.egress_guard import embedded_ipv4
+from config.net.entries import ListHost
 
 
 @dataclass
@@ -21,10 +22,6 @@ class FixedList:
     domains: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
 
-    @property
-    def has_networks(self) -> bool:
-        return bool(self.networks)
-
     def by_name(self, name: str) -> str | None:
         return next((each for each in self.domains if name == each or name.endswith("." + each)), None)
 
@@ -33,10 +30,24 @@ class FixedList:
         return next((each for each in found if address in ip_network(each)), None)
 
 
+@dataclass
+class FixedLists:
+    """Lists by name; any other can't be read."""
+
+    known: dict[str, FixedList]
+
+    def find(self, host: ListHost) -> FixedList | None:
+        return self.known.get(host.name)
+
+    def judges_addresses(self, host: ListHost) -> bool:
+        return host.name in self.known and bool(self.known[host.name].networks)
+
+
+NO_LISTS = FixedLists({})
 OPEN = "open"
 
 
-def first_rule(policy: PolicySpec, facts: Facts, address: str | None, lists: dict[str, Any]) -> tuple[Any, list[int]]:
+def first_rule(policy: PolicySpec, facts: Facts, address: str | None, lists: FixedLists) -> tuple[Any, list[int]]:
     """The index of the deciding rule, None without one, or `OPEN`; and those in report mode before it."""
     reported: list[int] = []
     for index, rule in enumerate(policy.rules):
@@ -78,7 +89,7 @@ def _path_matches(rule: RuleSpec, path: str, refuses: bool) -> bool:
     return any(found) if refuses else all(found)
 
 
-def _matches_target(rule: RuleSpec, facts: Facts, address: str | None, lists: dict[str, Any]) -> bool | None:
+def _matches_target(rule: RuleSpec, facts: Facts, address: str | None, lists: FixedLists) -> bool | None:
     """None: the address decides."""
     if not rule.destinations:
         return True
@@ -87,16 +98,18 @@ def _matches_target(rule: RuleSpec, facts: Facts, address: str | None, lists: di
     return True if True in outcomes else None if None in outcomes else False
 
 
-def _entry_matches(rule: RuleSpec, entry: str, facts: Facts, address: str | None, lists: dict[str, Any]) -> bool | None:
+def _entry_matches(rule: RuleSpec, entry: str, facts: Facts, address: str | None, lists: FixedLists) -> bool | None:
     name = facts.host.lower().rstrip(".")
     faces = [] if address is None else [ip_address(address)]
     if faces and rule.use == "deny":
         faces += [inner for face in faces if (inner := embedded_ipv4(face)) is not None]
     if entry.startswith("list:"):
-        known = lists[entry]
+        known = lists.known.get(entry.removeprefix("list:"))
+        if known is None:
+            return rule.use == "deny"
         if not facts.literal and known.by_name(name):
             return True
-        return any(known.by_address(face) for face in faces) if faces else None if known.has_networks else False
+        return any(known.by_address(face) for face in faces) if faces else None if known.networks else False
     host, _, port = entry.partition(":") if entry.count(":") < 2 else (entry, "", "")
     if port and facts.port != int(port):
         return False

@@ -12,18 +12,21 @@ from actors.forwarding.policies.compiled import CompiledPolicy
 from actors.forwarding.policies.conditions import Outcome
 from actors.forwarding.policies.facts import Facts
 from config.net.ip import plain
-from tests.unit.actors.forwarding.policies.plain_model import OPEN, FixedList, first_rule
+from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS, OPEN, FixedList, FixedLists, first_rule
 
 HOSTS = ("a.example", "b.a.example", "c.b.a.example", "example", "xa.example", "A.Example.")
 ADDRESSES = ("192.0.2.7", "192.0.2.200", "198.51.100.1", "2001:db8::7", "64:ff9b::c000:207", "2001:db8:1::1")
 NETWORKS = ("192.0.2.0/25", "192.0.2.7", "198.51.100.0/24", "2001:db8::/32", "2001:db8::7", "0.0.0.0/0")
 PATHS = ("/a", "/a/b", "/a/%62", "/a/../b", "/b;x/c", "//a", "/a%2fb", "/A", "/", "/a/b/c?d=/b", "/%zz")
 PATTERNS = ("/a", "/a/*", "*", "/*b", "/a*b", "/b", "/b/*", "/a/*/c")
-LISTS = {
-    "list:names": FixedList(domains=("b.a.example",)),
-    "list:nets": FixedList(networks=("198.51.100.0/24", "2001:db8:1::/48")),
-}
-ENTRIES = (*NETWORKS, "a.example", "*.a.example", "*", ":443", "*.example:443", "192.0.2.0/24:80", *LISTS)
+LISTS = FixedLists(
+    {
+        "names": FixedList(domains=("b.a.example",)),
+        "nets": FixedList(networks=("198.51.100.0/24", "2001:db8:1::/48")),
+    }
+)
+NAMED = ("list:names", "list:nets", "list:gone")
+ENTRIES = (*NETWORKS, "a.example", "*.a.example", "*", ":443", "*.example:443", "192.0.2.0/24:80", *NAMED)
 DAY, NIGHT = ("UTC", (((3,), 480, 1080),)), ("UTC", (((3,), 1080, 480),))
 
 
@@ -103,14 +106,14 @@ def test_what_the_name_decides_stays_decided_at_any_address(spec: PolicySpec, fa
 
 
 def test_a_user_name_that_looks_like_a_tag_is_none() -> None:
-    policy = CompiledPolicy(PolicySpec("p", "p", (RuleSpec(accounts=("tag:ci",)),)), {})
+    policy = CompiledPolicy(PolicySpec("p", "p", (RuleSpec(accounts=("tag:ci",)),)), NO_LISTS)
     facts = Facts("a.example", 80, False, "192.0.2.1", 0.0, user="tag:ci")
     assert policy.find(facts, None).rule is None
 
 
 def test_a_thousand_rules_are_not_walked() -> None:
     rules = tuple(RuleSpec(accounts=(f"user{n}",), destinations=(f"*.h{n}.example",), use="deny") for n in range(1000))
-    policy = CompiledPolicy(PolicySpec("p", "p", rules), {})
+    policy = CompiledPolicy(PolicySpec("p", "p", rules), NO_LISTS)
     asked: list[int] = []
     for rule in policy.rules:
         rule.spec = _Watched(rule, asked)  # type: ignore[assignment]

@@ -13,10 +13,11 @@ from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.headers import check_fields, header_changes
 from actors.forwarding.policies.judge import Judge
 from actors.forwarding.protocols.http.replies import error_response
+from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS
 
 
 def policy(name: str, *rules: RuleSpec) -> CompiledPolicy:
-    return CompiledPolicy(PolicySpec(f"policy_{name}", name, rules), {})
+    return CompiledPolicy(PolicySpec(f"policy_{name}", name, rules), NO_LISTS)
 
 
 def facts(host: str = "a.example", **given: Any) -> Facts:

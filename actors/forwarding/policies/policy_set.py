@@ -1,0 +1,81 @@
+"""All policies of one proxy in one configuration: its own, and those that plans of accounts name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from actors.bus.messages.policies import DENY, PolicySpec, RuleSpec
+from actors.forwarding.policies.compiled import CompiledPolicy
+from actors.forwarding.policies.conditions import Lists
+from actors.forwarding.policies.facts import Facts
+from actors.forwarding.policies.judge import Judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+_UNUSABLE: Final = RuleSpec("not usable", use=DENY, reason="a policy of this proxy can't be applied")
+
+
+class PolicySet:
+    """Replaced as a whole when anything changes, so that a request is judged by one consistent set."""
+
+    def __init__(self, specs: Iterable[PolicySpec], own: str, lists: Lists, previous: PolicySet | None = None) -> None:
+        """`own` is the name of the proxy's policy, empty without one. Policies of `previous` that are the same stay."""
+        known = {} if previous is None else previous._compiled
+        self._compiled: Mapping[str, tuple[PolicySpec, CompiledPolicy]] = {
+            spec.name: (spec, _compiled(spec, lists, known)) for spec in specs
+        }
+        self._own = own
+
+    def applying(self, of_plan: str) -> tuple[CompiledPolicy, ...]:
+        """The policies of a request in their order: that of the account's plan (empty: it has none), and the proxy's.
+
+        One that is named and not there refuses everything.
+        """
+        return tuple(self._named(name) for name in (of_plan, self._own) if name)
+
+    def judge(self, facts: Facts, of_plan: str, default: str) -> Judge:
+        """Of one request; `default` as for `Judge`."""
+        return Judge(self.applying(of_plan), facts, default)
+
+    def ends_existing(self, previous: PolicySet | None) -> bool:
+        """Whether a policy was changed so that tunnels are to end that it no longer allows."""
+        before = {} if previous is None else {spec.id: spec.ended for spec, _policy in previous._compiled.values()}
+        return any(spec.ended > before.get(spec.id, spec.ended) for spec, _policy in self._compiled.values())
+
+    def _named(self, name: str) -> CompiledPolicy:
+        known = self._compiled.get(name)
+        return known[1] if known is not None else _refusing(PolicySpec("", name))
+
+    def __repr__(self) -> str:
+        return f"<PolicySet: {', '.join(self._compiled) or 'none'}>"
+
+
+def _compiled(spec: PolicySpec, lists: Lists, known: Mapping[str, tuple[PolicySpec, CompiledPolicy]]) -> CompiledPolicy:
+    before = known.get(spec.name)
+    if before is not None and before[0].rules == spec.rules and before[0].id == spec.id:
+        return before[1]
+    try:
+        return CompiledPolicy(spec, lists)
+    except ValueError as error:
+        log.error("the policy %s can't be applied, and refuses everything: %s", spec.name, error)
+        return _refusing(spec)
+
+
+def _refusing(spec: PolicySpec) -> CompiledPolicy:
+    return CompiledPolicy(PolicySpec(spec.id, spec.name, (_UNUSABLE,)), _NO_LISTS)
+
+
+class _NoLists:
+    def find(self, _host: object) -> None:
+        return None
+
+    def judges_addresses(self, _host: object) -> bool:
+        return False
+
+
+_NO_LISTS: Final = _NoLists()
