@@ -23,6 +23,8 @@ type Message = { kind: "signed-out" } | { kind: "signed-in"; id: string };
 interface Pair {
   access_token: string;
   expires_in: number;
+  /** False where the browser got no cookie, which would be sent in clear. */
+  session_kept?: boolean | null;
 }
 
 const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("proxyfleet-session");
@@ -34,6 +36,8 @@ class Session {
   expired = $state(false);
   /** Whether the latest sign-out did not reach the service, so that its cookie still opens the session. */
   unended = $state(false);
+  /** Whether the session survives a reload. */
+  kept = $state(true);
   /** Whether a page without this session is shown: it is neither started nor renewed there. */
   resting = false;
   /** Called before another user than the one before is shown: nothing of that one may be left. */
@@ -154,6 +158,7 @@ class Session {
     this.#latest = who.id;
     this.#token = pair.access_token;
     this.#endsAt = Date.now() / 1000 + pair.expires_in;
+    this.kept = pair.session_kept !== false;
     this.who = who;
     this.phase = "in";
     this.expired = this.unended = false;

@@ -8,6 +8,8 @@ export interface ProxyTab {
   key: string;
   title: Key;
   permission: string | null;
+  /** A role that sees it without the permission. */
+  role?: string;
   /** Gets the proxy, which is another object every two seconds, and what asks at once. */
   load: () => Promise<{ default: Component<{ proxy: Detailed; refresh: () => Promise<void> }> }>;
 }
@@ -20,5 +22,5 @@ export const TABS: ProxyTab[] = [
   { key: "rules", title: "proxies.tab.rules", permission: "proxy.read", load: () => import("./ProxyRules.svelte") },
   { key: "accounts", title: "proxies.accounts", permission: "proxy.read", load: () => import("./ProxyAccounts.svelte") },
   { key: "configuration", title: "proxies.configuration", permission: "proxy.write", load: () => import("./ProxyEdit.svelte") },
-  { key: "history", title: "shell.area.history", permission: "admin", load: () => import("./ProxyHistory.svelte") },
+  { key: "history", title: "shell.area.history", permission: "admin", role: "auditor", load: () => import("./ProxyHistory.svelte") },
 ];

@@ -50,6 +50,7 @@ export const accounts: Texts["accounts"] = {
   "tab.credentials": "Zugangsschlüssel",
   "tab.connections": "Verbindungen",
   "tab.configuration": "Konfiguration",
+  "tab.history": "Verlauf",
   "general": "Allgemein",
   "username": "Benutzername",
   "password": "Passwort",

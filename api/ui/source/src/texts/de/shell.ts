@@ -152,6 +152,7 @@ export const shell = {
   "language": "Sprache",
   "menu": "Ihr Menü",
   "sign_out": "Abmelden",
+  "unkept": "Diese Sitzung endet, wenn die Seite neu geladen wird: Über http ohne TLS behält der Browser kein Cookie. Angemeldet bleiben Sie über https (server.tls) oder einen Tunnel: ssh -L 8080:localhost:8080 HOST",
   "keys": "Tastenkürzel",
   "keys.search": "Suchen",
   "keys.help": "Diese Liste",

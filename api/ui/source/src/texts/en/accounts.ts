@@ -48,6 +48,7 @@ export const accounts = {
   "tab.credentials": "Credentials",
   "tab.connections": "Connections",
   "tab.configuration": "Configuration",
+  "tab.history": "History",
   "general": "General",
   "username": "User name",
   "password": "Password",

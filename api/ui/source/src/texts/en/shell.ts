@@ -152,6 +152,7 @@ export const shell = {
   "language": "Language",
   "menu": "Your menu",
   "sign_out": "Sign out",
+  "unkept": "This session ends when the page is reloaded: over plain http the browser keeps no cookie. To stay signed in, use https (server.tls) or a tunnel: ssh -L 8080:localhost:8080 HOST",
   "keys": "Keyboard shortcuts",
   "keys.search": "Search",
   "keys.help": "This list",
