@@ -1,0 +1,148 @@
+"""Whole jobs of an operator: a setting is changed and put back, a revision restored, a document imported and exported,
+many proxies tagged, the audit trail checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.kit.browser import SignIn
+from tests.kit.product import Product
+
+SETTING, CONFIGURED, OTHER = "proxy.keep_alive_timeout", "60", "61"
+
+
+def dialog(page: Page, title: str) -> Locator:
+    return page.get_by_role("dialog", name=title)
+
+
+def press(where: Page | Locator, name: str) -> None:
+    where.get_by_role("button", name=name, exact=True).click()
+
+
+@pytest.fixture
+def proxy(product: Product) -> Iterator[dict[str, Any]]:
+    """Made and changed twice, by three revisions."""
+    made = product.proxy(name=f"job {secrets.token_hex(4)}", description="first")
+    for description in ("second", "third"):
+        product.data("PATCH", f"/proxies/{made['id']}", {"description": description})
+    yield made
+    product.api("DELETE", f"/proxies/{made['id']}")
+
+
+def description(product: Product, proxy: dict[str, Any]) -> str:
+    found: str = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["description"]
+    return found
+
+
+def source(product: Product) -> tuple[str, int]:
+    rows = product.data("GET", "/settings/sources")["settings"]
+    return next((row["source"], row["value"]) for row in rows if row["key"] == SETTING)
+
+
+def test_a_setting_is_changed_with_its_source_and_put_back(page: Page, product: Product) -> None:
+    page.goto("/ui/settings")
+    setting = page.get_by_label("Idle connections stay open")
+    expect(setting).to_have_value(CONFIGURED)
+    setting.fill(OTHER)
+    press(page, "Review and save")
+    review = dialog(page, "What is changed")
+    expect(review).to_contain_text(SETTING)
+    press(review, "Save")
+    expect(page.get_by_text(f"instead of {CONFIGURED} (from the defaults)")).to_be_visible()
+    assert source(product) == ("api", int(OTHER))
+    press(page, f"Reset {SETTING}")
+    press(dialog(page, f"Reset {SETTING}"), "Reset")
+    expect(setting).to_have_value(CONFIGURED)
+    expect(page.get_by_role("button", name=f"Reset {SETTING}")).to_have_count(0)
+    assert source(product) == ("default", int(CONFIGURED))
+
+
+def test_an_earlier_state_of_a_proxy_is_read_and_put_back(page: Page, product: Product, proxy: dict[str, Any]) -> None:
+    page.goto(f"/ui/proxies/{proxy['id']}/history")
+    entries = page.get_by_role("list", name="History").get_by_role("listitem")
+    expect(entries).to_have_count(3)
+    press(entries.nth(1), "As it was")
+    then = dialog(page, f"{proxy['name']} after revision")
+    expect(then).to_contain_text('"description": "second"')
+    press(then, "Put back")
+    plan = dialog(page, "What would be changed")
+    expect(plan).to_contain_text("third")
+    assert description(product, proxy) == "third"
+    press(plan, "Put back")
+    expect(entries).to_have_count(4)
+    expect(entries.first).to_contain_text("back to")
+    assert description(product, proxy) == "second"
+
+
+def test_a_document_is_compared_imported_and_exported(page: Page, product: Product, proxy: dict[str, Any]) -> None:
+    document = product.data("GET", "/config/export")
+    next(each for each in document["proxies"] if each["name"] == proxy["name"])["description"] = "of a file"
+    content = json.dumps(document).encode()
+    page.goto("/ui/transfer")
+    page.get_by_label("File", exact=True).set_input_files(
+        {"name": "fleet.json", "mimeType": "application/json", "buffer": content}
+    )
+    press(page, "Compare")
+    expect(page.get_by_text("0 to create, 1 to change, 0 to delete.")).to_be_visible()
+    expect(page.get_by_role("main").get_by_text("of a file")).to_be_visible()
+    assert description(product, proxy) == "third"
+    press(page, "Import")
+    expect(page.get_by_text("fleet.json is imported")).to_be_visible()
+    assert description(product, proxy) == "of a file"
+    with page.expect_download() as saved:
+        press(page, "Download")
+    exported = json.loads(saved.value.path().read_text())
+    assert exported["proxies"] == document["proxies"]
+
+
+def test_many_proxies_are_tagged_at_once(page: Page, product: Product) -> None:
+    made = [product.proxy(name=f"bulk {number}", tags=["old", "kept"]) for number in range(2)]
+    page.goto("/ui/proxies?q=bulk")
+    page.get_by_role("checkbox", name="Select all").check()
+    bar = page.get_by_role("region", name="2 selected")
+    press(bar, "Tags")
+    tags = dialog(page, "Tags of 2 proxies")
+    tags.get_by_label("Add tags").fill("new")
+    tags.get_by_role("button", name=re.compile("^old")).click()
+    press(tags, "Apply")
+    expect(bar).to_have_count(0)
+    found = [product.data("GET", f"/proxies/{each['id']}")["proxy"]["tags"] for each in made]
+    assert found == [["kept", "new"]] * 2
+    for each in made:
+        product.api("DELETE", f"/proxies/{each['id']}")
+
+
+def test_the_audit_trail_shows_a_change_and_its_chain_is_checked(page: Page, proxy: dict[str, Any]) -> None:
+    page.goto(f"/ui/audit?resource_name={quote(proxy['name'])}")
+    rows = page.get_by_role("main").locator("[data-index]")
+    expect(rows).to_have_count(3)
+    rows.first.press("Enter")
+    entry = dialog(page, "proxy.updated")
+    expect(entry).to_contain_text("third")
+    page.keyboard.press("Escape")
+    press(page, "Check the chain")
+    expect(page.get_by_text(re.compile(r"^\d+ entries, unbroken$"))).to_be_visible()
+
+
+def test_a_session_that_is_not_kept_is_named(sign_in: SignIn) -> None:
+    page = sign_in()
+
+    def unkept(route: Route) -> None:
+        response = route.fetch()
+        body = response.json()
+        route.fulfill(response=response, json={**body, "data": {**body["data"], "session_kept": False}})
+
+    page.route("**/auth/refresh", unkept)
+    page.goto("/ui/proxies")
+    line = page.get_by_text("This session ends when the page is reloaded")
+    expect(line).to_be_visible()
+    press(page, "Dismiss")
+    expect(line).to_have_count(0)
