@@ -50,6 +50,7 @@ from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
 from api.services.inline_accounts import InlineAccounts
 from api.services.log_search import LogSearch
+from api.services.object_kinds import KINDS
 from api.services.overview import Overviews
 from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
@@ -60,6 +61,7 @@ from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import RuntimeView
 from api.services.self_service import SelfService
 from api.services.settings import LiveSettings
+from api.services.shared_objects import SharedObjects
 from api.services.upstream_addresses import UpstreamPolicy
 from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
@@ -114,9 +116,17 @@ class ApiSettings:
         return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
-_AUTHORED = ("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config.")
+_AUTHORED = (
+    *("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config."),
+    *(f"{kind.name}." for kind in KINDS.values()),
+)
 """Groups of events whose data name who caused them."""
-_CHANGES = {"proxy.updated": "proxy_id", "user.updated": "user_id", "account.updated": "account_id"}
+_CHANGES = {
+    "proxy.updated": "proxy_id",
+    "user.updated": "user_id",
+    "account.updated": "account_id",
+    **{f"{kind.name}.updated": f"{kind.name}_id" for kind in KINDS.values()},
+}
 """Events whose data name the changed fields, with the field that has the id of the changed resource."""
 
 Publish = Callable[[str, dict[str, Any]], None]
@@ -162,6 +172,7 @@ class Services:
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
+        self.shared_objects = SharedObjects(store, self.seal, self.proxies.lock, self.publish)
         self._make_fleet_accounts(bridge, data)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)

@@ -301,8 +301,13 @@ _OF_PATHS = {
     "webhook_id": (0, "webhooks"),
     "account_id": (1, "accounts"),
     "plan_id": (1, "plans"),
+    "list_id": (0, "lists"),
+    "pool_id": (0, "pools"),
+    "policy_id": (0, "policies"),
 }
 """The store, by its place, and the collection of what parameters of paths name."""
+_BY_NAME = frozenset({"lists", "pools", "policies"})
+"""Collections whose documents a path names by id or name."""
 
 
 def resource_named(stores: tuple[Store, Store], params: Mapping[str, str]) -> dict[str, Any] | None:
@@ -314,8 +319,13 @@ def resource_named(stores: tuple[Store, Store], params: Mapping[str, str]) -> di
     if parameter not in _OF_PATHS:
         return {"type": parameter.removesuffix("_id"), "id": identifier, "name": None} if parameter else None
     place, collection = _OF_PATHS[parameter]
-    found = stores[place].get(collection, identifier)
-    return _resource(collection, identifier, found.body if found else {})
+    found = stores[place].get(collection, identifier) or _named(stores[place], collection, identifier)
+    return _resource(collection, found.id if found else identifier, found.body if found else {})
+
+
+def _named(store: Store, collection: str, name: str) -> Document | None:
+    """The object with this name, of a kind that paths also name by it."""
+    return next(iter(store.find(collection, name=name)), None) if collection in _BY_NAME else None
 
 
 @contextmanager

@@ -14,7 +14,16 @@ from api.store import Store
 
 Bodies = Mapping[str, Mapping[str, Any]]
 
-COLLECTIONS = {"proxies": "name", "users": "username", "api_keys": "name", "webhooks": "name", "settings": "id"}
+COLLECTIONS = {
+    "proxies": "name",
+    "users": "username",
+    "api_keys": "name",
+    "webhooks": "name",
+    "settings": "id",
+    "lists": "name",
+    "pools": "name",
+    "policies": "name",
+}
 """Collections that are compared, and the field that names an entry to people."""
 PASSING = frozenset(("created_at", "updated_at", "last_login", "last_used"))
 

@@ -14,8 +14,9 @@ from api.store import Store
 from api.store.interface import Write
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
+from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
-from config.model.upstreams import PURPOSE, ProxyUpstream
+from config.model.upstreams import PURPOSE, U
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord, new_secret
 
 
@@ -34,7 +35,7 @@ def remove(store: Store, seal: SecretBox) -> list[LostSecret]:
     Raises `SecretBoxError`, `StoreError`.
     """
     lost: list[LostSecret] = []
-    writes = [*_from_proxies(store, seal, lost), *_from_webhooks(store, seal, lost)]
+    writes = [*_from_proxies(store, seal, lost), *_from_pools(store, seal, lost), *_from_webhooks(store, seal, lost)]
     if writes:
         store.commit(writes)
     return lost
@@ -69,7 +70,22 @@ def openable_proxy(record: ProxyRecord, seal: SecretBox) -> tuple[ProxyRecord, l
     return (record.model_copy(update={"upstreams": kept, "auth": auth}) if fields else record), fields
 
 
-def _without_password(upstream: ProxyUpstream, seal: SecretBox) -> ProxyUpstream:
+def _from_pools(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
+    for document in store.find("pools"):
+        record, fields = openable_pool(Pool.model_validate(document.body), seal)
+        if fields:
+            lost += [LostSecret("pools", record.name, field) for field in fields]
+            yield Write("pools", document.id, record.model_dump(mode="json"))
+
+
+def openable_pool(record: Pool, seal: SecretBox) -> tuple[Pool, list[str]]:
+    """As `openable_proxy`."""
+    kept = [_without_password(each, seal) for each in record.upstreams]
+    fields = [f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != record.upstreams[index]]
+    return (record.model_copy(update={"upstreams": kept}) if fields else record), fields
+
+
+def _without_password(upstream: U, seal: SecretBox) -> U:
     if upstream.password is None or _opens(seal, upstream.password, PURPOSE):
         return upstream
     return upstream.model_copy(update={"password": None})

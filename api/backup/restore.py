@@ -26,6 +26,7 @@ from api.history import Recorder
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
+from api.services.object_kinds import KINDS
 from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
@@ -271,6 +272,9 @@ def _check_documents(store: Store, fresh: DataDir) -> None:
         users.load(document)
     for document in store.find("api_keys"):
         ApiKey.model_validate(document.body)
+    for name, kind in KINDS.items():
+        for document in store.find(name):
+            kind.spec(kind.model.model_validate(document.body), document.revision, seal)
     for document in store.find("webhooks"):
         seal.open(WebhookRecord.model_validate(document.body).secret_sealed, SECRET_PURPOSE)
 

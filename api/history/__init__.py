@@ -1,9 +1,9 @@
 """Revisions of the configuration: what each change altered, so that an earlier state can be read and restored.
 
-**What a revision is.** The changes of one commit: of proxies, users, API keys, webhooks, overrides of settings, plans
-and accounts (`KINDS`), whichever of the two stores has them; an import or a batch of 10,000 accounts is one. They
-have one numbering, from 1, without gaps. Credentials of accounts and sign-ins are not configuration and have no
-revisions.
+**What a revision is.** The changes of one commit: of proxies, users, API keys, webhooks, overrides of settings, plans,
+accounts, lists, pools and policies (`KINDS`), whichever of the two stores has them; an import or a batch of 10,000
+accounts is one. They have one numbering, from 1, without gaps. Credentials of accounts and sign-ins are not
+configuration and have no revisions.
 
 **Where they are kept.** In tables of their own (`tables`) in the file of the audit trail, because an entry of the
 trail is on the disk before each change anyway: the revision is part of that transaction (`recorder`), so it costs no

@@ -20,6 +20,9 @@ KINDS = {
     "settings": "settings",
     "plans": "plan",
     "accounts": "account",
+    "lists": "list",
+    "pools": "pool",
+    "policies": "policy",
 }
 """Collections whose changes are revisions, and what one document of each is called."""
 

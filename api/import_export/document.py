@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 
 from api.security.users import Email, NewPassword, Permissions, Role, Status, Username
+from api.services.object_kinds import LISTS, POLICIES, POOLS
 from api.services.plans import MAX_PLANS
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
@@ -19,7 +20,11 @@ from config.model.auth_backend import BackendInput
 from config.model.choices import ProxyStatus
 from config.model.fields import NULLABLE, Input, Name, Part, Password, example, example_of
 from config.model.fleet_accounts import FleetAccountUpdate, ProxyTags
+from config.model.lists import ListUpdate
+from config.model.object_fields import ObjectName
 from config.model.plans import PlanUpdate
+from config.model.policies import PolicyUpdate
+from config.model.pools import PoolUpdate, PoolUpstreamInput
 from config.model.proxies import AuthInput, ProxyCreate, ProxyUpdate
 from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, UpstreamAuth, UpstreamInput
 from config.model.upstreams import Password as UpstreamPassword
@@ -179,6 +184,32 @@ class AccountEntry(FleetAccountUpdate):
         return "password" in self.model_fields_set and self.password is None and self.password_hash is None
 
 
+class ListEntry(ListUpdate):
+    """A list, known by its `name`. A new one needs `kind`."""
+
+    name: ObjectName
+
+
+class EntryPoolUpstream(EntryUpstream, PoolUpstreamInput):
+    """An upstream of a pool of an entry."""
+
+
+EntryPoolUpstreams = Annotated[list[Annotated[EntryPoolUpstream, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
+
+
+class PoolEntry(PoolUpdate):
+    """A pool, known by its `name`."""
+
+    name: ObjectName
+    upstreams: EntryPoolUpstreams | None = None  # type: ignore[assignment]  # the model is frozen
+
+
+class PolicyEntry(PolicyUpdate):
+    """A policy, known by its `name`."""
+
+    name: ObjectName
+
+
 _Base64 = Annotated[StrictStr, json_patterns.text("^[A-Za-z0-9+/]*={0,2}$")]
 
 
@@ -216,4 +247,7 @@ class ConfigDocument(Part):
     settings: SettingsUpdate | None = None
     plans: Annotated[list[PlanEntry], Field(max_length=MAX_PLANS)] | None = None
     accounts: Annotated[list[AccountEntry], Field(max_length=MOST_ACCOUNTS)] | None = None
+    lists: Annotated[list[ListEntry], Field(max_length=LISTS.most)] | None = None
+    pools: Annotated[list[PoolEntry], Field(max_length=POOLS.most)] | None = None
+    policies: Annotated[list[PolicyEntry], Field(max_length=POLICIES.most)] | None = None
     secrets: SealedSecrets | None = None

@@ -10,9 +10,12 @@ from typing import Any
 
 from api.security.users import User
 from api.services.account_views import rules_view
+from api.services.object_kinds import KINDS, Record
 from api.services.proxy_views import account_view, backend_view, configuration
 from config.model.fleet_accounts import FleetAccount
+from config.model.lists import DestinationList
 from config.model.plans import Plan
+from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import ProxyUpstream, upstream_view
 from config.model.webhooks import WebhookRecord
@@ -62,10 +65,7 @@ def _auth(record: ProxyRecord) -> dict[str, Any]:
 
 
 def _upstream(upstream: ProxyUpstream) -> dict[str, Any]:
-    form = upstream_view(upstream)
-    if "auth" in form:
-        form["auth"] |= _password(upstream.password)
-    return form
+    return _with_password(upstream_view(upstream), upstream)
 
 
 def user_entry(user: User) -> dict[str, Any]:
@@ -128,6 +128,25 @@ def account_entry(
         "tags": list(account.tags),
         "metadata": dict(account.metadata),
     }
+
+
+def object_entry(record: Record) -> dict[str, Any]:
+    """An entry of `lists`, `pools` or `policies`."""
+    kind = next(each for each in KINDS.values() if isinstance(record, each.model))
+    entry = _without(kind.view(record), "id", kind.count, "created_at", "updated_at")
+    if isinstance(record, DestinationList):
+        return _without(entry, "source" if record.source is None else "entries")
+    if isinstance(record, Pool):
+        entry["upstreams"] = [
+            _with_password(each, stored) for each, stored in zip(entry["upstreams"], record.upstreams, strict=True)
+        ]
+    return entry
+
+
+def _with_password(form: dict[str, Any], upstream: ProxyUpstream) -> dict[str, Any]:
+    if "auth" in form:
+        form["auth"] |= _password(upstream.password)
+    return form
 
 
 def _password(stored: str | None) -> dict[str, SecretValue]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from api.errors import Invalid
@@ -11,6 +11,7 @@ from api.import_export import sealed_secrets
 from api.import_export.document import KIND, MOST_ACCOUNTS, VERSION
 from api.import_export.entries import (
     account_entry,
+    object_entry,
     plan_entry,
     proxy_entry,
     user_entry,
@@ -18,14 +19,14 @@ from api.import_export.entries import (
     without_secrets,
 )
 from api.import_export.sealed_secrets import ProxySecrets, Secrets, UpstreamSecret, WebhookSecrets
-from api.import_export.state import State
+from api.import_export.state import State, StoredRecord
 from api.store import StoreDamaged
 from api.store.accounts import ACCOUNTS, AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
-from config.model.upstreams import PURPOSE
+from config.model.upstreams import PURPOSE, ProxyUpstream
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord
 
 
@@ -55,8 +56,13 @@ def export(state: State, accounts: Sequence[FleetAccount] | None) -> dict[str, A
         "webhooks": [without_secrets(webhook_entry(each.record)) for each in hooks],
         "settings": {group: dict(values) for group, values in sorted(state.settings.items())},
         "plans": [plan_entry(state.plans[name].record) for name in sorted(state.plans)],
+        **{name: _object_entries(found) for name, found in state.objects.items()},
         **({} if accounts is None else {"accounts": list(map(without_secrets, _account_entries(state, accounts)))}),
     }
+
+
+def _object_entries(stored: Mapping[str, StoredRecord[Any]]) -> list[Any]:
+    return [without_secrets(object_entry(stored[name].record)) for name in sorted(stored)]
 
 
 def _account_entries(state: State, accounts: Sequence[FleetAccount]) -> list[dict[str, Any]]:
@@ -84,6 +90,7 @@ def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) ->
             users={each.record.username: each.record.password_hash for each in state.users.values()},
             webhooks=[_of_webhook(each.record, seal) for each in state.webhooks],
             accounts=hashes,
+            pools={name: _of_upstreams(each.record.upstreams, seal) for name, each in state.objects["pools"].items()},
         )
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error
@@ -94,16 +101,20 @@ def _of_proxy(record: ProxyRecord, seal: SecretBox) -> ProxySecrets:
     return ProxySecrets(
         auth=record.auth.password_hash,
         accounts={each.username: each.password_hash for each in record.accounts if each.password_hash is not None},
-        upstreams=[
-            UpstreamSecret(
-                **each.model_dump(include={"protocol", "host", "port", "username"}),
-                password=seal.open(each.password, PURPOSE),
-            )
-            for each in record.upstreams
-            if each.password is not None
-        ],
+        upstreams=_of_upstreams(record.upstreams, seal),
         backend=None if backend is None else seal.open(backend.secret_sealed, BACKEND_PURPOSE),
     )
+
+
+def _of_upstreams(upstreams: Iterable[ProxyUpstream], seal: SecretBox) -> list[UpstreamSecret]:
+    return [
+        UpstreamSecret(
+            **each.model_dump(include={"protocol", "host", "port", "username"}),
+            password=seal.open(each.password, PURPOSE),
+        )
+        for each in upstreams
+        if each.password is not None
+    ]
 
 
 def _of_webhook(record: WebhookRecord, seal: SecretBox) -> WebhookSecrets:

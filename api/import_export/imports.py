@@ -27,6 +27,7 @@ from api.container import Services
 from api.errors import Invalid, PeerUnavailable, StaleRevision
 from api.import_export.accounts import names_of, plan_accounts, plan_plans, refuse_plans_in_use
 from api.import_export.document import ConfigDocument
+from api.import_export.objects import plan_objects
 from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step, pending
 from api.import_export.proxies import plan_proxies
 from api.import_export.settings import default_timeout, plan_settings
@@ -38,10 +39,12 @@ from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR, User
 from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
+from api.services.object_kinds import KINDS
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_specs import read_specs
 from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
+from api.services.shared_objects import about
 from api.store import StoreError, Write
 from config.files.paths import forget_initial_password
 from config.model.fields import InvalidProxy
@@ -106,6 +109,7 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
         context = replace(context, rules=replace(context.rules, default_timeout=timeout))
     proxies, plans = plan_proxies(state, request, context, problems), plan_plans(state, request, context, problems)
     accounts = plan_accounts(request, context, services.account_store, names_of(state, proxies, plans), problems)
+    objects = plan_objects(state, request, context, problems)
     plan = Plan(
         state,
         proxies,
@@ -114,6 +118,7 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
         of_settings,
         plans,
         accounts,
+        objects,
     )
     refuse_plans_in_use(plans, accounts, services.account_store, problems)
     problems.refuse()
@@ -251,7 +256,7 @@ def _account_writes(plan: Plan) -> list[Write]:
 
 
 def _writes(plan: Plan) -> list[Write]:
-    writes = [step.write() for step in pending([*plan.proxies, *plan.users, *plan.webhooks])]
+    writes = [step.write() for step in pending([*plan.objects, *plan.proxies, *plan.users, *plan.webhooks])]
     if plan.settings is not None and plan.settings.changed:
         body = {"id": settings.DOCUMENT, **plan.settings.stored}
         writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
@@ -273,7 +278,7 @@ def _notifications(services: Services, plan: Plan) -> Iterator[Callable[[], None
     of_settings = plan.settings
     if of_settings is not None and of_settings.changed:
         yield lambda: services.live.apply(of_settings.stored)
-    if _any(plan.proxies):
+    if _any(plan.proxies) or _any(plan.objects):
         yield lambda: _replace_proxies(services)
     if _any(plan.webhooks):
         yield services.webhooks.notify_sender
@@ -312,6 +317,8 @@ def _publish_events(services: Services, plan: Plan) -> None:
             services.proxies.drop_account_usage(step.before, step.after)
         for kind in _proxy_events(step):
             services.proxies.publish_event(kind, step.record)
+    for each in pending(plan.objects):
+        services.publish(f"{each.kind}.{each.action}d", about(KINDS[each.collection], each.record))
     services.fleet_accounts.finish([_account_change(step) for step in pending(plan.accounts)])
     for person in plan.users:
         if person.action != "unchanged":

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from api.import_export.entries import account_entry, plan_entry, proxy_entry
+from api.import_export.entries import account_entry, object_entry, plan_entry, proxy_entry
 from api.services.proxy_views import account_view
 from config.model.accounts import ProxyAccount
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan
+from config.model.policies import Policy
+from config.model.pools import Pool
 from config.model.proxies import blank_record
 
 _NO_DEFAULT = object()
@@ -31,7 +33,7 @@ def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
         "settings": {group: values for group, values in document["settings"].items() if values} or None,
         **{
             section: [_differing(entry, blank) for entry in document[section]]
-            for section, blank in (("plans", _BLANK_PLAN), ("accounts", _BLANK_FLEET_ACCOUNT))
+            for section, blank in _BLANKS.items()
             if section in document
         },
     }
@@ -62,6 +64,15 @@ _BLANK_FLEET_ACCOUNT = {
     **account_entry(FleetAccount(id="", username="", created_at=0.0, updated_at=0.0), {}, {}),
     "password": None,
 }
+_NEW: dict[str, Any] = {"id": "", "name": "", "created_at": 0.0, "updated_at": 0.0}
+_BLANKS: dict[str, Mapping[str, Any]] = {
+    "plans": _BLANK_PLAN,
+    "accounts": _BLANK_FLEET_ACCOUNT,
+    "lists": {"description": ""},
+    "pools": object_entry(Pool(**_NEW)),
+    "policies": object_entry(Policy(**_NEW)),
+}
+"""By section, an entry of which all fields have their defaults."""
 _BLANK_ACCOUNT = account_view(ProxyAccount(id="", username="", created_at=0.0))
 
 

@@ -149,10 +149,12 @@ class Plan:
     settings: SettingsStep | None
     plans: list[Step[Any]]
     accounts: list[Step[Any]]
+    objects: list[Step[Any]]
+    """Lists, pools and policies, in the order in which they name each other."""
 
     def steps(self) -> list[Step[Any]]:
         """The steps of resources that have documents of their own."""
-        return [*self.proxies, *self.users, *self.webhooks, *self.plans, *self.accounts]
+        return [*self.objects, *self.proxies, *self.users, *self.webhooks, *self.plans, *self.accounts]
 
     def pending(self) -> list[Step[Any]]:
         """The steps that change something."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.container import Services
+from api.import_export.objects import refuse_unknown_names
 from api.import_export.plan import Plan, Problems, Step, pending
 from api.import_export.users import keep_the_caller
 from config.model.fields import InvalidProxy
@@ -21,6 +22,10 @@ def refuse_invalid(services: Services, plan: Plan, caller_id: str, problems: Pro
     proxies = _after({each.record.id: each.record for each in state.proxies.values()}, plan.proxies)
     users = _after({each.record.id: each.record for each in state.users.values()}, plan.users)
     plans = _after({each.record.id: each.record for each in state.plans.values()}, plan.plans)
+    for name, found in state.objects.items():
+        of_kind = [step for step in plan.objects if step.collection == name]
+        _refuse_twins(of_kind, _after({each.record.id: each.record for each in found.values()}, of_kind), problems)
+    refuse_unknown_names(state, plan.objects, problems)
     for steps, records in ((plan.proxies, proxies), (plan.users, users), (plan.plans, plans)):
         _refuse_twins(steps, records, problems)
     keep_the_caller(plan.users, caller_id, problems)

@@ -23,13 +23,13 @@ from pydantic import BaseModel, ValidationError
 
 from api.audit import origin
 from api.audit.masking import difference
-from api.backup.lost_secrets import openable_proxy, openable_webhook
+from api.backup.lost_secrets import openable_pool, openable_proxy, openable_webhook
 from api.container import Services
 from api.errors import Invalid, NotFound
 from api.history import KINDS, LOST, DocumentChange
 from api.import_export.accounts import names_of, refuse_plans_in_use
 from api.import_export.diff import differences
-from api.import_export.entries import plan_entry, proxy_entry, user_entry, webhook_entry
+from api.import_export.entries import object_entry, plan_entry, proxy_entry, user_entry, webhook_entry
 from api.import_export.imports import Outcome, carry_out, refuse_clashes
 from api.import_export.plan import Plan, Problems, SettingsStep, Step
 from api.import_export.restore_checks import refuse_invalid
@@ -38,10 +38,12 @@ from api.import_export.webhooks import with_previous_secret
 from api.security import api_keys
 from api.security.users import User
 from api.services import settings
+from api.services.object_kinds import KINDS as OBJECTS
 from api.store import Document, Store, StoreWriteError
 from config.files.secret_box import SecretBoxError
 from config.model.fleet_accounts import FleetAccount
 from config.model.plans import Plan as PlanRecord
+from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.model.webhooks import WebhookRecord
 from config.settings.runtime import Stored
@@ -52,6 +54,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "webhooks": WebhookRecord,
     "plans": PlanRecord,
     "accounts": FleetAccount,
+    **{name: kind.model for name, kind in OBJECTS.items()},
 }
 _OF_ACCOUNTS = ("plans", "accounts")
 _ENTRIES: dict[str, Callable[[Any], Mapping[str, Any]]] = {
@@ -59,6 +62,7 @@ _ENTRIES: dict[str, Callable[[Any], Mapping[str, Any]]] = {
     "users": user_entry,
     "webhooks": webhook_entry,
     "plans": plan_entry,
+    **dict.fromkeys(OBJECTS, object_entry),
 }
 _Pair = tuple[StoredRecord[Any] | None, Any]
 """An object as it is stored, and as it is to be; None where there is none."""
@@ -187,6 +191,8 @@ class _Objects:
             fields += sealed
         elif isinstance(record, WebhookRecord):
             record, fields = openable_webhook(record, self._seal)
+        elif isinstance(record, Pool):
+            record, fields = openable_pool(record, self._seal)
         name = getattr(record, "name", None) or record.username
         self.left += [NotRestored(kind, record.id, name, each, MISSING) for each in fields]
         return record
@@ -244,6 +250,7 @@ def _plan(services: Services, objects: _Objects, caller_id: str) -> Plan:
         None if objects.settings is None else _settings_step(state.settings, objects.settings),
         steps["plans"],
         _steps(objects, "accounts", names.entry),
+        [step for collection in OBJECTS for step in steps[collection]],
     )
     refuse_invalid(services, plan, caller_id, problems)
     refuse_plans_in_use(plan.plans, plan.accounts, services.account_store, problems)

@@ -90,15 +90,17 @@ class WebhookSecrets(_Part):
 
 
 class Secrets(_Part):
-    """All of them: of proxies by name, hashes of users by name, of webhooks; hashes of accounts of the fleet.
+    """All of them: of proxies by name, hashes of users by name, of webhooks; hashes of accounts of the fleet; of pools
+    by name.
 
-    Those are by user name, in the order of the entries that have it; null for an account without a password.
+    Those of accounts are by user name, in the order of the entries that have it; null without a password.
     """
 
     proxies: dict[str, ProxySecrets] = {}
     users: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)
     webhooks: list[WebhookSecrets] = []
     accounts: dict[str, list[AccountHash | None]] = Field(default_factory=dict, repr=False)
+    pools: dict[str, list[UpstreamSecret]] = {}
 
 
 def seal(secrets: Secrets, passphrase: str) -> dict[str, Any]:

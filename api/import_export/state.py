@@ -11,16 +11,20 @@ from api.errors import TooBusy
 from api.security import users
 from api.security.users import User
 from api.services import proxy_cache, settings, webhooks
+from api.services.object_kinds import KINDS
 from api.store import Document, Store
 from api.store.accounts import PLANS, AccountStore
 from config.model.fleet_accounts import FleetAccount
+from config.model.lists import DestinationList
 from config.model.plans import Plan
+from config.model.policies import Policy
+from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.model.user_names import name_key
 from config.model.webhooks import WebhookRecord
 from config.settings.runtime import Stored
 
-R = TypeVar("R", ProxyRecord, User, WebhookRecord, Plan, FleetAccount)
+R = TypeVar("R", ProxyRecord, User, WebhookRecord, Plan, FleetAccount, Pool, DestinationList, Policy)
 
 _OF_ACCOUNTS = "accounts"
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
@@ -46,6 +50,8 @@ class State:
     webhooks: list[StoredRecord[WebhookRecord]]
     settings: Stored
     plans: dict[str, StoredRecord[Plan]]
+    objects: dict[str, dict[str, StoredRecord[Any]]]
+    """Lists, pools and policies, by collection and name."""
     revisions: tuple[tuple[str, str, int], ...]
     mark: int
 
@@ -77,13 +83,16 @@ def read_state(store: Store, accounts: AccountStore) -> State:
         webhooks=sorted(hooks, key=lambda each: (each.record.created_at, each.record.id)),
         settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
         plans={each.record.name: each for each in _records(found[PLANS], Plan)},
+        objects={
+            name: {each.record.name: each for each in _records(found[name], kind.model)} for name, kind in KINDS.items()
+        },
         revisions=_revisions(found),
         mark=_mark(found),
     )
 
 
 def _find(store: Store) -> dict[str, list[Document]]:
-    names = (proxy_cache.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION)
+    names = (proxy_cache.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION, *KINDS)
     return {name: store.find(name) for name in names}
 
 

@@ -45,8 +45,8 @@ class ImportConfig(Query):
 def export_config(call: Call) -> Reply:
     """Export the configuration.
 
-    Returns proxies, users, webhooks, plans, accounts and changed settings as one document. Secrets are omitted, or
-    sealed with the passphrase in `X-Passphrase` if `secrets=encrypted`.
+    Returns proxies, users, webhooks, plans, accounts, lists, pools, policies and changed settings as one document.
+    Secrets are omitted, or sealed with the passphrase in `X-Passphrase` if `secrets=encrypted`.
     """
     secrets = call.query.secrets
     passphrase = _passphrase(call)

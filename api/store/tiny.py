@@ -41,7 +41,10 @@ from config.files.paths import DataDir, PathError, private_directory
 
 log = logging.getLogger(__name__)
 
-COLLECTIONS = ("proxies", "users", "api_keys", "refresh_families", "settings", "webhooks")
+COLLECTIONS = (
+    *("proxies", "users", "api_keys", "refresh_families", "settings", "webhooks"),
+    *("lists", "pools", "policies"),
+)
 TOMBSTONES_KEPT = 1_000
 """Deletions that a collection remembers at least."""
 

@@ -178,6 +178,45 @@ class CredentialAction(_Caused):
     expires_at: str
 
 
+class PoolAction(_Caused):
+    """A pool was created or deleted."""
+
+    pool_id: str
+    name: str
+
+
+class PoolChange(PoolAction):
+    """`changed` are the names of the fields that differ."""
+
+    changed: list[str]
+
+
+class ListAction(_Caused):
+    """A list was created or deleted."""
+
+    list_id: str
+    name: str
+
+
+class ListChange(ListAction):
+    """`changed` are the names of the fields that differ."""
+
+    changed: list[str]
+
+
+class PolicyAction(_Caused):
+    """A policy was created or deleted."""
+
+    policy_id: str
+    name: str
+
+
+class PolicyChange(PolicyAction):
+    """`changed` are the names of the fields that differ."""
+
+    changed: list[str]
+
+
 class FailedSignIn(_Requested):
     """`username` as it was given, at most 64 characters; empty for a person from an identity provider."""
 
@@ -246,6 +285,15 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "account.quota_reached": AccountQuota,
     "credential.created": CredentialAction,
     "credential.revoked": CredentialAction,
+    "pool.created": PoolAction,
+    "pool.updated": PoolChange,
+    "pool.deleted": PoolAction,
+    "list.created": ListAction,
+    "list.updated": ListChange,
+    "list.deleted": ListAction,
+    "policy.created": PolicyAction,
+    "policy.updated": PolicyChange,
+    "policy.deleted": PolicyAction,
     "auth.login_failed": FailedSignIn,
     "auth.locked": FailedSignIn,
     "settings.updated": SettingsChange,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 from config.model import json_patterns
 from config.model.fields import plain_text
 
-READ_ONLY_FIELDS = frozenset({"id", "users", "created_at", "updated_at"})
+READ_ONLY_FIELDS = frozenset({"id", "upstream_count", "entry_count", "rule_count", "created_at", "updated_at"})
 """Fields of the responses about all of them that no request may set."""
 LABELS_MAX = 32
 

@@ -20,7 +20,7 @@ _RANGE = re.compile(r"([1-9][0-9]*)(?:\.{2,3}([1-9][0-9]*))?", re.ASCII)
 _NAMED = 3
 """Objects of a revision that a row of the list names."""
 
-Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account"]
+Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -8,7 +8,7 @@ from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.system import AuditActor, AuditCredential
 from api.openapi.schemas.transfer import FieldChange, Imported
 
-Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account"]
+Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
 Action = Literal["create", "update", "delete"]
 
 

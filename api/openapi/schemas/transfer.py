@@ -8,9 +8,15 @@ from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.derived import shows
 from api.openapi.schemas.fleet_accounts import RulesView, SelfServiceView
 from api.openapi.schemas.proxies import TlsView, UpstreamAuthView, UpstreamView
+from api.openapi.schemas.shared_objects import ListSourceView, RuleView
 from config.model.accounts import ProxyAccount
 from config.model.auth_backend import AuthBackend
+from config.model.lists import DestinationList
+from config.model.policies import Policy
+from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
+
+_OF_INSTALLATION = ("id", "created_at", "updated_at")
 
 
 @shows(AuthBackend)
@@ -49,7 +55,7 @@ class ExportedUpstream(UpstreamView):
     auth: ExportedUpstreamAuth | None = None
 
 
-@shows(ProxyRecord, but=("id", "created_at", "updated_at"))
+@shows(ProxyRecord, but=_OF_INSTALLATION)
 class ExportedProxy(ResponseModel):
     """A proxy."""
 
@@ -123,6 +129,34 @@ class ExportedFleetAccount(RulesView):
     metadata: dict[str, str]
 
 
+@shows(DestinationList, but=_OF_INSTALLATION)
+class ExportedList(ResponseModel):
+    """A list, with `entries` or a `source`."""
+
+    entries: list[str] | None = None
+    source: ListSourceView | None = None
+
+
+class ExportedPoolUpstream(ExportedUpstream):
+    """An upstream of a pool."""
+
+    labels: dict[str, str]
+
+
+@shows(Pool, but=_OF_INSTALLATION)
+class ExportedPool(ResponseModel):
+    """A pool."""
+
+    upstreams: list[ExportedPoolUpstream]
+
+
+@shows(Policy, but=_OF_INSTALLATION)
+class ExportedPolicy(ResponseModel):
+    """A policy."""
+
+    rules: list[RuleView]
+
+
 class Vault(ResponseModel):
     """All secrets, sealed with a key that is derived from the passphrase."""
 
@@ -146,6 +180,9 @@ class ExportedConfig(ResponseModel):
     webhooks: list[ExportedWebhook]
     settings: dict[str, dict[str, Any]]
     plans: list[ExportedPlan]
+    lists: list[ExportedList]
+    pools: list[ExportedPool]
+    policies: list[ExportedPolicy]
     accounts: list[ExportedFleetAccount] | None = None
     secrets: Vault | None = None
 
@@ -161,7 +198,7 @@ class FieldChange(ResponseModel):
 class ResourceChange(ResponseModel):
     """The change of one resource. `id` is null before it is created; `secret` is that of a new webhook."""
 
-    kind: Literal["proxy", "user", "webhook", "plan", "account", "settings"]
+    kind: Literal["proxy", "user", "webhook", "plan", "account", "settings", "list", "pool", "policy"]
     name: str
     id: str | None
     action: Literal["create", "update", "delete", "unchanged"]

@@ -1,0 +1,170 @@
+"""Changes of pools, lists and policies: objects that any number of proxies name.
+
+They name each other by their names. So an object in use is neither deleted nor renamed, and one that names another is
+accepted only while that is there. All changes are made under the lock of the proxies: the supervisor gets each with
+the order in which the store has them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from api.errors import Invalid, NotFound, StaleRevision
+from api.services.object_kinds import KINDS, ObjectKind
+from api.services.record_cache import RecordCache
+from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
+from api.store.records import is_same
+from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.object_names import Named
+
+USERS_NAMED = 10
+"""Users of an object that a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """A record and its revision. Requests share it, so it must not be altered."""
+
+    record: Any
+    revision: int
+
+
+def _load(kind: ObjectKind, document: Document) -> StoredObject:
+    return StoredObject(kind.model.model_validate(document.body), document.revision)
+
+
+class SharedObjects:
+    """Reads and changes of all kinds. Thread-safe.
+
+    Changes raise `Invalid`, `InvalidResource`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        seal: SecretBox,
+        lock: Callable[[], AbstractContextManager[None]],
+        publish: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._store = store
+        self._seal = seal
+        self._lock = lock
+        self._publish = publish
+        self._caches = {name: RecordCache(store, name, partial(_load, kind)) for name, kind in KINDS.items()}
+        self.other_users: Callable[[str, str], Iterable[str]] = lambda _collection, _name: ()
+        """Further users of the object with this collection and name: `proxy office`."""
+        self.check: Callable[[ObjectKind, Any], None] = lambda _kind, _record: None
+        """Refuses a record that may not be stored; raises `InvalidResource`."""
+
+    def all(self, kind: ObjectKind) -> Sequence[StoredObject]:
+        """All of a kind, oldest first."""
+        return self._caches[kind.collection].all()
+
+    def get(self, kind: ObjectKind, key: str) -> StoredObject:
+        """The one with this id or name. Raises `NotFound`."""
+        cache = self._caches[kind.collection]
+        found = cache.get(key) or cache.get(cache.named(key) or "")
+        if found is None:
+            raise NotFound(f"The {kind.name}")
+        return found
+
+    def create(self, kind: ObjectKind, body: Any) -> StoredObject:
+        """A new one."""
+        record = self._made(lambda: kind.new(body, time.time(), self._seal))
+        with self._lock():
+            if len(self.all(kind)) >= kind.most:
+                raise Invalid(None, f"there are {kind.most} {kind.collection} already")
+            self._refuse(kind, record)
+            stored = self._put(kind, record, 0)
+        self._event(kind, "created", record)
+        return stored
+
+    def update(self, kind: ObjectKind, key: str, body: Any, if_match: int | None) -> StoredObject:
+        """Change any part."""
+        with self._lock():
+            before = self._matching(kind, key, if_match)
+            record = self._made(lambda: kind.change(before.record, body, time.time(), self._seal))
+            if is_same(before.record, record):
+                return before
+            if record.name != before.record.name:
+                self._refuse_in_use(kind, before.record, "name", "give it no other name")
+            self._refuse(kind, record)
+            stored = self._put(kind, record, before.revision)
+        self._event(kind, "updated", record)
+        return stored
+
+    def delete(self, kind: ObjectKind, key: str, if_match: int | None) -> str:
+        """Delete one that nothing names; its id."""
+        with self._lock():
+            before = self._matching(kind, key, if_match)
+            self._refuse_in_use(kind, before.record, None, "change them first")
+            try:
+                self._store.delete(kind.collection, before.record.id, before.revision)
+            except (NotStored, RevisionConflict) as error:
+                raise NotFound(f"The {kind.name}") from error
+        self._event(kind, "deleted", before.record)
+        return str(before.record.id)
+
+    def users(self, kind: ObjectKind, name: str) -> list[str]:
+        """What names the object, as `policy builds` and `proxy office`."""
+        own = (
+            f"{other.name} {each.record.name}"
+            for other in KINDS.values()
+            for each in self.all(other)
+            if any((found.collection, found.name) == (kind.collection, name) for found in other.names(each.record))
+        )
+        return [*own, *self.other_users(kind.collection, name)]
+
+    def refuse_unknown(self, named: Iterable[Named]) -> None:
+        """Raise `Invalid` for the first name of no object."""
+        for each in named:
+            if self._caches[each.collection].named(each.name) is None:
+                raise Invalid(each.field, f"there is no {KINDS[each.collection].name} {each.name!r}")
+
+    # --- inside ---
+
+    def _made(self, make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except SecretBoxError as error:
+            raise StoreWriteError(str(error)) from error
+
+    def _matching(self, kind: ObjectKind, key: str, if_match: int | None) -> StoredObject:
+        stored = self.get(kind, key)
+        if if_match not in (None, stored.revision):
+            raise StaleRevision(stored.revision)
+        return stored
+
+    def _refuse(self, kind: ObjectKind, record: Any) -> None:
+        if self._caches[kind.collection].named(record.name) not in (None, record.id):
+            raise Invalid("name", f'the name "{record.name}" is in use')
+        self.refuse_unknown(kind.names(record))
+        self.check(kind, record)
+
+    def _refuse_in_use(self, kind: ObjectKind, record: Any, field: str | None, hint: str) -> None:
+        users = self.users(kind, record.name)
+        if users:
+            raise Invalid(field, in_use(kind, record.name, users, hint))
+
+    def _put(self, kind: ObjectKind, record: Any, expect: int) -> StoredObject:
+        document = self._store.put(kind.collection, record.model_dump(mode="json"), expect)
+        return StoredObject(record, document.revision)
+
+    def _event(self, kind: ObjectKind, action: str, record: Any) -> None:
+        self._publish(f"{kind.name}.{action}", about(kind, record))
+
+
+def about(kind: ObjectKind, record: Any) -> dict[str, Any]:
+    """The data of events about an object."""
+    return {f"{kind.name}_id": record.id, "name": record.name}
+
+
+def in_use(kind: ObjectKind, name: str, users: Sequence[str], hint: str) -> str:
+    """That an object is in use: the number of its users, and the first of them."""
+    more = f" and {len(users) - USERS_NAMED} more" if len(users) > USERS_NAMED else ""
+    return f"the {kind.name} {name!r} is in use by {len(users)} ({', '.join(users[:USERS_NAMED])}{more}): {hint}"

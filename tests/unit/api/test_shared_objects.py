@@ -1,0 +1,253 @@
+"""Lists, pools and policies in the API: one mechanism for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from falcon.testing import Result
+
+from api.services.object_kinds import KINDS, ObjectKind
+from config.model.fields import example_of
+from tests.kit.api_stage import Api, error_of
+from tests.unit.api.audit_reader import rows
+
+ALL = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+
+
+def body_of(kind: ObjectKind, **fields: Any) -> dict[str, Any]:
+    return {**example_of(kind.create), **fields}
+
+
+def made(api: Api, kind: ObjectKind, **fields: Any) -> dict[str, Any]:
+    response = api.post(f"/{kind.collection}", body_of(kind, **fields), api.token())
+    assert response.status_code == 201, response.json
+    view: dict[str, Any] = response.json["data"][kind.name]
+    return view
+
+
+def problem(response: Result) -> tuple[str, str]:
+    """The field at fault and the error of a refusal."""
+    status, _, details = error_of(response)
+    assert status == 400
+    return details.get("field", ""), details["error"]
+
+
+def delete(api: Api, path: str, headers: dict[str, str] | None = None) -> Result:
+    return api.request("DELETE", path, {**api.token(), **(headers or {})})
+
+
+@ALL
+def test_an_object_is_made_shown_changed_and_deleted_by_its_id_and_by_its_name(api: Api, kind: ObjectKind) -> None:
+    view = made(api, kind, name="first")
+    for key in (view["id"], "first"):
+        shown = api.get(f"/{kind.collection}/{key}", api.token())
+        assert shown.json["data"][kind.name] == view
+    changed = api.patch(f"/{kind.collection}/first", {"description": "other", "name": "second"}, api.token())
+    assert changed.json["data"][kind.name]["description"] == "other"
+    assert api.get(f"/{kind.collection}/first", api.token()).status_code == 404
+    deleted = delete(api, f"/{kind.collection}/second")
+    assert deleted.json["data"] == {"id": view["id"], "deleted": True}
+    assert api.get(f"/{kind.collection}/{view['id']}", api.token()).status_code == 404
+
+
+@ALL
+def test_a_stale_revision_is_refused(api: Api, kind: ObjectKind) -> None:
+    made(api, kind, name="first")
+    etag = api.get(f"/{kind.collection}/first", api.token()).headers["etag"]
+    assert (
+        api.patch(f"/{kind.collection}/first", {"description": "a"}, {**api.token(), "If-Match": etag}).status_code
+        == 200
+    )
+    stale = {"If-Match": etag}
+    changed = api.patch(f"/{kind.collection}/first", {"description": "b"}, {**api.token(), **stale})
+    assert changed.status_code == delete(api, f"/{kind.collection}/first", stale).status_code == 412
+
+
+@ALL
+def test_a_change_of_nothing_is_none(api: Api, kind: ObjectKind) -> None:
+    view = made(api, kind, name="first")
+    given = {name: value for name, value in body_of(kind).items() if name != "name"}
+    again = api.put(f"/{kind.collection}/first", given, api.token())
+    assert again.json["data"][kind.name] == view
+    assert api.fleet.published(f"{kind.name}.updated") == []
+
+
+@ALL
+def test_a_name_is_that_of_one_object(api: Api, kind: ObjectKind) -> None:
+    made(api, kind, name="first")
+    made(api, kind, name="second")
+    taken = ("name", 'the name "first" is in use')
+    assert problem(api.post(f"/{kind.collection}", body_of(kind, name="first"), api.token())) == taken
+    assert problem(api.patch(f"/{kind.collection}/second", {"name": "first"}, api.token())) == taken
+
+
+@ALL
+def test_pages_follow_each_other_and_are_filtered(api: Api, kind: ObjectKind) -> None:
+    for name in ("one", "two", "three"):
+        made(api, kind, name=name, description="of few" if name == "two" else "")
+    path = f"/{kind.collection}"
+    first = api.get(f"{path}?limit=2", api.token()).json["data"]
+    assert ([each["name"] for each in first[kind.collection]], first["has_more"]) == (["one", "two"], True)
+    assert kind.entries not in first[kind.collection][0]
+    assert first[kind.collection][0][kind.count] == len(body_of(kind)[kind.entries])
+    rest = api.get(f"{path}?limit=2&cursor={first['next_cursor']}", api.token()).json["data"]
+    assert ([each["name"] for each in rest[kind.collection]], rest["next_cursor"]) == (["three"], None)
+    found = api.get(f"{path}?q=FEW", api.token()).json["data"]
+    assert [each["name"] for each in found[kind.collection]] == ["two"]
+    assert problem(api.get(f"{path}?q=x&cursor={first['next_cursor']}", api.token()))[0] == "cursor"
+
+
+@ALL
+def test_changes_are_events_and_entries_of_the_audit_trail(api: Api, kind: ObjectKind) -> None:
+    view = made(api, kind, name="first")
+    api.patch(f"/{kind.collection}/first", {"description": "other"}, api.token())
+    delete(api, f"/{kind.collection}/first")
+    events = [api.fleet.published(f"{kind.name}.{each}")[0] for each in ("created", "updated", "deleted")]
+    assert [(each[f"{kind.name}_id"], each["name"]) for each in events] == [(view["id"], "first")] * 3
+    assert events[1]["changed"] == ["description"]
+    entries = rows(api, limit=3)
+    assert [each["action"] for each in entries] == [f"{kind.name}.{each}" for each in ("deleted", "updated", "created")]
+    assert {each["resource"]["id"] for each in entries} == {view["id"]}
+
+
+@ALL
+def test_a_change_is_a_revision_of_the_configuration(api: Api, kind: ObjectKind) -> None:
+    made(api, kind, name="first")
+    newest = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]
+    change = api.get(f"/revisions/{newest['revision']}", api.token()).json["data"]["changes"][0]
+    assert (change["kind"], change["name"], change["action"]) == (kind.name, "first", "create")
+
+
+@ALL
+def test_a_reader_may_look_and_not_change(api: Api, kind: ObjectKind) -> None:
+    made(api, kind, name="first")
+    api.add_user("rita", role="user", permissions=["proxy.read"])
+    reader = api.token("rita")
+    assert api.get(f"/{kind.collection}", reader).status_code == 200
+    assert api.patch(f"/{kind.collection}/first", {"description": "a"}, reader).status_code == 403
+
+
+def test_a_pool_never_shows_a_password(api: Api) -> None:
+    made(api, KINDS["pools"], name="first")
+    assert "correct horse" not in api.get("/pools/first", api.token()).text
+    assert "correct horse" not in api.get("/audit?limit=3", api.token()).text
+
+
+# --- objects that name each other ---------------------------------------------------------------------------------
+
+
+def rule(name: str, use: str) -> dict[str, Any]:
+    return {"name": name, "match": {}, "action": {"use": use}}
+
+
+def test_a_policy_names_pools_that_are_there(api: Api) -> None:
+    policy = {"name": "builds", "rules": [rule("a", "direct"), rule("b", "pool:paris")]}
+    expected = ("rules[1].action.use", "there is no pool 'paris'")
+    assert problem(api.post("/policies", policy, api.token())) == expected
+    made(api, KINDS["pools"], name="paris")
+    assert api.post("/policies", policy, api.token()).status_code == 201
+
+
+def test_an_object_in_use_is_neither_deleted_nor_renamed(api: Api) -> None:
+    made(api, KINDS["pools"], name="paris")
+    for number in range(12):
+        body = {"name": f"policy{number}", "rules": [rule("a", "pool:paris")]}
+        assert api.post("/policies", body, api.token()).status_code == 201
+    error = problem(delete(api, "/pools/paris"))[1]
+    assert "in use by 12 (policy policy0, policy policy1, " in error
+    assert "policy policy9 and 2 more)" in error
+    assert problem(api.patch("/pools/paris", {"name": "lyon"}, api.token()))[0] == "name"
+    assert api.patch("/pools/paris", {"description": "still"}, api.token()).status_code == 200
+    for number in range(12):
+        delete(api, f"/policies/policy{number}")
+    assert delete(api, "/pools/paris").status_code == 200
+
+
+def test_a_rule_that_does_less_than_it_seems_to_is_warned_about(api: Api) -> None:
+    rules = [{"name": "a", "match": {"paths": ["/simple/*"]}, "action": {"use": "deny"}}]
+    response = api.post("/policies", {"name": "builds", "rules": rules}, api.token())
+    assert [each["field"] for each in response.json["data"]["warnings"]] == ["rules[0].match.paths"]
+
+
+def test_whether_tunnels_are_ended_is_of_the_change_and_in_no_response(api: Api) -> None:
+    made(api, KINDS["policies"], name="builds")
+    response = api.patch("/policies/builds", {"end_existing": True}, api.token())
+    assert not {"end_existing", "ended"} & response.json["data"]["policy"].keys()
+
+
+# --- the configuration as a whole ---------------------------------------------------------------------------------
+
+DOCUMENT = {"kind": "proxyfleet.config", "version": 1}
+POOL = {"name": "paris", "upstreams": [{"protocol": "http", "host": "192.0.2.7", "port": 3128}]}
+POLICY = {"name": "builds", "rules": [rule("a", "pool:paris")]}
+
+
+def imported(api: Api, query: str = "", **sections: Any) -> Result:
+    return api.post("/config/import", {**DOCUMENT, **sections}, api.token(), query_string=query)
+
+
+def everything(api: Api) -> dict[str, Any]:
+    found: dict[str, Any] = api.get("/config/export", api.token()).json["data"]
+    return {name: found[name] for name in KINDS}
+
+
+def test_an_export_is_imported_elsewhere_with_its_secrets() -> None:
+    passphrase = {"X-Passphrase": "long enough to be safe"}
+    here, there = Api(), Api()
+    try:
+        for kind in KINDS.values():
+            made(here, kind)
+        exported = here.get("/config/export?secrets=encrypted", {**here.token(), **passphrase}).json["data"]
+        assert "correct horse" not in str(exported)
+        sections = {name: exported[name] for name in KINDS}
+        refused = there.post("/config/import", {**DOCUMENT, **sections}, there.token())
+        assert problem(refused)[0] == "pools[0].upstreams[0].auth.password"
+        document = {**DOCUMENT, **sections, "secrets": exported["secrets"]}
+        assert there.post("/config/import", document, {**there.token(), **passphrase}).status_code == 200
+        assert everything(there) == everything(here)
+        again = there.post("/config/import", document, {**there.token(), **passphrase})
+        assert again.json["data"]["changed"] is False
+    finally:
+        here.close()
+        there.close()
+
+
+def test_a_dry_run_says_what_an_import_would_change_and_changes_nothing(api: Api) -> None:
+    tried = imported(api, "dry_run=true", pools=[POOL], policies=[POLICY]).json["data"]
+    assert [(each["kind"], each["name"], each["action"]) for each in tried["changes"]] == [
+        ("pool", "paris", "create"),
+        ("policy", "builds", "create"),
+    ]
+    assert everything(api) == {"lists": [], "pools": [], "policies": []}
+    assert imported(api, pools=[POOL], policies=[POLICY]).json["data"]["changed"] is True
+    assert [each.data["name"] for each in api.fleet.events if each.type.endswith(".created")] == ["paris", "builds"]
+
+
+def test_an_import_that_leaves_a_name_without_its_object_is_refused(api: Api) -> None:
+    assert problem(imported(api, policies=[POLICY]))[0] == "policies[0].rules[0].action.use"
+    imported(api, pools=[POOL], policies=[POLICY])
+    field, error = problem(imported(api, "prune=true", pools=[]))
+    assert (field, error) == ("pools", "the pool 'paris' would be deleted, and the policy 'builds' names it")
+    assert imported(api, "prune=true", pools=[], policies=[]).status_code == 200
+
+
+def test_a_changed_rule_is_one_difference_and_so_is_their_order(api: Api) -> None:
+    rules = [{"name": "a", "match": {"accounts": ["x"]}, "action": {"use": "deny"}}, rule("b", "direct")]
+    imported(api, policies=[{"name": "builds", "rules": rules}])
+    rules[0]["match"] = {"accounts": ["y"]}
+    (change,) = imported(api, policies=[{"name": "builds", "rules": rules}]).json["data"]["changes"]
+    assert [each["field"] for each in change["fields"]] == ["rules[a].match.accounts"]
+    (change,) = imported(api, policies=[{"name": "builds", "rules": rules[::-1]}]).json["data"]["changes"]
+    assert [(each["field"], each["after"]) for each in change["fields"]] == [("rules", ["b", "a"])]
+
+
+def test_an_earlier_state_is_restored_with_what_names_each_other(api: Api) -> None:
+    first = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]["revision"]
+    imported(api, pools=[POOL], policies=[POLICY])
+    before = everything(api)
+    later = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]["revision"]
+    assert api.post(f"/revisions/{first}/restore", None, api.token()).status_code == 200
+    assert everything(api) == {"lists": [], "pools": [], "policies": []}
+    assert api.post(f"/revisions/{later}/restore", None, api.token()).status_code == 200
+    assert everything(api) == before
