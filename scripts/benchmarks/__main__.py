@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|api|signin|logs|observe|start|accounts|policies|…]`: print the table; 1 when a bar is missed."""
+"""`scripts/bench [soak|api|signin|logs|observe|accounts|policies|lists|…]`: print the table; 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks import (
     accounts,
     fleet,
     forwarding,
+    lists,
     logs,
     minting,
     names,
@@ -90,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     commands = parser.add_subparsers(
-        dest="command", metavar="soak|api|signin|logs|observe|start|accounts|policies|dns|dashboard"
+        dest="command", metavar="soak|api|signin|logs|observe|start|accounts|policies|dns|lists|dashboard"
     )
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
@@ -118,6 +119,8 @@ def _parser() -> argparse.ArgumentParser:
     ruled.add_argument("--decisions", type=int, default=20_000, help="of each kind")
     named = commands.add_parser("dns", help="names from the caches, and at once by slow and dead name servers")
     named.add_argument("--names", type=int, default=50_000, help="from the resolver's cache")
+    listed = commands.add_parser("lists", help="what a list of many domains costs the machine and a look-up")
+    listed.add_argument("--domains", type=int, default=1_000_000)
     page = commands.add_parser("dashboard", help="weight, first paint, scrolling, and what open tabs cost the API")
     page.add_argument("--small", action="store_true", help="with little data, to try it")
     page.add_argument("--records", type=int, metavar="NUMBER", help="in the log index; a whole number of thousands")
@@ -228,6 +231,11 @@ def _dns(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
     return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
 
 
+def _lists(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    rows = lists.measure(arguments.domains)
+    return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
+
+
 def _dashboard(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
     from benchmarks.dashboard import installation, measure  # they need the group `dashboard`
     from tests.kit import browser
@@ -254,6 +262,7 @@ COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[
     "accounts": _accounts,
     "policies": _policies,
     "dns": _dns,
+    "lists": _lists,
     "dashboard": _dashboard,
 }
 
