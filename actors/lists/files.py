@@ -7,6 +7,8 @@ that has mapped a file never finds another content in it.
 from __future__ import annotations
 
 import hashlib
+import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from actors.lists.layout import ListDamaged
 from actors.lists.names import domain_of, range_of
 
 ENDING = ".list"
+_FILE = re.compile(r"\.?(list_[0-9a-f]+)(?:-[0-9a-f]+\.list(?:-[0-9a-f]+)?|\.json(?:\.new)?)")
 
 
 def file_name(list_id: str, digest: str) -> str:
@@ -61,9 +64,26 @@ def is_whole(path: Path) -> bool:
     return True
 
 
-def remove_outdated(folder: Path, list_id: str, current: Iterable[str]) -> None:
-    """Delete the files of a list but those in `current`. Processes that have mapped one keep it. Raises `OSError`."""
+def remove_outdated(folder: Path, list_id: str, current: Iterable[str], age: float = 0.0) -> None:
+    """Delete the files of a list but those in `current`, and those that were made less than `age` seconds ago.
+
+    Processes that have mapped one keep it. Raises `OSError`.
+    """
     kept = set(current)
     for path in folder.glob(f"{list_id}-*{ENDING}"):
-        if path.name not in kept:
+        if path.name not in kept and is_older(path, age):
             path.unlink(missing_ok=True)
+
+
+def is_older(path: Path, age: float) -> bool:
+    """Whether a file was made so many seconds ago; also when it is gone. Raises `OSError`."""
+    try:
+        return time.time() - path.stat().st_mtime >= age
+    except FileNotFoundError:
+        return True
+
+
+def list_of_file(name: str) -> str | None:
+    """The id of the list whose file in the folder of lists has this name; None for other files."""
+    found = _FILE.fullmatch(name)
+    return None if found is None else found[1]

@@ -11,7 +11,7 @@ from config.text.validation_messages import worded
 
 KIND = "proxyfleet.backup"
 FORMAT = 1
-FOLDERS = ("store", "audit", "metrics", "webhooks", "logs")
+FOLDERS = ("store", "audit", "metrics", "webhooks", "lists", "logs")
 """Folders of the data directory that may be in an archive; keys are apart."""
 OPTIONAL = ("logs",)
 

@@ -21,7 +21,7 @@ ATTEMPTS = 200
 PAUSE = 0.05
 """Seconds between two attempts at the store; it is busy for milliseconds at a time."""
 
-DATABASES = ("audit", "metrics", "webhooks")
+DATABASES = ("audit", "metrics", "webhooks", "lists")
 _SQLITE = b"SQLite format 3\x00"
 _OF_DATABASES = ("-wal", "-shm", "-journal")
 

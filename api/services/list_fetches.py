@@ -13,14 +13,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, Final
 
 from actors.lists.fetching import Fetched, Job
 from actors.lists.files import is_whole, remove_outdated
-from api.services.list_states import ListState, ListStates
+from actors.throttled_log import ThrottledLog
+from api.services.list_states import ListState, ListStates, asked
 from config.model.lists import DestinationList, ListSource
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ AT_ONCE: Final = 2
 """Lists that are fetched at the same time."""
 FETCH_MAX: Final = 600.0
 """Seconds that a fetch may take."""
-CHECK_PERIOD: Final = 5.0
+CHECK_PERIOD: Final = 2.0
 """Seconds between two checks of what is due."""
 RETRY_FIRST: Final = 60.0
 """Seconds from a first failure to the next attempt."""
@@ -45,16 +46,18 @@ class ListFetches:
     """See the module. Thread-safe.
 
     `lists` returns all lists, `guard` where requests may go. `publish` gets events. `changed` is called in a thread of
-    its own with the id of a list that has another content.
+    its own with the id of a list that has another content. `settle` makes the files of lists that are not fetched, and
+    returns the ids of those made.
     """
 
     def __init__(
         self,
         states: ListStates,
-        lists: Callable[[], Iterable[DestinationList]],
+        lists: Callable[[], Sequence[DestinationList]],
         guard: Callable[[], Target],
         publish: Callable[[str, dict[str, Any]], None],
         changed: Callable[[str], None],
+        settle: Callable[[Sequence[DestinationList]], Iterable[str]] = lambda _records: (),
         fetch_max: float = FETCH_MAX,
     ) -> None:
         self.states = states
@@ -62,9 +65,13 @@ class ListFetches:
         self._guard = guard
         self._publish = publish
         self._changed = changed
+        self._settle = settle
         self._fetch_max = fetch_max
+        self._disk_errors = ThrottledLog(log, "lists can't be compiled")
         self._lock = threading.Lock()
         self._wanted: set[str] = set()
+        self._whole: set[str] = set()
+        """Files that were checked once."""
         self._under_way: set[str] = set()
         self._processes: set[subprocess.Popen[str]] = set()
         self._wake = threading.Event()
@@ -103,12 +110,23 @@ class ListFetches:
     def _run(self) -> None:
         while not self._closed:
             self._wake.clear()
-            self._begin_due()
+            records = self._lists()
+            self._settle_others(records)
+            self._begin_due(records)
             self._wake.wait(CHECK_PERIOD)
 
-    def _begin_due(self) -> None:
+    def _settle_others(self, records: Sequence[DestinationList]) -> None:
+        try:
+            for list_id in self._settle(records):
+                self._changed(list_id)
+        except OSError as error:
+            self._disk_errors.error(error)
+        else:
+            self._disk_errors.recovered()
+
+    def _begin_due(self, records: Sequence[DestinationList]) -> None:
         now = time.time()
-        for record in self._lists():
+        for record in records:
             with self._lock:
                 wanted = record.id in self._wanted
                 if self._closed or record.id in self._under_way or record.source is None:
@@ -121,7 +139,13 @@ class ListFetches:
 
     def _is_due(self, record: DestinationList, now: float) -> bool:
         state = self.states.get(record.id)
-        return now >= state.next_at or not (state.is_of(record) or state.failures)
+        if now >= state.next_at or not state.has_asked(record):
+            return True
+        if state.file and state.file not in self._whole:
+            if not is_whole(self.states.folder / state.file):
+                return not state.failures  # as of a backup that was made while it was replaced
+            self._whole.add(state.file)
+        return False
 
     # --- fetching ---
 
@@ -177,7 +201,13 @@ class ListFetches:
             self._failed(record, source, before, result.error, now)
             return
         after = before.model_copy(
-            update={"fetched_at": now, "next_at": now + _varied(source.interval), "failures": 0, "last_error": ""}
+            update={
+                "asked": asked(record),
+                "fetched_at": now,
+                "next_at": now + _varied(source.interval),
+                "failures": 0,
+                "last_error": "",
+            }
         )
         if result.file:
             known = {"kind": record.kind, "url": source.url, "form": source.format}
@@ -193,7 +223,12 @@ class ListFetches:
 
     def _failed(self, record: DestinationList, source: ListSource, before: ListState, error: str, now: float) -> None:
         pause = min(float(source.interval), RETRY_FIRST * 2 ** min(before.failures, 20))
-        update = {"failures": before.failures + 1, "last_error": error, "next_at": now + _varied(pause)}
+        update = {
+            "asked": asked(record),
+            "failures": before.failures + 1,
+            "last_error": error,
+            "next_at": now + _varied(pause),
+        }
         if not before.failures or before.last_error != error:
             log.warning("the list %s can't be fetched, its content stays: %s", record.name, error)
         if not before.failures:

@@ -22,8 +22,8 @@ class ListState(BaseModel):
     """The content is `file`, of `kind` and read as `form` from `url`; empty: there is none. Times are Unix seconds.
 
     `fetched_at` is when the source was last found to have this content, 0 for never; `next_at` when it is asked again.
-    `failures` counts the fetches that have failed since, `last_error` is the last one. `examples` are lines that
-    were skipped: number, text and why.
+    `asked` is the source that was requested last, `failures` how often in a row that has failed, `last_error` why.
+    `examples` are lines that were skipped: number, text and why.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -39,6 +39,7 @@ class ListState(BaseModel):
     examples: list[tuple[int, str, str]] = []
     fetched_at: float = 0.0
     next_at: float = 0.0
+    asked: str = ""
     failures: int = 0
     last_error: str = ""
 
@@ -47,6 +48,16 @@ class ListState(BaseModel):
         source = record.source
         return source is not None and (self.kind, self.url, self.form) == (record.kind, source.url, source.format)
 
+    def has_asked(self, record: DestinationList) -> bool:
+        """Whether the last request was to the present source of the list."""
+        return self.asked == asked(record)
+
+
+def asked(record: DestinationList) -> str:
+    """The source of a list as a state remembers it."""
+    source = record.source
+    return "" if source is None else f"{record.kind} {source.format} {source.url}"
+
 
 class ListStates:
     """The states of lists in the folder of lists, which no other process writes. Thread-safe."""
@@ -54,6 +65,7 @@ class ListStates:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[str, ListState] = {}
+        self._files: dict[str, tuple[tuple[float, str, int], str]] = {}
 
     def get(self, list_id: str) -> ListState:
         """The state of a list; one without content where there is none, or where it can't be read."""
@@ -77,10 +89,9 @@ class ListStates:
         replace_file(self._path(list_id), state.model_dump_json().encode())
         self._known[list_id] = state
 
-    def remove(self, list_id: str) -> None:
-        """Forget a list. Raises `OSError`."""
+    def forget(self, list_id: str) -> None:
+        """The list is gone, and so is its file."""
         self._known.pop(list_id, None)
-        self._path(list_id).unlink(missing_ok=True)
 
     def current_file(self, record: DestinationList) -> str:
         """The name of the compiled file of a list; empty while it has no content.
@@ -88,9 +99,17 @@ class ListStates:
         Until another source was fetched, the content of the former one holds, if it is of the same kind.
         """
         if record.source is None:
-            return file_of_entries(record.id, record.kind, record.entries)
+            return self._file_of_entries(record)
         state = self.get(record.id)
         return state.file if state.kind == record.kind else ""
+
+    def _file_of_entries(self, record: DestinationList) -> str:
+        """Remembered, since it takes milliseconds for many entries."""
+        known = self._files.get(record.id)
+        if known is None or known[0] != (record.updated_at, record.kind, len(record.entries)):
+            file = file_of_entries(record.id, record.kind, record.entries)
+            known = self._files[record.id] = (record.updated_at, record.kind, len(record.entries)), file
+        return known[1]
 
     def _path(self, list_id: str) -> Path:
         return self.folder / f"{list_id}.json"

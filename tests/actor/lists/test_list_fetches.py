@@ -39,7 +39,7 @@ class Stage:
             lambda: self.guard,
             lambda kind, data: self.events.append((kind, data)),
             self.changes.append,
-            fetch_max,
+            fetch_max=fetch_max,
         )
         made.start()
         return made
@@ -157,3 +157,12 @@ def test_a_state_that_cannot_be_read_is_made_anew(stage: Stage) -> None:
     stage.restart()
     wait_until(lambda: stage.state.fetched_at, "the list")
     assert stage.state.entries == 4
+
+
+def test_a_missing_file_is_fetched_anew_at_the_start(stage: Stage) -> None:
+    stage.fetches.close()
+    (stage.states.folder / stage.state.file).unlink()
+    stage.restart()
+    wait_until(lambda: len(stage.source.requests) == 2 and not stage.fetches.is_under_way("list_1"), "the list")
+    assert "if-none-match" not in stage.source.requests[1]
+    assert stage.matches("a.example") == "a.example"

@@ -416,7 +416,7 @@ def test_of_backups_with_the_time_in_their_name_the_newest_are_kept(site: Site) 
 
 def test_an_older_state_of_the_store_is_read_whole(site: Site) -> None:
     with open_archive(site.backup()) as archive:
-        assert archive.manifest.folders == ("store", "audit", "metrics", "webhooks")
+        assert archive.manifest.folders == ("store", "audit", "metrics", "webhooks", "lists")
         assert archive.manifest.total == sum(member.size for member in archive.manifest.files)
 
 
