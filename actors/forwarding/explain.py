@@ -3,13 +3,15 @@
 Nothing is connected to. The stages are those of a real request, in order: `client` (at accept), `user`,
 `account` (disabled, expired, outside its schedule, from elsewhere, quota used up), `credential` (the same of that),
 `name` (before resolving), `resolve`, then for each address `egress_guard` and `address`; the last but `resolve` and
-`egress_guard` go by the rules of account, credential and proxy. The first refusal decides.
+`egress_guard` go by the rules of account, credential and proxy. `policy` is the stage where a rule of a policy decides
+(`explained_policies`). The first refusal decides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
@@ -25,8 +27,9 @@ from actors.forwarding.protocols.http.targets import Authority, parse_authority
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
     from actors.bus.messages.specs import AccountSpec
+    from actors.forwarding.explained_policies import Policed
 
-_URL = re.compile(r"(https?)://([^/?#]*)(?:[/?#].*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
+_URL = re.compile(r"(https?)://([^/?#]*)([/?][^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
 _BARE_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
 DEFAULT_PORT = 443
 BY_BACKEND = "auth.backend: allowed if the authentication back end knows this user, which was not asked"
@@ -63,6 +66,15 @@ def read_target(text: str) -> Authority:
         raise failures.malformed("the target is not ASCII; write the name as it is in the DNS (xn--…)") from None
 
 
+def plain_path(text: str) -> str:
+    """Path and query of an http URL; empty for any other target."""
+    match = _URL.fullmatch(text)
+    if match is None or match[1].lower() != "http":
+        return ""
+    path = match[3] or "/"
+    return path if path.startswith("/") else "/" + path
+
+
 def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanation], None]) -> None:
     """Call `done` with the explanation, perhaps in this very call.
 
@@ -71,17 +83,32 @@ def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanat
     target = read_target(query.target)
     subject = _subject(context, query)
     credential = None if subject.credential is None else spec_of(subject.credential)
-    access = context.policy.access.narrowed(own_rules(subject.account, credential, context.lists))
+    own = own_rules(subject.account, credential, context.lists)
+    access = context.policy.access.narrowed(own)
+    policed: Policed | None = None
+    if context.policies is not None:
+        from actors.forwarding.explained_policies import Policed  # only proxies with policies pay for it
+
+        policed = Policed(context, target, query, subject.user or "", subject.account, plain_path(query.target))
+        access = policed.access(own)
 
     def reply(result: _Result) -> None:
         if result.decision.failure is None and _is_backends(context, subject):
             result = result._replace(decision=Decision(None, result.decision.reason, BY_BACKEND, "user"))
-        done(_explanation(result, target, access.mode, subject))
+        explanation = _explanation(result, target, access.mode, subject)
+        done(explanation if policed is None else replace(explanation, rules=policed.rules()))
+
+    def judged(result: Resolution) -> _Result:
+        return _resolved(access, client, target, result)
 
     client = access.client(query.client_ip)
-    early = _before_resolving(context, access, client, query, target, subject)
+    early = _before_resolving(context, client, query, subject)
+    if early is None and policed is None and context.upstreams is None:  # else it is decided below, in its order
+        early = access.name(target)
     if early is not None:
         reply(_Result(early))
+    elif policed is not None:
+        policed.decide(access, lambda decision: reply(_Result(decision)), lambda found: reply(judged(found)))
     elif context.upstreams is not None:
         reply(_Result(access.unresolved(target)))
     elif target.literal:
@@ -110,12 +137,7 @@ def _subject(context: ForwardingContext, query: Explain) -> _Subject:
 
 
 def _before_resolving(
-    context: ForwardingContext,
-    access: AccessPolicy,
-    client: Decision,
-    query: Explain,
-    target: Authority,
-    subject: _Subject,
+    context: ForwardingContext, client: Decision, query: Explain, subject: _Subject
 ) -> Decision | None:
     wanted = context.policy.session.wants_credentials
     if client.failure is not None:
@@ -132,7 +154,7 @@ def _before_resolving(
     elif wanted and context.policy.protocol == "socks4" and not _is_admitted_by_name(context, subject):
         rule = "auth: on socks4 the name of this account alone is not enough (socks4_by_name)"
         return _refusal(failures.CREDENTIALS_WANTED, rule, "user")
-    return access.name(target) if context.upstreams is None else None  # `unresolved` decides all of it, in its order
+    return None
 
 
 def _why_unknown(query: Explain) -> str:

@@ -28,8 +28,14 @@ def _target(text: str) -> str:
     return text
 
 
+def _method(text: str) -> str:
+    if not text.isascii() or not text.isalpha():
+        raise ValueError("must be a method, such as GET")
+    return text
+
+
 class ExplainBody(Body):
-    """A client and a target."""
+    """A client and a target. `method` is for http URLs, GET by default."""
 
     model_config = example({"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"})
 
@@ -42,6 +48,10 @@ class ExplainBody(Body):
     ]
     user: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
     credential: Annotated[StrictStr, Field(min_length=1, max_length=64)] | None = None
+    method: (
+        Annotated[StrictStr, Field(max_length=64), AfterValidator(_method), json_patterns.text("[A-Za-z]+", 1, 64)]
+        | None
+    ) = None
 
 
 def explain_access(call: Call) -> Reply:
@@ -49,12 +59,14 @@ def explain_access(call: Call) -> Reply:
 
     Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the
     target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an
-    id) to have come with its secret; without both the client has no credentials.
+    id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an
+    http URL. `rules` are all rules of the policies that apply, each with why it does or does not match.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
         raise Invalid("status", "the proxy is inactive, so it decides nothing; start it first")
-    query = Explain(call.body.client_ip, call.body.user, call.body.target, call.body.credential)
+    body = call.body
+    query = Explain(body.client_ip, body.user, body.target, body.credential, body.method or "GET")
     reply: Any = request(call.services.bridge, forwarding_name(proxy.record.id), query, Explanation, Failed)
     if isinstance(reply, Failed):
         raise Invalid(reply.field, reply.error)
@@ -73,6 +85,7 @@ def _view(explanation: Explanation) -> dict[str, Any]:
     target = {"host": view.pop("host"), "port": view.pop("port")}
     return {
         **view,
+        "rules": [{**rule, "use": rule["use"] or None} for rule in view["rules"]],
         "target": target,
         "account": explanation.account or None,
         "credential": explanation.credential or None,

@@ -57,13 +57,14 @@ class Explain:
     """API → forwarding actor: the decision on a request, without making it. → `Explanation` or `Failed` (a bad target).
 
     `user` counts as authenticated; None means a client without credentials. `credential` is the id of one whose secret
-    counts as sent, as `user` or without a name. No connection is made.
+    counts as sent, as `user` or without a name. `method` is that of a request for an http URL. No connection is made.
     """
 
     client_ip: str
     user: str | None
     target: str
     credential: str | None = None
+    method: str = "GET"
 
 
 @message
@@ -97,7 +98,8 @@ class ExplainedRule:
 class Explanation:
     """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`).
 
-    `account` and `credential` are the ids of those that the client would have used, empty for none.
+    `account` and `credential` are the ids of those that the client would have used, empty for none. `rules` are those
+    of all policies that apply, in their order.
     """
 
     decision: str
@@ -110,6 +112,7 @@ class Explanation:
     addresses: tuple[ExplainedAddress, ...]
     account: str = ""
     credential: str = ""
+    rules: tuple[ExplainedRule, ...] = ()
 
 
 @message

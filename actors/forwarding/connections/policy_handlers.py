@@ -23,6 +23,7 @@ from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
 
 if TYPE_CHECKING:
+    from actors.bus.messages.specs import AccountSpec
     from actors.forwarding.context import ForwardingContext
     from actors.forwarding.limits.meter import Meter
 
@@ -62,7 +63,7 @@ def _go_on(client: ClientConnection, command: Open, judge: Judge, result: Resolu
     if isinstance(result, Failure):
         commands: list[Command] | None = client.session.failed(result, client.loop.now)
     else:
-        verdict, addresses = _choose(client, command.target, judge, result.addresses)
+        verdict, addresses = choose(client.context, command.target, judge, result.addresses)
         commands = _follow(client, command, judge, verdict, addresses)
     if commands:
         client.execute(commands)
@@ -84,14 +85,14 @@ def open_judged(client: ClientConnection, command: Open) -> list[Command] | None
     return None
 
 
-def _choose(
-    client: ClientConnection, target: Authority, judge: Judge, addresses: tuple[str, ...]
+def choose(
+    context: ForwardingContext, target: Authority, judge: Judge, addresses: tuple[str, ...]
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict at the first address that may be connected to, with all addresses of which the way is the same.
 
     An upstream resolves the name itself: no address may be one that is refused then.
     """
-    guard = client.context.policy.access
+    guard = context.policy.access
     free = [each for each in addresses if guard.guarded(target, each) is None] or list(addresses)
     verdicts = {each: judge.by_address(each) for each in free}
     allowed = [each for each in free if verdicts[each].use != DENY]
@@ -193,8 +194,21 @@ def new_judge(
     path: str = "",
 ) -> Judge:
     """By the policies of now. `method` is empty for what is not plain HTTP."""
-    assert context.policies is not None
     account = None if meter is None or meter.account is None else meter.account.spec
+    return judge_of_account(context, target, client_ip, user, account, method, path)
+
+
+def judge_of_account(
+    context: ForwardingContext,
+    target: Authority,
+    client_ip: str,
+    user: str,
+    account: AccountSpec | None,
+    method: str = "",
+    path: str = "",
+) -> Judge:
+    """By the policies of now, and of the plan of this account."""
+    assert context.policies is not None
     tags, of_plan = ((), "") if account is None else (account.tags, account.policy)
     facts = Facts(target.host, target.port, target.literal, client_ip, time.time(), user, tags, method, path)
     return context.policies.judge(facts, of_plan, DIRECT if context.upstreams is None else "")

@@ -102,6 +102,11 @@ class Judge:
         return verdict
 
     @property
+    def policies(self) -> tuple[CompiledPolicy, ...]:
+        """Those that apply, in their order."""
+        return self._policies
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict that holds without an address: the settled one, or that by the name."""
         return self.settled or self.by_name() or UNTOUCHED

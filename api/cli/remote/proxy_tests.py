@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -99,6 +99,9 @@ def explain(
     credential: Annotated[
         str | None, typer.Option("--credential", help="The id of a credential that the client uses.")
     ] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="Of a request for an http URL; by default GET.")
+    ] = None,
 ) -> None:
     """Show what would happen to a request, and which rule decides.
 
@@ -109,8 +112,15 @@ def explain(
         hint = "proxyfleet credentials list ACCOUNT has the ids"
         raise CommandError(f"--credential {credential!r}: must be an id, crd_…", hint, status=Status.USAGE)
     body = {"client_ip": client, "target": target}
-    body |= {name: value for name, value in (("user", user), ("credential", credential)) if value}
+    body |= {name: value for name, value in (("user", user), ("credential", credential), ("method", method)) if value}
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]
-    session.out.data(data, lambda: session.out.details([*((name, data[name]) for name in names), *addresses]))
+    rules = [(f"{each['policy']}[{each['index']}]", _matching(each)) for each in data["rules"]]
+    session.out.data(data, lambda: session.out.details([*((name, data[name]) for name in names), *addresses, *rules]))
+
+
+def _matching(rule: dict[str, Any]) -> str:
+    """What a rule of a policy has to do with a request, in one line."""
+    report = " (report)" if rule["mode"] == "report" else ""
+    return f"{rule['matches']} {rule['name']}{report}: {rule['why']}"

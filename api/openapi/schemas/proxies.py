@@ -338,6 +338,18 @@ class JudgedAddress(ResponseModel):
     rule: str
 
 
+class ExplainedRule(ResponseModel):
+    """What a rule of a policy has to do with a request; `unknown` while the target's address would decide."""
+
+    policy: str
+    index: int
+    name: str
+    matches: Literal["yes", "no", "unknown"]
+    why: str
+    use: str | None
+    mode: Literal["enforce", "report"]
+
+
 class Explanation(ResponseModel):
     """The decision about a request: its reason, and the rule and stage that decide; ids of account and credential."""
 
@@ -348,5 +360,6 @@ class Explanation(ResponseModel):
     mode: Literal["enforce", "report"]
     target: Target
     addresses: list[JudgedAddress]
+    rules: list[ExplainedRule]
     account: str | None
     credential: str | None

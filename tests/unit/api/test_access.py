@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
+from actors.bus.messages.forwarding import Explain, ExplainedAddress, ExplainedRule, Explanation
 from actors.bus.messages.specs import AccessSpec
 from tests.kit.api_stage import PROXY, Api, error_of
 
@@ -102,9 +103,32 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
         "mode": "enforce",
         "target": {"host": "a.example", "port": 443},
         "addresses": [],
+        "rules": [],
         "account": None,
         "credential": None,
     }
+
+
+def test_explain_lists_the_rules_of_policies(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    rule = ExplainedRule("office", 0, "docs only", "no", "methods: POST is none of them", "", "enforce")
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, rules=(rule,))
+    question = {**QUESTION, "target": "http://a.example/", "method": "POST"}
+    data = api.post(f"/proxies/{proxy['id']}/explain", question, headers).json["data"]
+    assert api.fleet.received[-1][1].method == "POST"
+    assert data["rules"] == [
+        {
+            "policy": "office",
+            "index": 0,
+            "name": "docs only",
+            "matches": "no",
+            "why": "methods: POST is none of them",
+            "use": None,
+            "mode": "enforce",
+        }
+    ]
+    refused = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "method": "A B"}, headers)
+    assert error_of(refused)[2]["field"] == "method"
 
 
 @pytest.mark.parametrize(
