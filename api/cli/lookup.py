@@ -1,4 +1,4 @@
-"""Finds a proxy, user, key, webhook, account or plan by its name or id."""
+"""Finds a proxy, user, key, webhook, account, plan, list, pool or policy by its name or id."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ USER = Kind("user", "username", lambda api: api.get("/users")["users"], "proxyfl
 KEY = Kind("API key", "name", lambda api: api.get("/api-keys")["api_keys"], "proxyfleet keys list")
 WEBHOOK = Kind("webhook", "name", lambda api: api.get("/webhooks")["webhooks"], "proxyfleet webhooks list")
 PLAN = Kind("plan", "name", lambda api: api.get("/plans")["plans"], "proxyfleet plans list")
+LIST = Kind("list", "name", lambda api: api.cursor_pages("/lists", "lists"), "proxyfleet lists list")
+POOL = Kind("pool", "name", lambda api: api.cursor_pages("/pools", "pools"), "proxyfleet pools list")
+POLICY = Kind("policy", "name", lambda api: api.cursor_pages("/policies", "policies"), "proxyfleet policies list")
 ACCOUNT = Kind(
     "account",
     "username",

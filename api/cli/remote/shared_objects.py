@@ -1,0 +1,198 @@
+"""`proxyfleet lists …`, `pools …`, `policies …`: the same commands for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from api.cli.commands import Session, YesOption, command, confirm
+from api.cli.lookup import LIST, POLICY, POOL, Kind, find
+from api.cli.request_body import FileOption, body_of, require_changes, set_option
+from api.cli.terminal.completion import names_of
+from api.cli.terminal.field_groups import Fields
+from api.cli.terminal.output import Column
+from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_POLICIES
+
+DESCRIPTION = Annotated[str | None, typer.Option("--description", help="What it is for.")]
+NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name; not while something names it.")]
+_SHARED = (Column("DESCRIPTION", "description", spare=True), Column("ID", "id", whole=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What the commands of a kind differ in. `fields` are options of `create` and `update` by field of the API.
+
+    `entries` is the field that `show` prints one by one, `entry` what one of them is in a line.
+    """
+
+    kind: Kind
+    collection: str
+    about: str
+    columns: Sequence[Column]
+    entries: str
+    entry: Callable[[Any], Any]
+    details: Sequence[str]
+    examples: Sequence[str]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def group(self) -> typer.Typer:
+        """The group of commands."""
+        made = typer.Typer(help=f"{self.collection.capitalize()}: {self.about}.", no_args_is_help=True)
+        for add in (self._list, self._show, self._create, self._update, self._delete):
+            add(made)
+        return made
+
+    @property
+    def _argument(self) -> Any:
+        title = self.kind.title
+        return typer.Argument(metavar=title.upper(), help="Its name or id.", autocompletion=names_of(self.kind))
+
+    def _path(self, key: str) -> str:
+        return f"/{self.collection}/{quote(key, safe='')}"
+
+    def _list(self, group: typer.Typer) -> None:
+        def list_objects(session: Session) -> None:
+            found = list(self.kind.list_all(session.api))
+            session.out.data(
+                {self.collection: found},
+                lambda: session.out.table(self.columns, found, f"There is no {self.kind.title}."),
+            )
+
+        _add(group, "list", list_objects, f"List {self.collection}.")
+
+    def _show(self, group: typer.Typer) -> None:
+        def show_object(session: Session, key: Any) -> None:
+            data = session.api.get(self._path(key))
+            session.out.data(data, lambda: session.out.details(self._details(data[self.kind.title])))
+
+        show_object.__annotations__["key"] = Annotated[str, self._argument]
+        _add(group, "show", show_object, f"Show a {self.kind.title}.")
+
+    def _details(self, view: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        named = [(name, view[name]) for name in ("name", "id", "description")]
+        stated = [(name, Fields(view[name]) if isinstance(view[name], dict) else view[name]) for name in self.details]
+        entries = [("" if index else self.entries, self.entry(each)) for index, each in enumerate(view[self.entries])]
+        return [*named, *stated, *entries, ("created", view["created_at"])]
+
+    def _create(self, group: typer.Typer) -> None:
+        title = self.kind.title
+
+        def create_object(
+            session: Session, name: Any, fields: dict[str, Any], settings: Any = None, file: FileOption = None
+        ) -> None:
+            data = session.api.post(f"/{self.collection}", body_of({"name": name, **fields}, settings, file))
+            _warn(session, data)
+            session.out.done(data, f"{name} is created ({data[title]['id']}).")
+
+        create_object.__annotations__["name"] = Annotated[
+            str, typer.Argument(metavar="NAME", help="What others name it by.")
+        ]
+        create_object.__annotations__["settings"] = self._settings
+        _add(group, "create", create_object, f"Create a {title}.", {"description": DESCRIPTION, **self.fields})
+
+    def _update(self, group: typer.Typer) -> None:
+        def update_object(
+            session: Session, key: Any, fields: dict[str, Any], settings: Any = None, file: FileOption = None
+        ) -> None:
+            body = body_of(fields, settings, file)
+            require_changes(body, self.collection)
+            data = session.api.patch(self._path(key), body)
+            _warn(session, data)
+            session.out.done(data, f"{data[self.kind.title]['name']} is changed.")
+
+        update_object.__annotations__["key"] = Annotated[str, self._argument]
+        update_object.__annotations__["settings"] = self._settings
+        fields = {"description": DESCRIPTION, **self.fields, "name": NEW_NAME}
+        _add(group, "update", update_object, f"Change a {self.kind.title}: only what is given changes.", fields)
+
+    def _delete(self, group: typer.Typer) -> None:
+        title = self.kind.title
+
+        def delete_object(session: Session, key: Any, yes: YesOption = False) -> None:
+            found = find(session.api, self.kind, key)
+            confirm(f"Delete the {title} {found['name']}?", yes)
+            data = session.api.delete(self._path(found["id"]))
+            session.out.done(data, f"{found['name']} is deleted.")
+
+        delete_object.__annotations__["key"] = Annotated[str, self._argument]
+        _add(group, "delete", delete_object, f"Delete a {title} that nothing names.")
+
+    @property
+    def _settings(self) -> Any:
+        return Annotated[list[str] | None, set_option(*self.examples)]
+
+
+def _add(
+    group: typer.Typer, name: str, function: Callable[..., None], text: str, fields: Mapping[str, Any] | None = None
+) -> None:
+    function.__doc__ = text
+    command(group, name, fields=fields)(function)
+
+
+def _warn(session: Session, data: Mapping[str, Any]) -> None:
+    for each in data["warnings"]:
+        session.out.note(f"{each['field']}: {each['warning']}")
+
+
+def _upstream(upstream: Mapping[str, Any]) -> str:
+    labels = ", ".join(f"{name}={value}" for name, value in upstream["labels"].items())
+    return f"{upstream['name']}{f' ({labels})' if labels else ''}"
+
+
+def _rule(rule: Mapping[str, Any]) -> str:
+    mode = "" if rule["mode"] == "enforce" else f", {rule['mode']}"
+    return f"{rule['name']}: {rule['action'].get('use', 'as without a rule')}{mode}"
+
+
+lists = Commands(
+    LIST,
+    "lists",
+    "destinations that rules name",
+    (Column("NAME", "name"), Column("KIND", "kind"), Column("ENTRIES", "entry_count", right=True), *_SHARED),
+    "entries",
+    str,
+    ("kind", "source"),
+    ("source.max_bytes=10000000", 'entries=["example.com"]'),
+    {
+        "kind": Annotated[str | None, typer.Option("--kind", help=f"What the entries are: {', '.join(LIST_KINDS)}.")],
+        "entries": Annotated[list[str] | None, typer.Option("--entry", help="A domain or a network; may be repeated.")],
+        "source.url": Annotated[
+            str | None, typer.Option("--source", help="Where the entries are fetched from; a URL.")
+        ],
+        "source.format": Annotated[
+            str | None, typer.Option("--format", help=f"How that is written: {', '.join(LIST_FORMATS)}.")
+        ],
+        "source.interval": Annotated[
+            int | None, typer.Option("--interval", help="Seconds between two requests for it.")
+        ],
+    },
+).group()
+pools = Commands(
+    POOL,
+    "pools",
+    "upstreams that proxies share",
+    (Column("NAME", "name"), Column("POLICY", "policy"), Column("UPSTREAMS", "upstream_count", right=True), *_SHARED),
+    "upstreams",
+    _upstream,
+    ("policy", "check", "retry", "cooldown"),
+    ("retry.attempts=3", "cooldown.429=[60, 600]", "check.interval=60"),
+    {
+        "policy": Annotated[
+            str | None, typer.Option("--policy", help=f"How an upstream is chosen: {', '.join(POOL_POLICIES)}.")
+        ]
+    },
+).group()
+policies = Commands(
+    POLICY,
+    "policies",
+    "rules in order, of which the first that matches decides",
+    (Column("NAME", "name"), Column("RULES", "rule_count", right=True), *_SHARED),
+    "rules",
+    _rule,
+    (),
+    ("end_existing=true", 'rules=[{"name": "all", "match": {}, "action": {"use": "deny"}}]'),
+).group()
