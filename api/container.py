@@ -49,8 +49,11 @@ from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
 from api.services.inline_accounts import InlineAccounts
+from api.services.list_contents import ListContents
+from api.services.list_fetches import ListFetches
+from api.services.list_states import ListStates
 from api.services.log_search import LogSearch
-from api.services.object_kinds import KINDS
+from api.services.object_kinds import KINDS, LISTS, ObjectKind
 from api.services.overview import Overviews
 from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
@@ -173,6 +176,7 @@ class Services:
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self.shared_objects = SharedObjects(store, self.seal, self.proxies.lock, self.publish)
+        self._make_lists(data)
         self._make_fleet_accounts(bridge, data)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
@@ -187,6 +191,30 @@ class Services:
         self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.apply(settings)
+
+    def _make_lists(self, data: DataDir) -> None:
+        states = ListStates(data.lists)
+        self.list_contents = contents = ListContents(states)
+        self.list_fetches = ListFetches(
+            states,
+            lambda: [each.record for each in self.shared_objects.all(LISTS)],
+            self._list_guard,
+            self.publish,
+            self._list_changed,
+            contents.settle,
+        )
+        self.shared_objects.check = self._prepare_list
+
+    def _prepare_list(self, kind: ObjectKind, record: Any) -> None:
+        if kind is LISTS:
+            self.list_contents.prepare(record)
+
+    def _list_guard(self) -> tuple[list[tuple[str, int]], str]:
+        """Where fetches of lists may not go: as webhooks."""
+        return self._own_addresses(), "" if self.settings.webhooks.allow_private else "webhooks.allow_private"
+
+    def _list_changed(self, _list_id: str) -> None:
+        """The content of a list is another one."""
 
     def _make_fleet_accounts(self, bridge: Bridge, data: DataDir) -> None:
         """The services of accounts, plans and credentials, behind those of proxies."""
@@ -274,12 +302,17 @@ class Services:
 
     def _outgoing(self) -> OutgoingGuard:
         """The guard of requests to identity providers, which may be in an intranet."""
+        return OutgoingGuard(self._own_addresses())
+
+    def _own_addresses(self) -> list[tuple[str, int]]:
+        """Where the product itself listens."""
         proxies = ((each.record.host, each.record.port) for each in self.proxies.all())
-        return OutgoingGuard((*_upstream_policy(self.settings).services, *proxies))
+        return [*_upstream_policy(self.settings).services, *proxies]
 
     def close(self) -> None:
         """Close what the services opened themselves."""
         self.proxies.close()
+        self.list_fetches.close()
         self.password_checker.close()
         self.self_service.close()
         self.account_store.close()

@@ -154,6 +154,7 @@ class ApiActor(Actor):
             self._ends.start()
             self._pruning.start()
             self._table_checks.start()
+            self._services.list_fetches.start()
             self.ready()
             self._webhooks.send_webhooks()
         else:

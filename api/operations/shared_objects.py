@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from api.http.body import MAX_IMPORT
 from api.openapi.schemas.base import Deleted
-from api.openapi.schemas.shared_objects import ONE, PAGES
-from api.operations.operation import V1, Operation, create, delete, get, resource, update
+from api.openapi.schemas.shared_objects import ONE, PAGES, ListChecked, ListRefreshing
+from api.operations.operation import V1, Operation, create, delete, get, post, resource, update
+from api.resources import list_contents
 from api.resources.shared_objects import Handlers, ListObjects
 from api.services.object_kinds import KINDS, ObjectKind
 from config.model.object_fields import READ_ONLY_FIELDS
@@ -84,4 +85,9 @@ def _all() -> Iterator[Operation]:
         yield from _rows(kind)
 
 
-TABLE = tuple(_all())
+_CONTENTS = resource(f"{V1}/lists/{{list_id}}", read="proxy.read", write="proxy.write")(
+    get("/check", "checkList", list_contents.check_list, ListChecked, query=list_contents.CheckTarget),
+    post("/refresh", "refreshList", list_contents.refresh_list, ListRefreshing),
+)
+
+TABLE = (*_all(), *_CONTENTS)

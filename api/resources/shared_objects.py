@@ -9,7 +9,7 @@ from api.call import Call, Reply
 from api.errors import Invalid
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum, foreign_cursor
 from api.http.query import Query, cursor, integer, text
-from api.services.object_kinds import ObjectKind
+from api.services.object_kinds import LISTS, ObjectKind
 from api.services.shared_objects import StoredObject
 
 Handler = Callable[[Call], Reply]
@@ -51,7 +51,7 @@ def _list(kind: ObjectKind, call: Call) -> Reply:
     page, more = found[: query.limit], len(found) > query.limit
     return Reply(
         {
-            kind.collection: [kind.brief(each.record) for each in page],
+            kind.collection: [kind.brief(each.record) | _status(kind, call, each.record) for each in page],
             "has_more": more,
             "next_cursor": ListCursor(_place(page[-1]), filters).text() if more else None,
         }
@@ -76,15 +76,16 @@ def _place(stored: StoredObject) -> tuple[str, str]:
 
 def _create(kind: ObjectKind, call: Call) -> Reply:
     stored = call.services.shared_objects.create(kind, call.body)
-    return _one(kind, stored, 201, {"Location": f"/api/v1/{kind.collection}/{stored.record.id}"})
+    return _one(kind, call, stored, 201, {"Location": f"/api/v1/{kind.collection}/{stored.record.id}"})
 
 
 def _get(kind: ObjectKind, call: Call) -> Reply:
-    return _one(kind, call.services.shared_objects.get(kind, _key(kind, call)))
+    return _one(kind, call, call.services.shared_objects.get(kind, _key(kind, call)))
 
 
 def _update(kind: ObjectKind, call: Call) -> Reply:
-    return _one(kind, call.services.shared_objects.update(kind, _key(kind, call), call.body, call.if_match))
+    stored = call.services.shared_objects.update(kind, _key(kind, call), call.body, call.if_match)
+    return _one(kind, call, stored)
 
 
 def _delete(kind: ObjectKind, call: Call) -> Reply:
@@ -96,6 +97,17 @@ def _key(kind: ObjectKind, call: Call) -> str:
     return call.params[f"{kind.name}_id"]
 
 
-def _one(kind: ObjectKind, stored: StoredObject, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    warnings: Sequence[Any] = [each._asdict() for each in kind.warnings(stored.record)]
-    return Reply({kind.name: kind.view(stored.record), "warnings": warnings}, status, stored.revision, headers or {})
+def _one(
+    kind: ObjectKind, call: Call, stored: StoredObject, status: int = 200, headers: dict[str, str] | None = None
+) -> Reply:
+    warned = kind.warnings(stored.record)
+    if kind is LISTS:
+        warned = [*warned, *call.services.list_contents.warnings(stored.record)]
+    warnings: Sequence[Any] = [each._asdict() for each in warned]
+    view = kind.view(stored.record) | _status(kind, call, stored.record)
+    return Reply({kind.name: view, "warnings": warnings}, status, stored.revision, headers or {})
+
+
+def _status(kind: ObjectKind, call: Call, record: Any) -> dict[str, Any]:
+    """What a view says about the state of an object."""
+    return {"status": call.services.list_contents.status(record)} if kind is LISTS else {}

@@ -204,6 +204,14 @@ class ListChange(ListAction):
     changed: list[str]
 
 
+class ListFailure(_Caused):
+    """A list could not be fetched, after it could."""
+
+    list_id: str
+    name: str
+    error: str
+
+
 class PolicyAction(_Caused):
     """A policy was created or deleted."""
 
@@ -291,6 +299,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "list.created": ListAction,
     "list.updated": ListChange,
     "list.deleted": ListAction,
+    "list.error": ListFailure,
     "policy.created": PolicyAction,
     "policy.updated": PolicyChange,
     "policy.deleted": PolicyAction,

@@ -18,6 +18,8 @@ Reason = Literal[
     "upstreams_unreachable",
     "out_of_descriptors",
     "bind_address",
+    "accounts_table",
+    "list_unreadable",
     "listener",
     "process",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import create_model
 
@@ -11,6 +11,7 @@ from api.openapi.schemas.derived import shows
 from api.openapi.schemas.fleet_accounts import ScheduleView
 from api.openapi.schemas.proxies import UpstreamView, Warned
 from config.model.access import Mode
+from config.model.choices import ListKind
 from config.model.lists import DestinationList, ListSource
 from config.model.policies import Policy
 from config.model.pools import Pool
@@ -33,12 +34,36 @@ class ListSourceView(ResponseModel):
     """Where the entries of a list come from. `interval` is the seconds between two requests."""
 
 
+class SkippedLine(ResponseModel):
+    """A line of a source that is no entry."""
+
+    line: int
+    text: str
+    reason: str
+
+
+class ListStatus(ResponseModel):
+    """The content of a list: how many entries, and of one with a source when it was fetched and is fetched next.
+
+    `last_error` says why the last fetch failed, null after one that did not. `skipped` counts the lines of the source
+    that are no entries; the first few are examples.
+    """
+
+    entries: int
+    fetched_at: Moment | None
+    next_at: Moment | None
+    last_error: str | None
+    skipped: int
+    skipped_examples: list[SkippedLine]
+
+
 @shows(DestinationList, but=("entries",))
 class ListedList(_Times):
     """A list in a list of them."""
 
     source: ListSourceView | None
     entry_count: int
+    status: ListStatus
 
 
 class ListView(ListedList):
@@ -51,6 +76,21 @@ class OneList(_Warned):
     """A list."""
 
     list: ListView
+
+
+class ListChecked(ResponseModel):
+    """Whether a list matches a target, and the entry that does."""
+
+    matches: bool
+    entry: str | None
+    kind: ListKind
+
+
+class ListRefreshing(ResponseModel):
+    """A list is being fetched."""
+
+    id: str
+    refreshing: Literal[True]
 
 
 # --- pools --------------------------------------------------------------------------------------------------------

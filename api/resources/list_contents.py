@@ -1,0 +1,46 @@
+"""The contents of lists: whether they match a target, and fetching them now."""
+
+from __future__ import annotations
+
+from api.call import Call, Reply
+from api.errors import Invalid
+from api.http.query import Query, text
+from api.services.object_kinds import LISTS
+from config.model.lists import DestinationList
+
+
+class CheckTarget(Query):
+    """The target that may be in a list."""
+
+    target: str | None = text("A host, `host:port` or a URL", "www.example.com", 2048, lowest=1)
+
+
+def check_list(call: Call) -> Reply:
+    """Check whether a list matches a target.
+
+    Returns the entry of the list that matches: the domain that the target is or is below of, or the most specific
+    network of an address. A list of networks is checked with an address, since nothing is resolved.
+    """
+    record = _record(call)
+    if call.query.target is None:
+        raise Invalid("target", "is required")
+    entry = call.services.list_contents.check(record, call.query.target)
+    return Reply({"matches": entry is not None, "entry": entry, "kind": record.kind})
+
+
+def refresh_list(call: Call) -> Reply:
+    """Fetch a list now.
+
+    Begins to fetch the list from its source and returns at once; `status` of the list has the result. Whatever fails,
+    the list keeps its content.
+    """
+    record = _record(call)
+    if record.source is None:
+        raise Invalid(None, f"the list {record.name!r} has its entries itself, and no source")
+    call.services.list_fetches.refresh(record.id)
+    return Reply({"id": record.id, "refreshing": True})
+
+
+def _record(call: Call) -> DestinationList:
+    record: DestinationList = call.services.shared_objects.get(LISTS, call.params["list_id"]).record
+    return record
