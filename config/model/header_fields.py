@@ -16,8 +16,8 @@ HEADER_NAME_MAX = 128
 _TOKEN = re.compile(json_patterns.FIELD_NAME, re.ASCII)
 _VALUE = re.compile(json_patterns.FIELD_VALUE, re.ASCII)
 _FRAMING = (
-    "connection content-length host keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
-    "transfer-encoding upgrade"
+    "connection content-length expect host http2-settings keep-alive max-forwards proxy-authenticate "
+    "proxy-authentication-info proxy-authorization proxy-connection te trailer transfer-encoding upgrade via"
 )
 OWN_FIELDS = frozenset(_FRAMING.split())
 """Fields by which hops understand each other: a proxy sets them itself."""

@@ -10,9 +10,10 @@ from actors.bus.messages.policies import PolicySpec, RuleSpec
 from actors.forwarding.policies.compiled import CompiledPolicy
 from actors.forwarding.policies.explanation import explained
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.headers import check_fields, header_changes
+from actors.forwarding.policies.headers import PROTECTED, check_fields, header_changes
 from actors.forwarding.policies.judge import Judge
 from actors.forwarding.protocols.http.replies import error_response
+from config.model.header_fields import OWN_FIELDS
 from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS
 
 
@@ -196,3 +197,7 @@ def test_fields_are_set_in_place_of_the_clients_and_removed() -> None:
 def test_framing_routing_and_injected_lines_are_refused(rule: RuleSpec) -> None:
     with pytest.raises(ValueError, match=r"no rule may|is not one of"):
         check_fields(rule)
+
+
+def test_a_rule_that_can_be_saved_can_be_applied() -> None:
+    assert PROTECTED == OWN_FIELDS
