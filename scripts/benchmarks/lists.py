@@ -49,7 +49,7 @@ def measure(domains: int) -> list[Row]:
         files = [file_name(LIST, f"{number:024x}") for number in range(2)]
         seconds, peak = _in_process(_compile, folder / files[0], domains, 0)
         _in_process(_compile, folder / files[1], domains, 1)
-        missed, found = _in_process(_look_ups, folder / files[0], domains)
+        missed, found = _in_process(_searches, folder / files[0], domains)
         size = (folder / files[0]).stat().st_size / 1e6
         what = f"{domains:,} domains"
         return [
@@ -106,7 +106,7 @@ def _compile(path: Path, domains: int, first: int) -> tuple[float, float]:
     return time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def _look_ups(path: Path, domains: int) -> tuple[float, float]:
+def _searches(path: Path, domains: int) -> tuple[float, float]:
     """Microseconds of a look-up that finds nothing, and of one that finds its name."""
     content = CompiledList(path)
     chance = random.Random(1)
@@ -177,7 +177,7 @@ def _pause(folder: Path, files: list[str]) -> float:
     lists.on_changed = changed
     host = ListHost("bench")
     lists.configure([_ref(files[0])])
-    _look_up(lists, host)
+    _match(lists, host)
     pauses = []
     for number in range(ROUNDS):
         lists.configure([_ref(files[1 - number % 2])])
@@ -185,7 +185,7 @@ def _pause(folder: Path, files: list[str]) -> float:
         while changes == number and time.monotonic() < until:
             began = time.thread_time()
             loop.turn(0.0)
-            _look_up(lists, host)
+            _match(lists, host)
             longest = max(longest, time.thread_time() - began)
         pauses.append(longest)
     if changes != ROUNDS:
@@ -197,7 +197,7 @@ def _ref(file: str) -> ListRef:
     return ListRef(LIST, "bench", 1, "domains", file)
 
 
-def _look_up(lists: NamedListFiles, host: ListHost) -> None:
+def _match(lists: NamedListFiles, host: ListHost) -> None:
     found = lists.find(host)
     if found is None:
         raise BenchError("the list can't be read")
