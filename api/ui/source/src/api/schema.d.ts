@@ -1094,6 +1094,210 @@ export interface paths {
         patch: operations["updatePlan"];
         trace?: never;
     };
+    "/api/v1/lists": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List lists
+         * @description Returns one page of lists, the oldest first, without their entries. Follow `next_cursor` for the next page.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["listLists"];
+        put?: never;
+        /**
+         * Create a list
+         * @description Stores domains or networks, or the address that they are fetched from. A domain stands for itself and for all names below it.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["createList"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/lists/{list_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show a list
+         * @description Returns a list with its entries. The path has its id or its name.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["getList"];
+        /**
+         * Update a list
+         * @description Changes the given fields and keeps all others. `entries` take the place of a source, and a source that of entries. PUT and PATCH do the same.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        put: operations["replaceList"];
+        post?: never;
+        /**
+         * Delete a list
+         * @description Deletes a list that nothing names. If it is in use, the response is 400 with the number of its users and the first ten.
+         *
+         *     Required permission: `proxy.delete`.
+         */
+        delete: operations["deleteList"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a list
+         * @description Changes the given fields and keeps all others. `entries` take the place of a source, and a source that of entries.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        patch: operations["updateList"];
+        trace?: never;
+    };
+    "/api/v1/pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List pools
+         * @description Returns one page of pools, the oldest first, without their upstreams. Follow `next_cursor` for the next page.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["listPools"];
+        put?: never;
+        /**
+         * Create a pool
+         * @description Stores upstreams under a name, with how one is chosen and when it is left alone. The warnings say when there is none.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["createPool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show a pool
+         * @description Returns a pool with its upstreams. Passwords are not returned.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["getPool"];
+        /**
+         * Update a pool
+         * @description Changes the given fields and keeps all others. `upstreams` are replaced as a whole; an entry that is there already keeps its password. PUT and PATCH do the same.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        put: operations["replacePool"];
+        post?: never;
+        /**
+         * Delete a pool
+         * @description Deletes a pool that nothing names. If it is in use, the response is 400 with the number of its users and the first ten.
+         *
+         *     Required permission: `proxy.delete`.
+         */
+        delete: operations["deletePool"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a pool
+         * @description Changes the given fields and keeps all others. `upstreams` are replaced as a whole; an entry that is there already keeps its password.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        patch: operations["updatePool"];
+        trace?: never;
+    };
+    "/api/v1/policies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List policies
+         * @description Returns one page of policies, the oldest first, without their rules. Follow `next_cursor` for the next page.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["listPolicies"];
+        put?: never;
+        /**
+         * Create a policy
+         * @description Stores rules in order, of which the first that matches a request decides. `warnings` name rules that do less than they seem to.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["createPolicy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/policies/{policy_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show a policy
+         * @description Returns a policy with its rules. What a rule does not say is left out.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["getPolicy"];
+        /**
+         * Update a policy
+         * @description Changes the given fields and keeps all others; `rules` are replaced as a whole. The change holds for the next request; tunnels that are no longer allowed are ended only with `end_existing`. PUT and PATCH do the same.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        put: operations["replacePolicy"];
+        post?: never;
+        /**
+         * Delete a policy
+         * @description Deletes a policy that nothing names. If it is in use, the response is 400 with the number of its users and the first ten.
+         *
+         *     Required permission: `proxy.delete`.
+         */
+        delete: operations["deletePolicy"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a policy
+         * @description Changes the given fields and keeps all others; `rules` are replaced as a whole. The change holds for the next request; tunnels that are no longer allowed are ended only with `end_existing`.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        patch: operations["updatePolicy"];
+        trace?: never;
+    };
     "/api/v1/me/login": {
         parameters: {
             query?: never;
@@ -1847,7 +2051,7 @@ export interface paths {
         };
         /**
          * Export the configuration
-         * @description Returns proxies, users, webhooks, plans, accounts and changed settings as one document. Secrets are omitted, or sealed with the passphrase in `X-Passphrase` if `secrets=encrypted`.
+         * @description Returns proxies, users, webhooks, plans, accounts, lists, pools, policies and changed settings as one document. Secrets are omitted, or sealed with the passphrase in `X-Passphrase` if `secrets=encrypted`.
          *
          *     Required permission: `admin`.
          */
@@ -2033,6 +2237,34 @@ export interface paths {
          */
         post: operations["redeliver"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dns/cache": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show cached names
+         * @description Returns what the resolver has cached, used last first, with the rest of its time to live in seconds. A name that does not exist is cached, too (`no_name`), and so is one without addresses of a kind (`no_data`).
+         *
+         *     Required permission: `settings.read`.
+         */
+        get: operations["listCachedNames"];
+        put?: never;
+        post?: never;
+        /**
+         * Drop cached names
+         * @description Drops what is cached of a name, or everything, in the resolver and in all forwarding actors. Connections that are open stay.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        delete: operations["dropCachedNames"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3250,6 +3482,420 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "pool.created": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event pool.created */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "pool.created";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolAction"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "pool.updated": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event pool.updated */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "pool.updated";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolChange"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "pool.deleted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event pool.deleted */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "pool.deleted";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolAction"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "list.created": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event list.created */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "list.created";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["ListAction"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "list.updated": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event list.updated */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "list.updated";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["ListChange"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "list.deleted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event list.deleted */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "list.deleted";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["ListAction"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "policy.created": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event policy.created */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "policy.created";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PolicyAction"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "policy.updated": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event policy.updated */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "policy.updated";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PolicyChange"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "policy.deleted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event policy.deleted */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "policy.deleted";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PolicyAction"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "auth.login_failed": {
         parameters: {
             query?: never;
@@ -3724,6 +4370,48 @@ export interface components {
             allow_clients?: string[];
         };
         /**
+         * ActionHeadersInput
+         * @description Header fields of a request to the origin that a rule sets and removes (plain HTTP).
+         */
+        ActionHeadersInput: {
+            /** Set */
+            set?: {
+                [key: string]: string;
+            };
+            /** Remove */
+            remove?: string[];
+        };
+        /**
+         * ActionInput
+         * @description What a rule does. Without `use` the request goes the proxy's own way.
+         *
+         *     `reason` is what the client of a refused request reads. `egress` are addresses that connections leave from.
+         */
+        ActionInput: {
+            /** Use */
+            use?: string;
+            /** Reason */
+            reason?: string;
+            /** Egress */
+            egress?: string[];
+            headers?: components["schemas"]["ActionHeadersInput"];
+            limits?: components["schemas"]["ActionLimitsInput"];
+        };
+        /**
+         * ActionLimitsInput
+         * @description Limits of what a rule lets through, 0 for none. Bandwidth is bytes per second; `in` is what clients send.
+         */
+        ActionLimitsInput: {
+            /** Bandwidth In */
+            bandwidth_in?: number | 0 | unknown;
+            /** Bandwidth Out */
+            bandwidth_out?: number | 0 | unknown;
+            /** Connections */
+            connections?: number;
+            /** Requests Per Minute */
+            requests_per_minute?: number;
+        };
+        /**
          * ApiKeyCreate
          * @description The body of a create. Without `permissions` the key may do what its owner may.
          */
@@ -3798,6 +4486,12 @@ export interface components {
             plans?: components["schemas"]["PlanEntry"][];
             /** Accounts */
             accounts?: components["schemas"]["AccountEntry"][];
+            /** Lists */
+            lists?: components["schemas"]["ListEntry"][];
+            /** Pools */
+            pools?: components["schemas"]["PoolEntry"][];
+            /** Policies */
+            policies?: components["schemas"]["PolicyEntry"][];
             secrets?: components["schemas"]["SealedSecrets"];
         };
         /**
@@ -3914,6 +4608,39 @@ export interface components {
              * @enum {string}
              */
             on_error?: "deny" | "allow_cached";
+        };
+        /**
+         * EntryPoolUpstream
+         * @description An upstream of a pool of an entry.
+         */
+        EntryPoolUpstream: {
+            /**
+             * Protocol
+             * @enum {string}
+             */
+            protocol: "http" | "https" | "socks4" | "socks5";
+            /** Host */
+            host: string;
+            /** Port */
+            port: number;
+            auth?: components["schemas"]["EntryUpstreamAuth"];
+            /**
+             * Weight
+             * @default 1
+             */
+            weight: number;
+            /** Name */
+            name?: string;
+            tls?: components["schemas"]["UpstreamTls"];
+            /**
+             * Proxy Protocol
+             * @enum {string}
+             */
+            proxy_protocol?: "v1" | "v2";
+            /** Labels */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * EntryUpstream
@@ -4158,6 +4885,60 @@ export interface components {
             max_revisions?: number;
         };
         /**
+         * ListCreate
+         * @description A new list, with `entries` or a `source`.
+         */
+        ListCreate: {
+            /** Entries */
+            entries?: string[];
+            source?: components["schemas"]["SourceInput"];
+            /** Name */
+            name: string;
+            /** Description */
+            description?: "" | string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "domains" | "networks";
+        };
+        /**
+         * ListEntry
+         * @description A list, known by its `name`. A new one needs `kind`.
+         */
+        ListEntry: {
+            /** Entries */
+            entries?: string[];
+            source?: components["schemas"]["SourceInput"];
+            /** Name */
+            name: string;
+            /** Description */
+            description?: "" | string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind?: "domains" | "networks";
+        };
+        /**
+         * ListUpdate
+         * @description A change of a list: what is not given stays. `entries` take the place of a source, and it that of entries.
+         */
+        ListUpdate: {
+            /** Entries */
+            entries?: string[];
+            source?: components["schemas"]["SourceInput"];
+            /** Name */
+            name?: string;
+            /** Description */
+            description?: "" | string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind?: "domains" | "networks";
+        };
+        /**
          * LoggingInput
          * @description `logging` of a change; it holds at once, in all processes.
          */
@@ -4196,6 +4977,29 @@ export interface components {
              * @enum {string}
              */
             session?: "interactive" | "cookie";
+        };
+        /**
+         * MatchInput
+         * @description What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
+         *
+         *     `accounts` are user names and `tag:` with a tag, `params` parameters of the user name.
+         */
+        MatchInput: {
+            /** Accounts */
+            accounts?: string[];
+            /** Destinations */
+            destinations?: string[];
+            /** Methods */
+            methods?: string[];
+            /** Paths */
+            paths?: string[];
+            /** Params */
+            params?: {
+                [key: string]: string;
+            };
+            schedule?: components["schemas"]["ScheduleInput"];
+            /** Clients */
+            clients?: string[];
         };
         /**
          * OAuthCallback
@@ -4320,6 +5124,187 @@ export interface components {
             description?: "" | string;
         };
         /**
+         * PolicyCreate
+         * @description A new policy.
+         */
+        PolicyCreate: {
+            /** Rules */
+            rules?: components["schemas"]["RuleInput"][];
+            /** End Existing */
+            end_existing?: boolean;
+            /** Name */
+            name: string;
+            /** Description */
+            description?: "" | string;
+        };
+        /**
+         * PolicyEntry
+         * @description A policy, known by its `name`.
+         */
+        PolicyEntry: {
+            /** Rules */
+            rules?: components["schemas"]["RuleInput"][];
+            /** End Existing */
+            end_existing?: boolean;
+            /** Name */
+            name: string;
+            /** Description */
+            description?: "" | string;
+        };
+        /**
+         * PolicyUpdate
+         * @description A change of a policy: what is not given stays. `rules` are replaced as a whole.
+         *
+         *     With `end_existing` tunnels are ended that are no longer allowed; it is of this change alone, and not stored.
+         */
+        PolicyUpdate: {
+            /** Rules */
+            rules?: components["schemas"]["RuleInput"][];
+            /** End Existing */
+            end_existing?: boolean;
+            /** Name */
+            name?: string;
+            /** Description */
+            description?: "" | string;
+        };
+        /**
+         * PoolCooldownInput
+         * @description How long an upstream is left alone after a failure of each kind: from so many seconds, doubled each time,
+         *     up to so many. `[0, 0]` is not at all.
+         */
+        PoolCooldownInput: {
+            /** 407 */
+            407?: number[];
+            /** 429 */
+            429?: number[];
+            /** Connect */
+            connect?: number[];
+            /** 5Xx */
+            "5xx"?: number[];
+        };
+        /**
+         * PoolCreate
+         * @description A new pool.
+         */
+        PoolCreate: {
+            /**
+             * Upstream Protocol
+             * @enum {string}
+             */
+            upstream_protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
+            /** Upstreams */
+            upstreams?: (components["schemas"]["PoolUpstreamInput"] | string)[] | string;
+            /** Name */
+            name: string;
+            /** Description */
+            description?: "" | string;
+            /**
+             * Policy
+             * @enum {string}
+             */
+            policy?: "failover" | "round_robin" | "least_connections" | "sticky" | "latency";
+            check?: components["schemas"]["UpstreamCheckInput"];
+            retry?: components["schemas"]["PoolRetryInput"];
+            cooldown?: components["schemas"]["PoolCooldownInput"];
+        };
+        /**
+         * PoolEntry
+         * @description A pool, known by its `name`.
+         */
+        PoolEntry: {
+            /**
+             * Upstream Protocol
+             * @enum {string}
+             */
+            upstream_protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
+            /** Upstreams */
+            upstreams?: (components["schemas"]["EntryPoolUpstream"] | string)[] | string;
+            /** Name */
+            name: string;
+            /** Description */
+            description?: "" | string;
+            /**
+             * Policy
+             * @enum {string}
+             */
+            policy?: "failover" | "round_robin" | "least_connections" | "sticky" | "latency";
+            check?: components["schemas"]["UpstreamCheckInput"];
+            retry?: components["schemas"]["PoolRetryInput"];
+            cooldown?: components["schemas"]["PoolCooldownInput"];
+        };
+        /**
+         * PoolRetryInput
+         * @description When a request is tried with another upstream: after a failure to connect, or these statuses of the upstream.
+         *
+         *     `attempts` counts all of them, the first among them.
+         */
+        PoolRetryInput: {
+            /** Attempts */
+            attempts?: number;
+            /** Connect */
+            connect?: boolean;
+            /** Statuses */
+            statuses?: number[];
+        };
+        /**
+         * PoolUpdate
+         * @description A change of a pool: what is not given stays. `upstreams` are replaced as a whole.
+         */
+        PoolUpdate: {
+            /**
+             * Upstream Protocol
+             * @enum {string}
+             */
+            upstream_protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
+            /** Upstreams */
+            upstreams?: (components["schemas"]["PoolUpstreamInput"] | string)[] | string;
+            /** Name */
+            name?: string;
+            /** Description */
+            description?: "" | string;
+            /**
+             * Policy
+             * @enum {string}
+             */
+            policy?: "failover" | "round_robin" | "least_connections" | "sticky" | "latency";
+            check?: components["schemas"]["UpstreamCheckInput"];
+            retry?: components["schemas"]["PoolRetryInput"];
+            cooldown?: components["schemas"]["PoolCooldownInput"];
+        };
+        /**
+         * PoolUpstreamInput
+         * @description One upstream of a pool, in a request.
+         */
+        PoolUpstreamInput: {
+            /**
+             * Protocol
+             * @enum {string}
+             */
+            protocol: "http" | "https" | "socks4" | "socks5";
+            /** Host */
+            host: string;
+            /** Port */
+            port: number;
+            auth?: components["schemas"]["UpstreamAuth"];
+            /**
+             * Weight
+             * @default 1
+             */
+            weight: number;
+            /** Name */
+            name?: string;
+            tls?: components["schemas"]["UpstreamTls"];
+            /**
+             * Proxy Protocol
+             * @enum {string}
+             */
+            proxy_protocol?: "v1" | "v2";
+            /** Labels */
+            labels?: {
+                [key: string]: string;
+            };
+        };
+        /**
          * ProxiesInput
          * @description The proxies that an account may use: `all`, or each that one of the ids or tags names.
          */
@@ -4373,7 +5358,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             auth?: components["schemas"]["config__model__proxies__AuthInput"];
             /**
              * Upstream Protocol
@@ -4401,8 +5386,32 @@ export interface components {
             /** Bind Address */
             bind_address?: "" | string;
             headers?: components["schemas"]["ProxyHeadersInput"];
+            dns?: components["schemas"]["ProxyDnsInput"];
             /** Description */
             description?: "" | string;
+        };
+        /**
+         * ProxyDnsInput
+         * @description How names are resolved for this proxy. What is empty, 0 or `default` is as in the settings (`proxy.dns`).
+         *
+         *     `hosts` come before those of the settings. TTLs are seconds.
+         */
+        ProxyDnsInput: {
+            /** Servers */
+            servers?: string[];
+            /** Hosts */
+            hosts?: {
+                [key: string]: string[];
+            };
+            /**
+             * Prefer
+             * @enum {string}
+             */
+            prefer?: "default" | "any" | "ipv4" | "ipv6";
+            /** Min Ttl */
+            min_ttl?: number;
+            /** Max Ttl */
+            max_ttl?: number;
         };
         /**
          * ProxyEntry
@@ -4419,7 +5428,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol?: "http" | "https" | "socks4" | "socks5";
+            protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
             auth?: components["schemas"]["EntryAuth"];
             /**
              * Upstream Protocol
@@ -4447,6 +5456,7 @@ export interface components {
             /** Bind Address */
             bind_address?: "" | string;
             headers?: components["schemas"]["ProxyHeadersInput"];
+            dns?: components["schemas"]["ProxyDnsInput"];
             /** Description */
             description?: "" | string;
             /**
@@ -4548,7 +5558,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol?: "http" | "https" | "socks4" | "socks5";
+            protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
             auth?: components["schemas"]["config__model__proxies__AuthInput"];
             /**
              * Upstream Protocol
@@ -4576,6 +5586,7 @@ export interface components {
             /** Bind Address */
             bind_address?: "" | string;
             headers?: components["schemas"]["ProxyHeadersInput"];
+            dns?: components["schemas"]["ProxyDnsInput"];
             /** Description */
             description?: "" | string;
         };
@@ -4610,6 +5621,22 @@ export interface components {
              * @default false
              */
             revoke_previous: boolean;
+        };
+        /**
+         * RuleInput
+         * @description A rule. With the mode `report` it decides nothing, and records say what it would have decided.
+         */
+        RuleInput: {
+            /** Name */
+            name: string;
+            match: components["schemas"]["MatchInput"];
+            action: components["schemas"]["ActionInput"];
+            /**
+             * Mode
+             * @default enforce
+             * @enum {string}
+             */
+            mode: "enforce" | "report";
         };
         /**
          * RuleLimitsInput
@@ -4743,6 +5770,23 @@ export interface components {
             auth?: components["schemas"]["config__settings__runtime__AuthInput"];
             proxy?: components["schemas"]["ProxyInput"];
             history?: components["schemas"]["HistoryInput"];
+        };
+        /**
+         * SourceInput
+         * @description `source` of a request: any part; what is not given stays.
+         */
+        SourceInput: {
+            /** Url */
+            url?: string;
+            /**
+             * Format
+             * @enum {string}
+             */
+            format?: "plain" | "hosts" | "adblock" | "rpz";
+            /** Interval */
+            interval?: number;
+            /** Max Bytes */
+            max_bytes?: number;
         };
         /**
          * TlsInput
@@ -4940,7 +5984,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -4961,7 +6005,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -4984,7 +6028,7 @@ export interface components {
             /** Url */
             url?: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -5192,6 +6236,50 @@ export interface components {
             message: string;
             /** Warnings */
             warnings: components["schemas"]["Warned"][];
+        };
+        /**
+         * ActionHeadersView
+         * @description Header fields that a rule sets and removes.
+         */
+        ActionHeadersView: {
+            /**
+             * Set
+             * @default null
+             */
+            set: {
+                [key: string]: string;
+            } | null;
+            /**
+             * Remove
+             * @default null
+             */
+            remove: string[] | null;
+        };
+        /**
+         * ActionLimitsView
+         * @description Limits of a rule.
+         */
+        ActionLimitsView: {
+            /**
+             * Bandwidth In
+             * @default null
+             */
+            bandwidth_in: number | null;
+            /**
+             * Bandwidth Out
+             * @default null
+             */
+            bandwidth_out: number | null;
+            /**
+             * Connections
+             * @default null
+             */
+            connections: number | null;
+            /**
+             * Requests Per Minute
+             * @default null
+             */
+            requests_per_minute: number | null;
         };
         /**
          * Alive
@@ -5533,6 +6621,42 @@ export interface components {
             error: string;
         };
         /**
+         * CachedName
+         * @description A cached result. `servers` are those that were asked, none for those of the system; `ttl` is seconds from now.
+         */
+        CachedName: {
+            /** Name */
+            name: string;
+            /**
+             * Type
+             * @enum {string}
+             */
+            type: "A" | "AAAA";
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "found" | "no_data" | "no_name" | "failed" | "timed_out";
+            /** Addresses */
+            addresses: string[];
+            /** Ttl */
+            ttl: number;
+            /** Servers */
+            servers: string[];
+            /** Detail */
+            detail: string;
+        };
+        /**
+         * CachedNames
+         * @description Cached results; `total` counts those of all names.
+         */
+        CachedNames: {
+            /** Entries */
+            entries: components["schemas"]["CachedName"][];
+            /** Total */
+            total: number;
+        };
+        /**
          * ChangedObject
          * @description An object that a revision has changed; `fields` are the names of those that differ after an update.
          */
@@ -5541,7 +6665,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account" | "list" | "pool" | "policy";
             /** Id */
             id: string;
             /** Name */
@@ -5736,7 +6860,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /**
              * Status
              * @enum {string}
@@ -5758,6 +6882,7 @@ export interface components {
             /** Bind Address */
             bind_address: string;
             headers: components["schemas"]["ProxyHeaders"];
+            dns: components["schemas"]["ProxyDns"];
             /** Description */
             description: string;
         };
@@ -5983,7 +7108,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /**
              * Status
              * @enum {string}
@@ -6005,6 +7130,7 @@ export interface components {
             /** Bind Address */
             bind_address: string;
             headers: components["schemas"]["ProxyHeaders"];
+            dns: components["schemas"]["ProxyDns"];
             /** Description */
             description: string;
             /** Auth Enabled */
@@ -6026,6 +7152,14 @@ export interface components {
             usage: string;
             /** Free */
             free: string;
+        };
+        /**
+         * DroppedNames
+         * @description The number of results that the resolver has dropped.
+         */
+        DroppedNames: {
+            /** Dropped */
+            dropped: number;
         };
         /**
          * Ended
@@ -6254,6 +7388,12 @@ export interface components {
             };
             /** Plans */
             plans: components["schemas"]["ExportedPlan"][];
+            /** Lists */
+            lists: components["schemas"]["ExportedList"][];
+            /** Pools */
+            pools: components["schemas"]["ExportedPool"][];
+            /** Policies */
+            policies: components["schemas"]["ExportedPolicy"][];
             /**
              * Accounts
              * @default null
@@ -6314,6 +7454,28 @@ export interface components {
             subject: string;
         };
         /**
+         * ExportedList
+         * @description A list, with `entries` or a `source`.
+         */
+        ExportedList: {
+            /**
+             * Entries
+             * @default null
+             */
+            entries: string[] | null;
+            /** @default null */
+            source: components["schemas"]["ListSourceView"] | null;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "domains" | "networks";
+        };
+        /**
          * ExportedPlan
          * @description A plan.
          */
@@ -6330,6 +7492,70 @@ export interface components {
             /** Description */
             description: string;
             self_service: components["schemas"]["SelfServiceView"];
+        };
+        /**
+         * ExportedPolicy
+         * @description A policy.
+         */
+        ExportedPolicy: {
+            /** Rules */
+            rules: components["schemas"]["RuleView"][];
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+        };
+        /**
+         * ExportedPool
+         * @description A pool.
+         */
+        ExportedPool: {
+            /** Upstreams */
+            upstreams: components["schemas"]["ExportedPoolUpstream"][];
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Policy
+             * @enum {string}
+             */
+            policy: "failover" | "round_robin" | "least_connections" | "sticky" | "latency";
+            check: components["schemas"]["UpstreamCheck"];
+            retry: components["schemas"]["PoolRetry"];
+            cooldown: components["schemas"]["PoolCooldown"];
+        };
+        /**
+         * ExportedPoolUpstream
+         * @description An upstream of a pool.
+         */
+        ExportedPoolUpstream: {
+            /** Name */
+            name: string;
+            /**
+             * Protocol
+             * @enum {string}
+             */
+            protocol: "http" | "https" | "socks4" | "socks5";
+            /** Host */
+            host: string;
+            /** Port */
+            port: number;
+            /** Weight */
+            weight: number;
+            /** @default null */
+            auth: components["schemas"]["ExportedUpstreamAuth"] | null;
+            /** @default null */
+            tls: components["schemas"]["UpstreamTlsView"] | null;
+            /**
+             * Proxy Protocol
+             * @default null
+             */
+            proxy_protocol: ("v1" | "v2") | null;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
         };
         /**
          * ExportedProxy
@@ -6353,7 +7579,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /**
              * Status
              * @enum {string}
@@ -6375,6 +7601,7 @@ export interface components {
             /** Bind Address */
             bind_address: string;
             headers: components["schemas"]["ProxyHeaders"];
+            dns: components["schemas"]["ProxyDns"];
             /** Description */
             description: string;
         };
@@ -6789,6 +8016,181 @@ export interface components {
             ip_whitelist: string[] | null;
         };
         /**
+         * ListAction
+         * @description A list was created or deleted.
+         */
+        ListAction: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** List Id */
+            list_id: string;
+            /** Name */
+            name: string;
+        };
+        /**
+         * ListChange
+         * @description `changed` are the names of the fields that differ.
+         */
+        ListChange: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** List Id */
+            list_id: string;
+            /** Name */
+            name: string;
+            /** Changed */
+            changed: string[];
+        };
+        /**
+         * ListPage
+         * @description A page of lists, without their entries. `next_cursor` leads to the next one; it is null on the last.
+         */
+        ListPage: {
+            /** Has More */
+            has_more: boolean;
+            /** Next Cursor */
+            next_cursor: string | null;
+            /** Lists */
+            lists: components["schemas"]["ListedList"][];
+        };
+        /**
+         * ListSourceView
+         * @description Where the entries of a list come from. `interval` is the seconds between two requests.
+         */
+        ListSourceView: {
+            /** Url */
+            url: string;
+            /**
+             * Format
+             * @enum {string}
+             */
+            format: "plain" | "hosts" | "adblock" | "rpz";
+            /** Interval */
+            interval: number;
+            /** Max Bytes */
+            max_bytes: number;
+        };
+        /**
+         * ListView
+         * @description A list. `entries` are those that it has itself.
+         */
+        ListView: {
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            source: components["schemas"]["ListSourceView"] | null;
+            /** Entry Count */
+            entry_count: number;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "domains" | "networks";
+            /** Entries */
+            entries: string[];
+        };
+        /**
+         * ListedList
+         * @description A list in a list of them.
+         */
+        ListedList: {
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            source: components["schemas"]["ListSourceView"] | null;
+            /** Entry Count */
+            entry_count: number;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "domains" | "networks";
+        };
+        /**
+         * ListedPolicy
+         * @description A policy in a list of them.
+         */
+        ListedPolicy: {
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Rule Count */
+            rule_count: number;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+        };
+        /**
+         * ListedPool
+         * @description A pool in a list of them.
+         */
+        ListedPool: {
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Upstream Count */
+            upstream_count: number;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Policy
+             * @enum {string}
+             */
+            policy: "failover" | "round_robin" | "least_connections" | "sticky" | "latency";
+            check: components["schemas"]["UpstreamCheck"];
+            retry: components["schemas"]["PoolRetry"];
+            cooldown: components["schemas"]["PoolCooldown"];
+        };
+        /**
          * ListedProxy
          * @description A proxy in a list.
          */
@@ -6805,7 +8207,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /**
              * Status
              * @enum {string}
@@ -7152,7 +8554,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account" | "list" | "pool" | "policy";
             /** Id */
             id: string;
             /** Name */
@@ -7171,7 +8573,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account" | "list" | "pool" | "policy";
             /** Id */
             id: string;
             /** Name */
@@ -7195,7 +8597,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+            kind: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account" | "list" | "pool" | "policy";
             /** Id */
             id: string;
             /** Name */
@@ -7236,11 +8638,38 @@ export interface components {
             warnings: components["schemas"]["Warned"][];
         };
         /**
+         * OneList
+         * @description A list.
+         */
+        OneList: {
+            /** Warnings */
+            warnings: components["schemas"]["Warned"][];
+            list: components["schemas"]["ListView"];
+        };
+        /**
          * OnePlan
          * @description A plan.
          */
         OnePlan: {
             plan: components["schemas"]["PlanView"];
+        };
+        /**
+         * OnePolicy
+         * @description A policy. `warnings` name rules that do less than they seem to.
+         */
+        OnePolicy: {
+            /** Warnings */
+            warnings: components["schemas"]["Warned"][];
+            policy: components["schemas"]["PolicyView"];
+        };
+        /**
+         * OnePool
+         * @description A pool.
+         */
+        OnePool: {
+            /** Warnings */
+            warnings: components["schemas"]["Warned"][];
+            pool: components["schemas"]["PoolView"];
         };
         /**
          * OneProxy
@@ -7424,7 +8853,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /** Port */
             port: number;
         };
@@ -7579,6 +9008,207 @@ export interface components {
             value: number;
         };
         /**
+         * PolicyAction
+         * @description A policy was created or deleted.
+         */
+        PolicyAction: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Policy Id */
+            policy_id: string;
+            /** Name */
+            name: string;
+        };
+        /**
+         * PolicyChange
+         * @description `changed` are the names of the fields that differ.
+         */
+        PolicyChange: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Policy Id */
+            policy_id: string;
+            /** Name */
+            name: string;
+            /** Changed */
+            changed: string[];
+        };
+        /**
+         * PolicyPage
+         * @description A page of policies, without their rules. `next_cursor` leads to the next one; it is null on the last.
+         */
+        PolicyPage: {
+            /** Has More */
+            has_more: boolean;
+            /** Next Cursor */
+            next_cursor: string | null;
+            /** Policies */
+            policies: components["schemas"]["ListedPolicy"][];
+        };
+        /**
+         * PolicyView
+         * @description A policy: the first rule that matches decides.
+         */
+        PolicyView: {
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Rule Count */
+            rule_count: number;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /** Rules */
+            rules: components["schemas"]["RuleView"][];
+        };
+        /**
+         * PoolAction
+         * @description A pool was created or deleted.
+         */
+        PoolAction: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Pool Id */
+            pool_id: string;
+            /** Name */
+            name: string;
+        };
+        /**
+         * PoolChange
+         * @description `changed` are the names of the fields that differ.
+         */
+        PoolChange: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Pool Id */
+            pool_id: string;
+            /** Name */
+            name: string;
+            /** Changed */
+            changed: string[];
+        };
+        /**
+         * PoolCooldown
+         * @description How long an upstream is left alone after a failure of each kind: from so many seconds, doubled each time,
+         *     up to so many. `[0, 0]` is not at all.
+         */
+        PoolCooldown: {
+            /** 407 */
+            407: number[];
+            /** 429 */
+            429: number[];
+            /** Connect */
+            connect: number[];
+            /** 5Xx */
+            "5xx": number[];
+        };
+        /**
+         * PoolPage
+         * @description A page of pools, without their upstreams. `next_cursor` leads to the next one; it is null on the last.
+         */
+        PoolPage: {
+            /** Has More */
+            has_more: boolean;
+            /** Next Cursor */
+            next_cursor: string | null;
+            /** Pools */
+            pools: components["schemas"]["ListedPool"][];
+        };
+        /**
+         * PoolRetry
+         * @description When a request is tried with another upstream: after a failure to connect, or these statuses of the upstream.
+         *
+         *     `attempts` counts all of them, the first among them.
+         */
+        PoolRetry: {
+            /** Attempts */
+            attempts: number;
+            /** Connect */
+            connect: boolean;
+            /** Statuses */
+            statuses: number[];
+        };
+        /**
+         * PoolUpstreamView
+         * @description An upstream of a pool.
+         */
+        PoolUpstreamView: {
+            /** Name */
+            name: string;
+            /**
+             * Protocol
+             * @enum {string}
+             */
+            protocol: "http" | "https" | "socks4" | "socks5";
+            /** Host */
+            host: string;
+            /** Port */
+            port: number;
+            /** Weight */
+            weight: number;
+            /** @default null */
+            auth: components["schemas"]["UpstreamAuthView"] | null;
+            /** @default null */
+            tls: components["schemas"]["UpstreamTlsView"] | null;
+            /**
+             * Proxy Protocol
+             * @default null
+             */
+            proxy_protocol: ("v1" | "v2") | null;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * PoolView
+         * @description A pool, without the passwords of its upstreams.
+         */
+        PoolView: {
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Upstream Count */
+            upstream_count: number;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Policy
+             * @enum {string}
+             */
+            policy: "failover" | "round_robin" | "least_connections" | "sticky" | "latency";
+            check: components["schemas"]["UpstreamCheck"];
+            retry: components["schemas"]["PoolRetry"];
+            cooldown: components["schemas"]["PoolCooldown"];
+            /** Upstreams */
+            upstreams: components["schemas"]["PoolUpstreamView"][];
+        };
+        /**
          * PreviousApiKey
          * @description The rotated key: revoked, or valid until `expires_at`.
          */
@@ -7662,7 +9292,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /**
              * Status
              * @enum {string}
@@ -7689,7 +9319,7 @@ export interface components {
              * Protocol
              * @enum {string}
              */
-            protocol: "http" | "https" | "socks4" | "socks5";
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /**
              * Status
              * @enum {string}
@@ -7711,6 +9341,29 @@ export interface components {
             max_idle_connections: number;
             /** Dns Cache Seconds */
             dns_cache_seconds: number;
+        };
+        /**
+         * ProxyDns
+         * @description How names are resolved for this proxy. What is empty, 0 or `default` is as in the settings (`proxy.dns`).
+         *
+         *     `hosts` come before those of the settings. TTLs are seconds.
+         */
+        ProxyDns: {
+            /** Servers */
+            servers: string[];
+            /** Hosts */
+            hosts: {
+                [key: string]: string[];
+            };
+            /**
+             * Prefer
+             * @enum {string}
+             */
+            prefer: "default" | "any" | "ipv4" | "ipv6";
+            /** Min Ttl */
+            min_ttl: number;
+            /** Max Ttl */
+            max_ttl: number;
         };
         /**
          * ProxyDown
@@ -7931,7 +9584,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "proxy" | "user" | "webhook" | "plan" | "account" | "settings";
+            kind: "proxy" | "user" | "webhook" | "plan" | "account" | "settings" | "list" | "pool" | "policy";
             /** Name */
             name: string;
             /** Id */
@@ -8093,6 +9746,31 @@ export interface components {
             previous_accepted_until: string;
         };
         /**
+         * RuleActionView
+         * @description What a rule does.
+         */
+        RuleActionView: {
+            /**
+             * Use
+             * @default null
+             */
+            use: string | null;
+            /**
+             * Reason
+             * @default null
+             */
+            reason: string | null;
+            /**
+             * Egress
+             * @default null
+             */
+            egress: string[] | null;
+            /** @default null */
+            headers: components["schemas"]["ActionHeadersView"] | null;
+            /** @default null */
+            limits: components["schemas"]["ActionLimitsView"] | null;
+        };
+        /**
          * RuleLimitsView
          * @description Limits, 0 for none; null says nothing: an account inherits it from its plan.
          */
@@ -8107,6 +9785,46 @@ export interface components {
             requests_per_minute: number | null;
         };
         /**
+         * RuleMatchView
+         * @description What a rule matches: all that is there.
+         */
+        RuleMatchView: {
+            /**
+             * Accounts
+             * @default null
+             */
+            accounts: string[] | null;
+            /**
+             * Destinations
+             * @default null
+             */
+            destinations: string[] | null;
+            /**
+             * Methods
+             * @default null
+             */
+            methods: string[] | null;
+            /**
+             * Paths
+             * @default null
+             */
+            paths: string[] | null;
+            /**
+             * Params
+             * @default null
+             */
+            params: {
+                [key: string]: string;
+            } | null;
+            /** @default null */
+            schedule: components["schemas"]["ScheduleView"] | null;
+            /**
+             * Clients
+             * @default null
+             */
+            clients: string[] | null;
+        };
+        /**
          * RuleQuotaView
          * @description A quota over all proxies, in bytes of both directions; 0 for none.
          */
@@ -8118,6 +9836,21 @@ export interface components {
              * @enum {string}
              */
             period: "day" | "week" | "month" | "total";
+        };
+        /**
+         * RuleView
+         * @description A rule of a policy.
+         */
+        RuleView: {
+            /** Name */
+            name: string;
+            match: components["schemas"]["RuleMatchView"];
+            action: components["schemas"]["RuleActionView"];
+            /**
+             * Mode
+             * @enum {string}
+             */
+            mode: "enforce" | "report";
         };
         /**
          * RuntimeView
@@ -11643,7 +13376,7 @@ export interface operations {
                 /** @description Only proxies of this status */
                 status?: "active" | "inactive";
                 /** @description Only proxies of this protocol */
-                protocol?: "http" | "https" | "socks4" | "socks5";
+                protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
                 /** @description Only proxies with this text in name, host, port or a tag; ignores case */
                 q?: string;
                 /** @description Only proxies with this tag; several must all be there */
@@ -11925,6 +13658,19 @@ export interface operations {
                      *           "headers": {
                      *             "via": "pseudonym"
                      *           },
+                     *           "dns": {
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "hosts": {
+                     *               "hosts": [
+                     *                 "text"
+                     *               ]
+                     *             },
+                     *             "prefer": "default",
+                     *             "min_ttl": 1,
+                     *             "max_ttl": 1
+                     *           },
                      *           "description": "text"
                      *         },
                      *         "warnings": [
@@ -12163,6 +13909,19 @@ export interface operations {
                      *           "headers": {
                      *             "via": "pseudonym"
                      *           },
+                     *           "dns": {
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "hosts": {
+                     *               "hosts": [
+                     *                 "text"
+                     *               ]
+                     *             },
+                     *             "prefer": "default",
+                     *             "min_ttl": 1,
+                     *             "max_ttl": 1
+                     *           },
                      *           "description": "text",
                      *           "auth_enabled": true,
                      *           "runtime": {
@@ -12396,6 +14155,19 @@ export interface operations {
                      *           "bind_address": "text",
                      *           "headers": {
                      *             "via": "pseudonym"
+                     *           },
+                     *           "dns": {
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "hosts": {
+                     *               "hosts": [
+                     *                 "text"
+                     *               ]
+                     *             },
+                     *             "prefer": "default",
+                     *             "min_ttl": 1,
+                     *             "max_ttl": 1
                      *           },
                      *           "description": "text",
                      *           "auth_enabled": true,
@@ -12685,6 +14457,19 @@ export interface operations {
                      *           "headers": {
                      *             "via": "pseudonym"
                      *           },
+                     *           "dns": {
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "hosts": {
+                     *               "hosts": [
+                     *                 "text"
+                     *               ]
+                     *             },
+                     *             "prefer": "default",
+                     *             "min_ttl": 1,
+                     *             "max_ttl": 1
+                     *           },
                      *           "description": "text",
                      *           "auth_enabled": true,
                      *           "runtime": {
@@ -12903,6 +14688,19 @@ export interface operations {
                      *           "bind_address": "text",
                      *           "headers": {
                      *             "via": "pseudonym"
+                     *           },
+                     *           "dns": {
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "hosts": {
+                     *               "hosts": [
+                     *                 "text"
+                     *               ]
+                     *             },
+                     *             "prefer": "default",
+                     *             "min_ttl": 1,
+                     *             "max_ttl": 1
                      *           },
                      *           "description": "text",
                      *           "auth_enabled": true,
@@ -13124,6 +14922,19 @@ export interface operations {
                      *           "headers": {
                      *             "via": "pseudonym"
                      *           },
+                     *           "dns": {
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "hosts": {
+                     *               "hosts": [
+                     *                 "text"
+                     *               ]
+                     *             },
+                     *             "prefer": "default",
+                     *             "min_ttl": 1,
+                     *             "max_ttl": 1
+                     *           },
                      *           "description": "text",
                      *           "auth_enabled": true,
                      *           "runtime": {
@@ -13343,6 +15154,19 @@ export interface operations {
                      *           "bind_address": "text",
                      *           "headers": {
                      *             "via": "pseudonym"
+                     *           },
+                     *           "dns": {
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "hosts": {
+                     *               "hosts": [
+                     *                 "text"
+                     *               ]
+                     *             },
+                     *             "prefer": "default",
+                     *             "min_ttl": 1,
+                     *             "max_ttl": 1
                      *           },
                      *           "description": "text",
                      *           "auth_enabled": true,
@@ -16066,6 +17890,1841 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    listLists: {
+        parameters: {
+            query?: {
+                /** @description Only with this in the name or the description; ignores case */
+                q?: string;
+                /** @description The size of the page */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page, with the same filter */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List lists */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "has_more": true,
+                     *         "next_cursor": "text",
+                     *         "lists": [
+                     *           {
+                     *             "created_at": "2026-01-31T12:00:00Z",
+                     *             "updated_at": "2026-01-31T12:00:00Z",
+                     *             "source": {
+                     *               "url": "text",
+                     *               "format": "plain",
+                     *               "interval": 1,
+                     *               "max_bytes": 1
+                     *             },
+                     *             "entry_count": 1,
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "description": "text",
+                     *             "kind": "domains"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["ListPage"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    createList: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "mirrors",
+                 *       "description": "where packages come from",
+                 *       "kind": "domains",
+                 *       "entries": [
+                 *         "pypi.example",
+                 *         "mirror.example.net"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ListCreate"];
+            };
+        };
+        responses: {
+            /** @description Create a list */
+            201: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "list": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "format": "plain",
+                     *             "interval": 1,
+                     *             "max_bytes": 1
+                     *           },
+                     *           "entry_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "kind": "domains",
+                     *           "entries": [
+                     *             "text"
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OneList"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    getList: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                list_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show a list */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "list": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "format": "plain",
+                     *             "interval": 1,
+                     *             "max_bytes": 1
+                     *           },
+                     *           "entry_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "kind": "domains",
+                     *           "entries": [
+                     *             "text"
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OneList"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    replaceList: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                list_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "entries": [
+                 *         "example.com",
+                 *         "example.net"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ListUpdate"];
+            };
+        };
+        responses: {
+            /** @description Update a list */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "list": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "format": "plain",
+                     *             "interval": 1,
+                     *             "max_bytes": 1
+                     *           },
+                     *           "entry_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "kind": "domains",
+                     *           "entries": [
+                     *             "text"
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OneList"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    deleteList: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                list_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Delete a list */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "deleted": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Deleted"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    updateList: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                list_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "entries": [
+                 *         "example.com",
+                 *         "example.net"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ListUpdate"];
+            };
+        };
+        responses: {
+            /** @description Update a list */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "list": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "format": "plain",
+                     *             "interval": 1,
+                     *             "max_bytes": 1
+                     *           },
+                     *           "entry_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "kind": "domains",
+                     *           "entries": [
+                     *             "text"
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OneList"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    listPools: {
+        parameters: {
+            query?: {
+                /** @description Only with this in the name or the description; ignores case */
+                q?: string;
+                /** @description The size of the page */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page, with the same filter */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List pools */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "has_more": true,
+                     *         "next_cursor": "text",
+                     *         "pools": [
+                     *           {
+                     *             "created_at": "2026-01-31T12:00:00Z",
+                     *             "updated_at": "2026-01-31T12:00:00Z",
+                     *             "upstream_count": 1,
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "description": "text",
+                     *             "policy": "failover",
+                     *             "check": {
+                     *               "enabled": true,
+                     *               "interval": 1.5,
+                     *               "timeout": 30
+                     *             },
+                     *             "retry": {
+                     *               "attempts": 1,
+                     *               "connect": true,
+                     *               "statuses": [
+                     *                 1
+                     *               ]
+                     *             },
+                     *             "cooldown": {
+                     *               "407": [
+                     *                 1.5
+                     *               ],
+                     *               "429": [
+                     *                 1.5
+                     *               ],
+                     *               "connect": [
+                     *                 1.5
+                     *               ],
+                     *               "5xx": [
+                     *                 1.5
+                     *               ]
+                     *             }
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["PoolPage"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    createPool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "paris",
+                 *       "description": "three exits in France",
+                 *       "policy": "latency",
+                 *       "upstreams": [
+                 *         {
+                 *           "protocol": "http",
+                 *           "host": "exit1.example.net",
+                 *           "port": 3128,
+                 *           "auth": {
+                 *             "username": "office",
+                 *             "password": "correct horse"
+                 *           },
+                 *           "labels": {
+                 *             "country": "fr",
+                 *             "city": "paris"
+                 *           }
+                 *         }
+                 *       ],
+                 *       "check": {
+                 *         "interval": 30,
+                 *         "timeout": 5
+                 *       },
+                 *       "retry": {
+                 *         "attempts": 5,
+                 *         "connect": true,
+                 *         "statuses": [
+                 *           407,
+                 *           429,
+                 *           502,
+                 *           503
+                 *         ]
+                 *       },
+                 *       "cooldown": {
+                 *         "407": [
+                 *           60,
+                 *           600
+                 *         ],
+                 *         "429": [
+                 *           30,
+                 *           300
+                 *         ],
+                 *         "connect": [
+                 *           1,
+                 *           60
+                 *         ],
+                 *         "5xx": [
+                 *           5,
+                 *           60
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["PoolCreate"];
+            };
+        };
+        responses: {
+            /** @description Create a pool */
+            201: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "pool": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "upstream_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "policy": "failover",
+                     *           "check": {
+                     *             "enabled": true,
+                     *             "interval": 1.5,
+                     *             "timeout": 30
+                     *           },
+                     *           "retry": {
+                     *             "attempts": 1,
+                     *             "connect": true,
+                     *             "statuses": [
+                     *               1
+                     *             ]
+                     *           },
+                     *           "cooldown": {
+                     *             "407": [
+                     *               1.5
+                     *             ],
+                     *             "429": [
+                     *               1.5
+                     *             ],
+                     *             "connect": [
+                     *               1.5
+                     *             ],
+                     *             "5xx": [
+                     *               1.5
+                     *             ]
+                     *           },
+                     *           "upstreams": [
+                     *             {
+                     *               "name": "office",
+                     *               "protocol": "http",
+                     *               "host": "127.0.0.1",
+                     *               "port": 3128,
+                     *               "weight": 1,
+                     *               "auth": {
+                     *                 "username": "bob"
+                     *               },
+                     *               "tls": {
+                     *                 "verify": true,
+                     *                 "ca_file": "text",
+                     *                 "server_name": "text"
+                     *               },
+                     *               "proxy_protocol": "v1",
+                     *               "labels": {
+                     *                 "labels": "text"
+                     *               }
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePool"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    getPool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show a pool */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "pool": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "upstream_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "policy": "failover",
+                     *           "check": {
+                     *             "enabled": true,
+                     *             "interval": 1.5,
+                     *             "timeout": 30
+                     *           },
+                     *           "retry": {
+                     *             "attempts": 1,
+                     *             "connect": true,
+                     *             "statuses": [
+                     *               1
+                     *             ]
+                     *           },
+                     *           "cooldown": {
+                     *             "407": [
+                     *               1.5
+                     *             ],
+                     *             "429": [
+                     *               1.5
+                     *             ],
+                     *             "connect": [
+                     *               1.5
+                     *             ],
+                     *             "5xx": [
+                     *               1.5
+                     *             ]
+                     *           },
+                     *           "upstreams": [
+                     *             {
+                     *               "name": "office",
+                     *               "protocol": "http",
+                     *               "host": "127.0.0.1",
+                     *               "port": 3128,
+                     *               "weight": 1,
+                     *               "auth": {
+                     *                 "username": "bob"
+                     *               },
+                     *               "tls": {
+                     *                 "verify": true,
+                     *                 "ca_file": "text",
+                     *                 "server_name": "text"
+                     *               },
+                     *               "proxy_protocol": "v1",
+                     *               "labels": {
+                     *                 "labels": "text"
+                     *               }
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePool"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    replacePool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "policy": "latency",
+                 *       "retry": {
+                 *         "attempts": 3
+                 *       },
+                 *       "cooldown": {
+                 *         "429": [
+                 *           60,
+                 *           600
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["PoolUpdate"];
+            };
+        };
+        responses: {
+            /** @description Update a pool */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "pool": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "upstream_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "policy": "failover",
+                     *           "check": {
+                     *             "enabled": true,
+                     *             "interval": 1.5,
+                     *             "timeout": 30
+                     *           },
+                     *           "retry": {
+                     *             "attempts": 1,
+                     *             "connect": true,
+                     *             "statuses": [
+                     *               1
+                     *             ]
+                     *           },
+                     *           "cooldown": {
+                     *             "407": [
+                     *               1.5
+                     *             ],
+                     *             "429": [
+                     *               1.5
+                     *             ],
+                     *             "connect": [
+                     *               1.5
+                     *             ],
+                     *             "5xx": [
+                     *               1.5
+                     *             ]
+                     *           },
+                     *           "upstreams": [
+                     *             {
+                     *               "name": "office",
+                     *               "protocol": "http",
+                     *               "host": "127.0.0.1",
+                     *               "port": 3128,
+                     *               "weight": 1,
+                     *               "auth": {
+                     *                 "username": "bob"
+                     *               },
+                     *               "tls": {
+                     *                 "verify": true,
+                     *                 "ca_file": "text",
+                     *                 "server_name": "text"
+                     *               },
+                     *               "proxy_protocol": "v1",
+                     *               "labels": {
+                     *                 "labels": "text"
+                     *               }
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePool"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    deletePool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Delete a pool */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "deleted": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Deleted"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    updatePool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "policy": "latency",
+                 *       "retry": {
+                 *         "attempts": 3
+                 *       },
+                 *       "cooldown": {
+                 *         "429": [
+                 *           60,
+                 *           600
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["PoolUpdate"];
+            };
+        };
+        responses: {
+            /** @description Update a pool */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "pool": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "upstream_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "policy": "failover",
+                     *           "check": {
+                     *             "enabled": true,
+                     *             "interval": 1.5,
+                     *             "timeout": 30
+                     *           },
+                     *           "retry": {
+                     *             "attempts": 1,
+                     *             "connect": true,
+                     *             "statuses": [
+                     *               1
+                     *             ]
+                     *           },
+                     *           "cooldown": {
+                     *             "407": [
+                     *               1.5
+                     *             ],
+                     *             "429": [
+                     *               1.5
+                     *             ],
+                     *             "connect": [
+                     *               1.5
+                     *             ],
+                     *             "5xx": [
+                     *               1.5
+                     *             ]
+                     *           },
+                     *           "upstreams": [
+                     *             {
+                     *               "name": "office",
+                     *               "protocol": "http",
+                     *               "host": "127.0.0.1",
+                     *               "port": 3128,
+                     *               "weight": 1,
+                     *               "auth": {
+                     *                 "username": "bob"
+                     *               },
+                     *               "tls": {
+                     *                 "verify": true,
+                     *                 "ca_file": "text",
+                     *                 "server_name": "text"
+                     *               },
+                     *               "proxy_protocol": "v1",
+                     *               "labels": {
+                     *                 "labels": "text"
+                     *               }
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePool"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    listPolicies: {
+        parameters: {
+            query?: {
+                /** @description Only with this in the name or the description; ignores case */
+                q?: string;
+                /** @description The size of the page */
+                limit?: number;
+                /** @description The `next_cursor` of the previous page, with the same filter */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List policies */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "has_more": true,
+                     *         "next_cursor": "text",
+                     *         "policies": [
+                     *           {
+                     *             "created_at": "2026-01-31T12:00:00Z",
+                     *             "updated_at": "2026-01-31T12:00:00Z",
+                     *             "rule_count": 1,
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "description": "text"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["PolicyPage"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    createPolicy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "builds",
+                 *       "description": "what builds may reach",
+                 *       "rules": [
+                 *         {
+                 *           "name": "packages",
+                 *           "match": {
+                 *             "accounts": [
+                 *               "tag:ci"
+                 *             ],
+                 *             "destinations": [
+                 *               "*.pypi.example",
+                 *               "10.1.0.0/16:443"
+                 *             ],
+                 *             "schedule": {
+                 *               "timezone": "Europe/Berlin",
+                 *               "windows": [
+                 *                 {
+                 *                   "days": [
+                 *                     "mon",
+                 *                     "tue"
+                 *                   ],
+                 *                   "from": "08:00",
+                 *                   "to": "18:00"
+                 *                 }
+                 *               ]
+                 *             },
+                 *             "clients": [
+                 *               "10.0.0.0/8"
+                 *             ]
+                 *           },
+                 *           "action": {
+                 *             "use": "direct"
+                 *           }
+                 *         },
+                 *         {
+                 *           "name": "everything else",
+                 *           "match": {},
+                 *           "action": {
+                 *             "use": "deny",
+                 *             "reason": "builds may reach packages only"
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["PolicyCreate"];
+            };
+        };
+        responses: {
+            /** @description Create a policy */
+            201: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "policy": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "rule_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "rules": [
+                     *             {
+                     *               "name": "office",
+                     *               "match": {
+                     *                 "accounts": [
+                     *                   "text"
+                     *                 ],
+                     *                 "destinations": [
+                     *                   "text"
+                     *                 ],
+                     *                 "methods": [
+                     *                   "text"
+                     *                 ],
+                     *                 "paths": [
+                     *                   "text"
+                     *                 ],
+                     *                 "params": {
+                     *                   "params": "text"
+                     *                 },
+                     *                 "schedule": {
+                     *                   "timezone": "text",
+                     *                   "windows": [
+                     *                     {
+                     *                       "days": [
+                     *                         "mon"
+                     *                       ],
+                     *                       "from": "text",
+                     *                       "to": "text"
+                     *                     }
+                     *                   ]
+                     *                 },
+                     *                 "clients": [
+                     *                   "text"
+                     *                 ]
+                     *               },
+                     *               "action": {
+                     *                 "use": "text",
+                     *                 "reason": "text",
+                     *                 "egress": [
+                     *                   "text"
+                     *                 ],
+                     *                 "headers": {
+                     *                   "set": {
+                     *                     "set": "text"
+                     *                   },
+                     *                   "remove": [
+                     *                     "text"
+                     *                   ]
+                     *                 },
+                     *                 "limits": {
+                     *                   "bandwidth_in": 1,
+                     *                   "bandwidth_out": 1,
+                     *                   "connections": 1,
+                     *                   "requests_per_minute": 1
+                     *                 }
+                     *               },
+                     *               "mode": "enforce"
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePolicy"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    getPolicy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                policy_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show a policy */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "policy": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "rule_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "rules": [
+                     *             {
+                     *               "name": "office",
+                     *               "match": {
+                     *                 "accounts": [
+                     *                   "text"
+                     *                 ],
+                     *                 "destinations": [
+                     *                   "text"
+                     *                 ],
+                     *                 "methods": [
+                     *                   "text"
+                     *                 ],
+                     *                 "paths": [
+                     *                   "text"
+                     *                 ],
+                     *                 "params": {
+                     *                   "params": "text"
+                     *                 },
+                     *                 "schedule": {
+                     *                   "timezone": "text",
+                     *                   "windows": [
+                     *                     {
+                     *                       "days": [
+                     *                         "mon"
+                     *                       ],
+                     *                       "from": "text",
+                     *                       "to": "text"
+                     *                     }
+                     *                   ]
+                     *                 },
+                     *                 "clients": [
+                     *                   "text"
+                     *                 ]
+                     *               },
+                     *               "action": {
+                     *                 "use": "text",
+                     *                 "reason": "text",
+                     *                 "egress": [
+                     *                   "text"
+                     *                 ],
+                     *                 "headers": {
+                     *                   "set": {
+                     *                     "set": "text"
+                     *                   },
+                     *                   "remove": [
+                     *                     "text"
+                     *                   ]
+                     *                 },
+                     *                 "limits": {
+                     *                   "bandwidth_in": 1,
+                     *                   "bandwidth_out": 1,
+                     *                   "connections": 1,
+                     *                   "requests_per_minute": 1
+                     *                 }
+                     *               },
+                     *               "mode": "enforce"
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePolicy"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    replacePolicy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                policy_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "rules": [
+                 *         {
+                 *           "name": "nothing",
+                 *           "match": {},
+                 *           "action": {
+                 *             "use": "deny"
+                 *           }
+                 *         }
+                 *       ],
+                 *       "end_existing": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["PolicyUpdate"];
+            };
+        };
+        responses: {
+            /** @description Update a policy */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "policy": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "rule_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "rules": [
+                     *             {
+                     *               "name": "office",
+                     *               "match": {
+                     *                 "accounts": [
+                     *                   "text"
+                     *                 ],
+                     *                 "destinations": [
+                     *                   "text"
+                     *                 ],
+                     *                 "methods": [
+                     *                   "text"
+                     *                 ],
+                     *                 "paths": [
+                     *                   "text"
+                     *                 ],
+                     *                 "params": {
+                     *                   "params": "text"
+                     *                 },
+                     *                 "schedule": {
+                     *                   "timezone": "text",
+                     *                   "windows": [
+                     *                     {
+                     *                       "days": [
+                     *                         "mon"
+                     *                       ],
+                     *                       "from": "text",
+                     *                       "to": "text"
+                     *                     }
+                     *                   ]
+                     *                 },
+                     *                 "clients": [
+                     *                   "text"
+                     *                 ]
+                     *               },
+                     *               "action": {
+                     *                 "use": "text",
+                     *                 "reason": "text",
+                     *                 "egress": [
+                     *                   "text"
+                     *                 ],
+                     *                 "headers": {
+                     *                   "set": {
+                     *                     "set": "text"
+                     *                   },
+                     *                   "remove": [
+                     *                     "text"
+                     *                   ]
+                     *                 },
+                     *                 "limits": {
+                     *                   "bandwidth_in": 1,
+                     *                   "bandwidth_out": 1,
+                     *                   "connections": 1,
+                     *                   "requests_per_minute": 1
+                     *                 }
+                     *               },
+                     *               "mode": "enforce"
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePolicy"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    deletePolicy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                policy_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Delete a policy */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "deleted": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Deleted"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    updatePolicy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+            };
+            path: {
+                policy_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "rules": [
+                 *         {
+                 *           "name": "nothing",
+                 *           "match": {},
+                 *           "action": {
+                 *             "use": "deny"
+                 *           }
+                 *         }
+                 *       ],
+                 *       "end_existing": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["PolicyUpdate"];
+            };
+        };
+        responses: {
+            /** @description Update a policy */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "warnings": [
+                     *           {
+                     *             "field": "text",
+                     *             "warning": "text"
+                     *           }
+                     *         ],
+                     *         "policy": {
+                     *           "created_at": "2026-01-31T12:00:00Z",
+                     *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "rule_count": 1,
+                     *           "id": "prx_0123456789abcdef",
+                     *           "name": "office",
+                     *           "description": "text",
+                     *           "rules": [
+                     *             {
+                     *               "name": "office",
+                     *               "match": {
+                     *                 "accounts": [
+                     *                   "text"
+                     *                 ],
+                     *                 "destinations": [
+                     *                   "text"
+                     *                 ],
+                     *                 "methods": [
+                     *                   "text"
+                     *                 ],
+                     *                 "paths": [
+                     *                   "text"
+                     *                 ],
+                     *                 "params": {
+                     *                   "params": "text"
+                     *                 },
+                     *                 "schedule": {
+                     *                   "timezone": "text",
+                     *                   "windows": [
+                     *                     {
+                     *                       "days": [
+                     *                         "mon"
+                     *                       ],
+                     *                       "from": "text",
+                     *                       "to": "text"
+                     *                     }
+                     *                   ]
+                     *                 },
+                     *                 "clients": [
+                     *                   "text"
+                     *                 ]
+                     *               },
+                     *               "action": {
+                     *                 "use": "text",
+                     *                 "reason": "text",
+                     *                 "egress": [
+                     *                   "text"
+                     *                 ],
+                     *                 "headers": {
+                     *                   "set": {
+                     *                     "set": "text"
+                     *                   },
+                     *                   "remove": [
+                     *                     "text"
+                     *                   ]
+                     *                 },
+                     *                 "limits": {
+                     *                   "bandwidth_in": 1,
+                     *                   "bandwidth_out": 1,
+                     *                   "connections": 1,
+                     *                   "requests_per_minute": 1
+                     *                 }
+                     *               },
+                     *               "mode": "enforce"
+                     *             }
+                     *           ]
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["OnePolicy"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     loginAccount: {
         parameters: {
             query?: never;
@@ -18340,7 +21999,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only revisions that changed an object of this kind */
-                kind?: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account";
+                kind?: "proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account" | "list" | "pool" | "policy";
                 /** @description Only revisions that changed this object */
                 object_id?: string;
                 /** @description Only revisions that changed an object of this name */
@@ -19287,6 +22946,19 @@ export interface operations {
                      *             "headers": {
                      *               "via": "pseudonym"
                      *             },
+                     *             "dns": {
+                     *               "servers": [
+                     *                 "text"
+                     *               ],
+                     *               "hosts": {
+                     *                 "hosts": [
+                     *                   "text"
+                     *                 ]
+                     *               },
+                     *               "prefer": "default",
+                     *               "min_ttl": 1,
+                     *               "max_ttl": 1
+                     *             },
                      *             "description": "text"
                      *           }
                      *         ],
@@ -19364,6 +23036,142 @@ export interface operations {
                      *               "password": true,
                      *               "credentials": true
                      *             }
+                     *           }
+                     *         ],
+                     *         "lists": [
+                     *           {
+                     *             "entries": [
+                     *               "text"
+                     *             ],
+                     *             "source": {
+                     *               "url": "text",
+                     *               "format": "plain",
+                     *               "interval": 1,
+                     *               "max_bytes": 1
+                     *             },
+                     *             "name": "office",
+                     *             "description": "text",
+                     *             "kind": "domains"
+                     *           }
+                     *         ],
+                     *         "pools": [
+                     *           {
+                     *             "upstreams": [
+                     *               {
+                     *                 "name": "office",
+                     *                 "protocol": "http",
+                     *                 "host": "127.0.0.1",
+                     *                 "port": 3128,
+                     *                 "weight": 1,
+                     *                 "auth": {
+                     *                   "username": "bob",
+                     *                   "password": null
+                     *                 },
+                     *                 "tls": {
+                     *                   "verify": true,
+                     *                   "ca_file": "text",
+                     *                   "server_name": "text"
+                     *                 },
+                     *                 "proxy_protocol": "v1",
+                     *                 "labels": {
+                     *                   "labels": "text"
+                     *                 }
+                     *               }
+                     *             ],
+                     *             "name": "office",
+                     *             "description": "text",
+                     *             "policy": "failover",
+                     *             "check": {
+                     *               "enabled": true,
+                     *               "interval": 1.5,
+                     *               "timeout": 30
+                     *             },
+                     *             "retry": {
+                     *               "attempts": 1,
+                     *               "connect": true,
+                     *               "statuses": [
+                     *                 1
+                     *               ]
+                     *             },
+                     *             "cooldown": {
+                     *               "407": [
+                     *                 1.5
+                     *               ],
+                     *               "429": [
+                     *                 1.5
+                     *               ],
+                     *               "connect": [
+                     *                 1.5
+                     *               ],
+                     *               "5xx": [
+                     *                 1.5
+                     *               ]
+                     *             }
+                     *           }
+                     *         ],
+                     *         "policies": [
+                     *           {
+                     *             "rules": [
+                     *               {
+                     *                 "name": "office",
+                     *                 "match": {
+                     *                   "accounts": [
+                     *                     "text"
+                     *                   ],
+                     *                   "destinations": [
+                     *                     "text"
+                     *                   ],
+                     *                   "methods": [
+                     *                     "text"
+                     *                   ],
+                     *                   "paths": [
+                     *                     "text"
+                     *                   ],
+                     *                   "params": {
+                     *                     "params": "text"
+                     *                   },
+                     *                   "schedule": {
+                     *                     "timezone": "text",
+                     *                     "windows": [
+                     *                       {
+                     *                         "days": [
+                     *                           "mon"
+                     *                         ],
+                     *                         "from": "text",
+                     *                         "to": "text"
+                     *                       }
+                     *                     ]
+                     *                   },
+                     *                   "clients": [
+                     *                     "text"
+                     *                   ]
+                     *                 },
+                     *                 "action": {
+                     *                   "use": "text",
+                     *                   "reason": "text",
+                     *                   "egress": [
+                     *                     "text"
+                     *                   ],
+                     *                   "headers": {
+                     *                     "set": {
+                     *                       "set": "text"
+                     *                     },
+                     *                     "remove": [
+                     *                       "text"
+                     *                     ]
+                     *                   },
+                     *                   "limits": {
+                     *                     "bandwidth_in": 1,
+                     *                     "bandwidth_out": 1,
+                     *                     "connections": 1,
+                     *                     "requests_per_minute": 1
+                     *                   }
+                     *                 },
+                     *                 "mode": "enforce"
+                     *               }
+                     *             ],
+                     *             "name": "office",
+                     *             "description": "text"
                      *           }
                      *         ],
                      *         "accounts": [
@@ -20334,6 +24142,115 @@ export interface operations {
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
             404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    listCachedNames: {
+        parameters: {
+            query?: {
+                /** @description Only of this name */
+                name?: string;
+                /** @description Entries at most */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show cached names */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "entries": [
+                     *           {
+                     *             "name": "office",
+                     *             "type": "A",
+                     *             "status": "found",
+                     *             "addresses": [
+                     *               "text"
+                     *             ],
+                     *             "ttl": 1.5,
+                     *             "servers": [
+                     *               "text"
+                     *             ],
+                     *             "detail": "text"
+                     *           }
+                     *         ],
+                     *         "total": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["CachedNames"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    dropCachedNames: {
+        parameters: {
+            query?: {
+                /** @description Only of this name; everything by default */
+                name?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Drop cached names */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "dropped": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["DroppedNames"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
             406: components["responses"]["Failure406"];
             413: components["responses"]["Failure413"];
             429: components["responses"]["Failure429"];

@@ -1,1 +1,0 @@
-import{$t as e,C as t,fn as n,mn as r,pn as i,pt as a}from"./components-C4gESBQU.js";import{t as o}from"./RecordList-DxvFqDHl.js";function s(s,c){r(c,!0);{let r=n(()=>a(`logs.title`));t(s,{get title(){return e(r)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}i()}export{s as default};

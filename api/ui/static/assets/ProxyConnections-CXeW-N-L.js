@@ -1,1 +1,0 @@
-import{$t as e,Kt as t,Wt as n,_n as r,an as i,fn as a,mn as o,pn as s}from"./components-C4gESBQU.js";import{t as c}from"./ConnectionList-zOEm10Lh.js";var l=t(`<div class="stack"><!></div>`);function u(t,u){o(u,!0);let d=a(()=>u.proxy.id);var f=l(),p=i(f);c(p,{get only(){return e(d)}}),r(f),n(t,f),s()}export{u as default};

@@ -1,1 +1,0 @@
-import{$t as e,dn as t,un as n}from"./components-C4gESBQU.js";import{o as r}from"./index-BXnVcQ3r.js";var i=class{#e=t(!1);get busy(){return e(this.#e)}set busy(e){n(this.#e,e,!0)}async run(e,t){if(this.busy)return!1;this.busy=!0;try{return await e(),t.done&&r.done(t.done),!0}catch(e){return r.failed(e,t.failed),!1}finally{this.busy=!1}}};export{i as t};
