@@ -1,14 +1,23 @@
-"""Signing in and out in a page, and who is signed in."""
+"""Signing in and out in a page, who is signed in, and what they may do."""
 
 from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.kit.product import PASSWORD
 
 SIGN_IN = "Sign in"
+ENDED = "Your session has ended"
+CHANGES = re.compile("^(Add|Create|Delete|Edit|End|New|Restart|Start|Stop)\\b")
+"""The names of buttons that change something."""
+
+
+def buttons(page: Page) -> Locator:
+    """Those that change something, and links that look so."""
+    main = page.get_by_role("main")
+    return main.get_by_role("button", name=CHANGES).or_(main.get_by_role("link", name=CHANGES))
 
 
 def fill_in(page: Page, username: str = "admin", password: str = PASSWORD) -> None:

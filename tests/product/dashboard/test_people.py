@@ -11,9 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.kit.browser import Problems
 from tests.kit.curl import curl, needs_curl
 from tests.kit.product import PASSWORD, Product
-from tests.product.dashboard.signing import fill_in, is_at
-from tests.product.dashboard.test_permissions import buttons
-from tests.product.dashboard.test_sign_in import ENDED
+from tests.product.dashboard.signing import ENDED, buttons, fill_in, is_at
 
 
 @pytest.fixture

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from api.security.permissions import ROLES, holds
 from tests.kit.browser import SignIn
 from tests.kit.dashboard_areas import screens
 from tests.kit.product import PASSWORD, Product
+from tests.product.dashboard.signing import buttons
 
-CHANGES = re.compile("^(Add|Create|Delete|Edit|End|New|Restart|Start|Stop)\\b")
-"""The names of buttons that change something."""
 CLOSED = [each for each in screens() if each.permission and not holds(ROLES["user"], each.permission)]
 """Screens that the role `user` may not see."""
 
@@ -25,12 +23,6 @@ def proxy(product: Product) -> Iterator[dict[str, Any]]:
     made = product.proxy(name="a proxy of permissions")
     yield made
     product.api("DELETE", f"/proxies/{made['id']}")
-
-
-def buttons(page: Page) -> Locator:
-    """Those that change something, and links that look so."""
-    main = page.get_by_role("main")
-    return main.get_by_role("button", name=CHANGES).or_(main.get_by_role("link", name=CHANGES))
 
 
 def show(page: Page, path: str, proxy: dict[str, Any]) -> None:

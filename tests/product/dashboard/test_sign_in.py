@@ -10,9 +10,8 @@ from playwright.sync_api import Page, expect
 
 from tests.kit.browser import Problems, SignIn
 from tests.kit.product import PASSWORD, Product
-from tests.product.dashboard.signing import fill_in, is_at, is_signed_out, sign_out
+from tests.product.dashboard.signing import ENDED, fill_in, is_at, is_signed_out, sign_out
 
-ENDED = "Your session has ended"
 LIST = re.compile(r"/api/v1/proxies(\?|$)")
 
 
