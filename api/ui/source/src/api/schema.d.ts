@@ -713,7 +713,7 @@ export interface paths {
         put?: never;
         /**
          * Explain the decision about a request
-         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials.
+         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match.
          *
          *     Required permission: `proxy.read`.
          */
@@ -1296,6 +1296,50 @@ export interface paths {
          *     Required permission: `proxy.write`.
          */
         patch: operations["updatePolicy"];
+        trace?: never;
+    };
+    "/api/v1/lists/{list_id}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Check whether a list matches a target
+         * @description Returns the entry of the list that matches: the domain that the target is or is below of, or the most specific network of an address. A list of networks is checked with an address, since nothing is resolved.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["checkList"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/lists/{list_id}/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fetch a list now
+         * @description Begins to fetch the list from its source and returns at once; `status` of the list has the result. Whatever fails, the list keeps its content.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["refreshList"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/me/login": {
@@ -3758,6 +3802,52 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "list.error": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event list.error */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "list.error";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["ListFailure"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "policy.created": {
         parameters: {
             query?: never;
@@ -4686,7 +4776,7 @@ export interface components {
         };
         /**
          * ExplainBody
-         * @description A client and a target.
+         * @description A client and a target. `method` is for http URLs, GET by default.
          */
         ExplainBody: {
             /** Client Ip */
@@ -4697,6 +4787,8 @@ export interface components {
             user?: string;
             /** Credential */
             credential?: string;
+            /** Method */
+            method?: string;
         };
         /**
          * FleetAccountChange
@@ -5984,7 +6076,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6005,7 +6097,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -6028,7 +6120,7 @@ export interface components {
             /** Url */
             url?: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6375,7 +6467,7 @@ export interface components {
             /** Name */
             name: string | null;
             /** Reason */
-            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "listener" | "process") | ("webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
+            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process") | ("webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
             /** Error */
             error: string;
             /** Since */
@@ -7245,6 +7337,32 @@ export interface components {
             key_id?: string;
         };
         /**
+         * ExplainedRule
+         * @description What a rule of a policy has to do with a request; `unknown` while the target's address would decide.
+         */
+        ExplainedRule: {
+            /** Policy */
+            policy: string;
+            /** Index */
+            index: number;
+            /** Name */
+            name: string;
+            /**
+             * Matches
+             * @enum {string}
+             */
+            matches: "yes" | "no" | "unknown";
+            /** Why */
+            why: string;
+            /** Use */
+            use: string | null;
+            /**
+             * Mode
+             * @enum {string}
+             */
+            mode: "enforce" | "report";
+        };
+        /**
          * Explanation
          * @description The decision about a request: its reason, and the rule and stage that decide; ids of account and credential.
          */
@@ -7268,6 +7386,8 @@ export interface components {
             target: components["schemas"]["Target"];
             /** Addresses */
             addresses: components["schemas"]["JudgedAddress"][];
+            /** Rules */
+            rules: components["schemas"]["ExplainedRule"][];
             /** Account */
             account: string | null;
             /** Credential */
@@ -7737,7 +7857,7 @@ export interface components {
              * Reason
              * @enum {string}
              */
-            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "listener" | "process" | "webhook_failing";
+            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process" | "webhook_failing";
             /** Upstream */
             upstream: string | null;
             /** Error */
@@ -8044,6 +8164,36 @@ export interface components {
             changed: string[];
         };
         /**
+         * ListChecked
+         * @description Whether a list matches a target, and the entry that does.
+         */
+        ListChecked: {
+            /** Matches */
+            matches: boolean;
+            /** Entry */
+            entry: string | null;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "domains" | "networks";
+        };
+        /**
+         * ListFailure
+         * @description A list could not be fetched, after it could.
+         */
+        ListFailure: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** List Id */
+            list_id: string;
+            /** Name */
+            name: string;
+            /** Error */
+            error: string;
+        };
+        /**
          * ListPage
          * @description A page of lists, without their entries. `next_cursor` leads to the next one; it is null on the last.
          */
@@ -8054,6 +8204,19 @@ export interface components {
             next_cursor: string | null;
             /** Lists */
             lists: components["schemas"]["ListedList"][];
+        };
+        /**
+         * ListRefreshing
+         * @description A list is being fetched.
+         */
+        ListRefreshing: {
+            /** Id */
+            id: string;
+            /**
+             * Refreshing
+             * @constant
+             */
+            refreshing: true;
         };
         /**
          * ListSourceView
@@ -8073,6 +8236,27 @@ export interface components {
             max_bytes: number;
         };
         /**
+         * ListStatus
+         * @description The content of a list: how many entries, and of one with a source when it was fetched and is fetched next.
+         *
+         *     `last_error` says why the last fetch failed, null after one that did not. `skipped` counts the lines of the source
+         *     that are no entries; the first few are examples.
+         */
+        ListStatus: {
+            /** Entries */
+            entries: number;
+            /** Fetched At */
+            fetched_at: string | null;
+            /** Next At */
+            next_at: string | null;
+            /** Last Error */
+            last_error: string | null;
+            /** Skipped */
+            skipped: number;
+            /** Skipped Examples */
+            skipped_examples: components["schemas"]["SkippedLine"][];
+        };
+        /**
          * ListView
          * @description A list. `entries` are those that it has itself.
          */
@@ -8090,6 +8274,7 @@ export interface components {
             source: components["schemas"]["ListSourceView"] | null;
             /** Entry Count */
             entry_count: number;
+            status: components["schemas"]["ListStatus"];
             /** Id */
             id: string;
             /** Name */
@@ -8122,6 +8307,7 @@ export interface components {
             source: components["schemas"]["ListSourceView"] | null;
             /** Entry Count */
             entry_count: number;
+            status: components["schemas"]["ListStatus"];
             /** Id */
             id: string;
             /** Name */
@@ -9229,7 +9415,7 @@ export interface components {
              * Reason
              * @enum {string}
              */
-            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "listener" | "process";
+            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process";
             /** Upstream */
             upstream: string | null;
             /** Error */
@@ -9501,7 +9687,7 @@ export interface components {
              * Reasons
              * @default null
              */
-            reasons: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "listener" | "process")[] | null;
+            reasons: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process")[] | null;
             /**
              * Missing Actors
              * @default null
@@ -10154,6 +10340,18 @@ export interface components {
             proxy: string;
             /** Error */
             error: string;
+        };
+        /**
+         * SkippedLine
+         * @description A line of a source that is no entry.
+         */
+        SkippedLine: {
+            /** Line */
+            line: number;
+            /** Text */
+            text: string;
+            /** Reason */
+            reason: string;
         };
         /**
          * SmallHealth
@@ -15373,6 +15571,17 @@ export interface operations {
                      *             "rule": "text"
                      *           }
                      *         ],
+                     *         "rules": [
+                     *           {
+                     *             "policy": "text",
+                     *             "index": 1,
+                     *             "name": "office",
+                     *             "matches": "yes",
+                     *             "why": "text",
+                     *             "use": "text",
+                     *             "mode": "enforce"
+                     *           }
+                     *         ],
                      *         "account": "text",
                      *         "credential": "text"
                      *       }
@@ -17931,6 +18140,20 @@ export interface operations {
                      *               "max_bytes": 1
                      *             },
                      *             "entry_count": 1,
+                     *             "status": {
+                     *               "entries": 1,
+                     *               "fetched_at": "2026-01-31T12:00:00Z",
+                     *               "next_at": "2026-01-31T12:00:00Z",
+                     *               "last_error": "text",
+                     *               "skipped": 1,
+                     *               "skipped_examples": [
+                     *                 {
+                     *                   "line": 1,
+                     *                   "text": "text",
+                     *                   "reason": "text"
+                     *                 }
+                     *               ]
+                     *             },
                      *             "id": "prx_0123456789abcdef",
                      *             "name": "office",
                      *             "description": "text",
@@ -18013,6 +18236,20 @@ export interface operations {
                      *             "max_bytes": 1
                      *           },
                      *           "entry_count": 1,
+                     *           "status": {
+                     *             "entries": 1,
+                     *             "fetched_at": "2026-01-31T12:00:00Z",
+                     *             "next_at": "2026-01-31T12:00:00Z",
+                     *             "last_error": "text",
+                     *             "skipped": 1,
+                     *             "skipped_examples": [
+                     *               {
+                     *                 "line": 1,
+                     *                 "text": "text",
+                     *                 "reason": "text"
+                     *               }
+                     *             ]
+                     *           },
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -18087,6 +18324,20 @@ export interface operations {
                      *             "max_bytes": 1
                      *           },
                      *           "entry_count": 1,
+                     *           "status": {
+                     *             "entries": 1,
+                     *             "fetched_at": "2026-01-31T12:00:00Z",
+                     *             "next_at": "2026-01-31T12:00:00Z",
+                     *             "last_error": "text",
+                     *             "skipped": 1,
+                     *             "skipped_examples": [
+                     *               {
+                     *                 "line": 1,
+                     *                 "text": "text",
+                     *                 "reason": "text"
+                     *               }
+                     *             ]
+                     *           },
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -18174,6 +18425,20 @@ export interface operations {
                      *             "max_bytes": 1
                      *           },
                      *           "entry_count": 1,
+                     *           "status": {
+                     *             "entries": 1,
+                     *             "fetched_at": "2026-01-31T12:00:00Z",
+                     *             "next_at": "2026-01-31T12:00:00Z",
+                     *             "last_error": "text",
+                     *             "skipped": 1,
+                     *             "skipped_examples": [
+                     *               {
+                     *                 "line": 1,
+                     *                 "text": "text",
+                     *                 "reason": "text"
+                     *               }
+                     *             ]
+                     *           },
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -18315,6 +18580,20 @@ export interface operations {
                      *             "max_bytes": 1
                      *           },
                      *           "entry_count": 1,
+                     *           "status": {
+                     *             "entries": 1,
+                     *             "fetched_at": "2026-01-31T12:00:00Z",
+                     *             "next_at": "2026-01-31T12:00:00Z",
+                     *             "last_error": "text",
+                     *             "skipped": 1,
+                     *             "skipped_examples": [
+                     *               {
+                     *                 "line": 1,
+                     *                 "text": "text",
+                     *                 "reason": "text"
+                     *               }
+                     *             ]
+                     *           },
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -19719,6 +19998,107 @@ export interface operations {
             412: components["responses"]["Failure412"];
             413: components["responses"]["Failure413"];
             415: components["responses"]["Failure415"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    checkList: {
+        parameters: {
+            query?: {
+                /** @description A host, `host:port` or a URL */
+                target?: string;
+            };
+            header?: never;
+            path: {
+                list_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Check whether a list matches a target */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "matches": true,
+                     *         "entry": "text",
+                     *         "kind": "domains"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["ListChecked"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    refreshList: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                list_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Fetch a list now */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "refreshing": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["ListRefreshing"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
             429: components["responses"]["Failure429"];
             431: components["responses"]["Failure431"];
             500: components["responses"]["Failure500"];
