@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.kit.browser import Problems, SignIn
+from tests.kit.browser import Problems
 from tests.kit.product import PASSWORD, Product
 from tests.product.dashboard.signing import ENDED, fill_in, is_at, is_signed_out, sign_out
 
@@ -54,8 +54,8 @@ def test_a_sign_out_ends_the_session_in_the_other_tab(page: Page) -> None:
 
 
 @pytest.fixture
-def leaver(product: Product) -> dict[str, str]:
-    """A user who can be disabled."""
+def leaver(product: Product) -> Iterator[dict[str, str]]:
+    """A user who can be disabled, and whose sessions can be ended."""
     body = {"username": "leaver", "password": PASSWORD, "role": "operator"}
     user: dict[str, str] = product.data("POST", "/users", body)["user"]
     yield user
@@ -99,21 +99,23 @@ def test_a_session_whose_time_is_over_leads_to_the_sign_in_and_back(page: Page) 
 
 
 def test_a_session_that_is_ended_from_another_browser_leads_to_the_sign_in(
-    stranger: Page, sign_in: SignIn, problems: Problems
+    stranger: Page, new_context: Callable[..., BrowserContext], leaver: dict[str, str], problems: Problems
 ) -> None:
+    """The sessions of a user of this test: other tests go on with those of the administrator."""
     problems.allow("/api/v1/.* 401 ")
-    stranger.goto("/ui/proxies")
-    fill_in(stranger)
-    is_at(stranger, "Proxies")
-    other = sign_in()
-    other.goto("/ui/sessions")
-    other.get_by_role("main").locator("[data-index]").filter(has_not_text="This session").first.wait_for()
-    body = {"username": "admin", "password": PASSWORD}
+    other = new_context().new_page()
+    for page, path, title in ((stranger, "/ui/proxies", "Proxies"), (other, "/ui/sessions", "Sessions")):
+        page.goto(path)
+        fill_in(page, leaver["username"])
+        is_at(page, title)
+    body = {"username": leaver["username"], "password": PASSWORD}
     token = other.request.post("/api/v1/auth/login", data=body).json()["data"]["access_token"]
     theirs = {"Authorization": f"Bearer {token}"}
-    for each in other.request.get("/api/v1/auth/sessions", headers=theirs).json()["data"]["sessions"]:
-        if not each["current"]:
-            other.request.delete(f"/api/v1/auth/sessions/{each['id']}", headers=theirs)
+    sessions = other.request.get("/api/v1/auth/sessions", headers=theirs).json()["data"]["sessions"]
+    ended = [each["id"] for each in sessions if not each["current"]]
+    assert len(ended) == 2
+    for each in ended:
+        assert other.request.delete(f"/api/v1/auth/sessions/{each}", headers=theirs).ok
     is_signed_out(stranger)
     is_signed_out(other)
 
@@ -141,9 +143,7 @@ def test_a_dropped_network_is_shown_with_its_begin_until_it_is_back(page: Page, 
     expect(message).not_to_be_visible()
 
 
-def test_two_who_share_a_browser_get_their_own_permissions_each(
-    page: Page, people: Callable[[str], str], sign_in: SignIn
-) -> None:
+def test_two_who_share_a_browser_get_their_own_permissions_each(page: Page, people: Callable[[str], str]) -> None:
     page.goto("/ui/")
     is_at(page, "Overview")
     sign_out(page)
