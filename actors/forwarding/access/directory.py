@@ -44,6 +44,7 @@ class Directory:
         self._proxy_id = ""
         self._tags: frozenset[str] = frozenset()
         self._wanted = False
+        self._by_name = False
         self._fleet: Fleet | None = None
         self._had_table: bool | None = None
         self._found: dict[str, Found | None] = {}
@@ -59,6 +60,7 @@ class Directory:
         self._own = {user: (stored or "").encode() for user, stored in users}
         self._proxy_id, self._tags = spec.id, frozenset(spec.tags)
         self._wanted = spec.wants_credentials
+        self._by_name = spec.protocol == "socks4"
         self._forget()
 
     # --- names ---
@@ -123,10 +125,13 @@ class Directory:
             return False
 
     def admits_name(self, user: str) -> bool:
-        """Whether the name alone authenticates, in a protocol without passwords: not where the user has a password."""
+        """Whether the name alone authenticates, in a protocol without passwords.
+
+        Those of a `socks4` proxy have no other way; on `mixed` a user with a password needs it.
+        """
         own = self._own.get(user)
         if own is not None:
-            return not own
+            return self._by_name or not own
         try:
             found = self.named(user)
         except UnreadableError:

@@ -89,7 +89,8 @@ FIELDS: dict[str, Any] = {
     "dns.servers": Annotated[
         list[str] | None,
         typer.Option(
-            "--dns-server", help="A name server: an address, tls://… or https://…; may be given several times."
+            "--dns-server",
+            help="A name server: address, tls://ADDRESS or https://NAME/PATH; may be given several times.",
         ),
     ],
     "auth.backend.url": Annotated[

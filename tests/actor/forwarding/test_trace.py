@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import bcrypt
 import pytest
@@ -22,28 +25,32 @@ from tests.kit.upstreams import of_rig, upstream_list
 SECRET = "s3cret-word"
 
 
-@pytest.fixture
-def log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """What the actors of the test have logged since the last call: their zygote inherits this standard error."""
-    monkeypatch.setattr(forked_actor, "_zygote", None)  # made by the test itself: a fixture has another standard error
-    yield lambda: capfd.readouterr().err
-    if forked_actor._zygote is not None:
-        forked_actor._zygote.end()
+@contextmanager
+def logging_to(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """What the actors of the test have logged: their zygote inherits this standard error.
+
+    `capfd` would lose what is written while it empties its file.
+    """
+    monkeypatch.setattr(forked_actor, "_zygote", None)  # it is to be made by the test itself
+    former = os.dup(2)
+    with file.open("ab") as opened:
+        os.dup2(opened.fileno(), 2)
+    try:
+        yield file.read_text
+        if forked_actor._zygote is not None:
+            forked_actor._zygote.end()
+    finally:
+        os.dup2(former, 2)
+        os.close(former)
 
 
-def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str]) -> None:
+def test_each_decision_has_a_line_while_the_level_is_debug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = bcrypt.hashpw(prehash(SECRET.encode()), bcrypt.gensalt(4)).decode()
     fields = [
         "Proxy-Authorization: Basic " + base64.b64encode(f"alice:{word}".encode()).decode() for word in (SECRET, "no")
     ]
-    seen = ""
-
-    def lines(pattern: str) -> bool:
-        nonlocal seen
-        seen += log()
-        return re.search(pattern, seen) is not None
-
-    with Rig() as far, Rig(auth_username="alice", auth_hash=stored) as rig:
+    to_file = logging_to(tmp_path / "stderr", monkeypatch)
+    with to_file as log, Rig() as far, Rig(auth_username="alice", auth_hash=stored) as rig:
         with Origin(responds(*[counted(b"one")] * 4)) as origin, connect(rig) as client:
             client.sendall(get(origin, "/quiet", fields[0]))
             read_response(client)
@@ -73,12 +80,13 @@ def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str
             r"GET [0-9.:]+: status 403, destination_denied: [^(]*\(by [^)]*127.0.0.0/8",
             "ended after [0-9.]+ s",
         ):
-            until(lambda wanted=wanted: lines(start + wanted), f"{wanted} in {seen}", 20)  # type: ignore[misc]
+            until(lambda wanted=wanted: re.search(start + wanted, log()), wanted, 20)  # type: ignore[misc]
+        seen = log()
         assert SECRET not in seen
         assert "accepted" not in seen.partition("authenticated")[0], "not before the level was debug"
         assert rig.ask(ApplySettings({"logging": boot_settings()["logging"]})) == Done()
-        log()
+        before = len(log())
         with connect(rig) as client:
             client.sendall(b"nonsense\r\n\r\n")
             rig.record(status_code=400)
-        assert "connection" not in log()
+        assert "connection" not in log()[before:]

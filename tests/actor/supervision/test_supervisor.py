@@ -254,7 +254,8 @@ def test_a_dead_zygote_is_replaced_and_its_children_live_on(supervised: Supervis
 
 def test_every_other_actor_killed_is_back(supervised: Supervised) -> None:
     before = supervised.fleet().actors
-    for name in ("metrics", "logs", "webhooks", "api"):
+    killed = ("metrics", "logs", "webhooks", "resolver", "api")
+    for name in killed:
         os.kill(before[name].pid or 0, signal.SIGKILL)
 
     def all_back() -> bool:
@@ -262,9 +263,9 @@ def test_every_other_actor_killed_is_back(supervised: Supervised) -> None:
             now = supervised.fleet().actors
         except (OSError, ValueError):
             return False  # the API's stand-in is just being started again
-        return all(now[name].state == "running" and now[name].pid != before[name].pid for name in before)
+        return all(now[name].state == "running" and now[name].pid != before[name].pid for name in killed)
 
-    wait_until(all_back, "all four run again")
+    wait_until(all_back, "all of them run again")
 
 
 def test_an_actor_that_dies_at_every_start_is_tried_again_with_growing_delays(
@@ -285,7 +286,7 @@ def test_the_supervisor_killed_leaves_no_process_and_no_port(supervised: Supervi
     with socket.create_connection(("127.0.0.1", ports[0]), timeout=10) as client:
         client.sendall(b"hang\n")  # one of them can't even notice
         family = supervised.family()
-        assert len(family) == 8
+        assert len(family) == 9
         supervised.process.kill()
         supervised.process.wait()
         wait_until(lambda: not left(family), f"no process is left of {family}", seconds=3.0)

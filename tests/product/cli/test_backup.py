@@ -346,8 +346,9 @@ print("held", flush=True)
 sys.stdin.readline()
 """
 
-RENAMES = 16
-"""So many does a restore make from the one that decides it on: it, two for each of seven names, one to keep the old."""
+RENAMES = 17
+"""So many does a restore make from the one that decides it on: it, two for each of seven names, one for the contents of
+lists, which there are none of before, one to keep the old."""
 
 KILLED = """
 import os, signal, sys
