@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StrictInt, StrictStr
+from pydantic import AfterValidator, Field, StrictInt, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.declaration import Given, Group
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
 
 SERVERS_MAX = 8
+HOSTS_MAX = 1000
+ADDRESSES_MAX = 32
+"""Of one name of `hosts`."""
 
 Prefer = Literal["default", "any", "ipv4", "ipv6"]
 
@@ -25,17 +28,29 @@ NameServer = Annotated[
     AfterValidator(_server),
     json_patterns.text(json_patterns.NAME_SERVER, 1, 512),
 ]
-HostsName = Annotated[
-    StrictStr,
-    Field(min_length=1, max_length=253),
-    AfterValidator(read_hosts_name),
-    json_patterns.text(json_patterns.HOSTS_NAME),
-]
+HostsName = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(read_hosts_name)]
 Address = Annotated[
     StrictStr, Field(max_length=45), AfterValidator(read_address), json_patterns.text(json_patterns.ADDRESS)
 ]
 Servers = Annotated[list[NameServer], Field(max_length=SERVERS_MAX)]
-Hosts = Annotated[dict[HostsName, Annotated[list[Address], Field(min_length=1, max_length=32)]], Field(max_length=1000)]
+Addresses = Annotated[list[Address], Field(min_length=1, max_length=ADDRESSES_MAX)]
+Hosts = Annotated[
+    dict[HostsName, Addresses],
+    Field(max_length=HOSTS_MAX),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": json_patterns.HOSTS_NAME},
+            "additionalProperties": {
+                "type": "array",
+                "items": {"type": "string", "pattern": json_patterns.ADDRESS},
+                "minItems": 1,
+                "maxItems": ADDRESSES_MAX,
+            },
+            "maxProperties": HOSTS_MAX,
+        }
+    ),
+]
 Ttl = Annotated[StrictInt, Field(ge=0, le=TTL_MAX)]
 
 

@@ -143,9 +143,9 @@ def nullable_fields(model: type[BaseModel]) -> frozenset[str]:
     return frozenset(found)
 
 
-def example(fields: dict[str, Any]) -> ConfigDict:
-    """`model_config` of the body of a request, with an example for the description of the API."""
-    return ConfigDict(json_schema_extra={"examples": [fields]})
+def example(fields: dict[str, Any], **schema: Any) -> ConfigDict:
+    """`model_config` of the body of a request: an example for the description of the API, and what `schema` adds."""
+    return ConfigDict(json_schema_extra={"examples": [fields], **schema})
 
 
 def example_of(body: type[BaseModel]) -> dict[str, Any]:

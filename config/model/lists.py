@@ -74,11 +74,18 @@ class DestinationList(BaseModel):
     updated_at: float
 
 
+_NOT_BOTH: dict[str, Any] = {"not": {"required": ["entries", "source"]}}
+_CONTENT: list[Any] = [
+    {"required": ["entries"], "properties": {"entries": {"type": "array"}}},
+    {"required": ["source"], "properties": {"source": {"type": "object", "required": ["url"]}}},
+]
+
+
 @gives(DestinationList)
 class ListUpdate(Body):
     """A change of a list: what is not given stays. `entries` take the place of a source, and it that of entries."""
 
-    model_config = example({"entries": ["example.com", "example.net"]})
+    model_config = example({"entries": ["example.com", "example.net"]}, **_NOT_BOTH)
 
     entries: ListEntries | None = None
     source: SourceInput | None = None
@@ -93,7 +100,9 @@ class ListCreate(ListUpdate):
             "description": "where packages come from",
             "kind": "domains",
             "entries": ["pypi.example", "mirror.example.net"],
-        }
+        },
+        anyOf=_CONTENT,
+        **_NOT_BOTH,
     )
 
     name: ObjectName

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 
@@ -39,21 +39,21 @@ def _label(text: str) -> str:
 ObjectName = Annotated[StrictStr, AfterValidator(object_name), json_patterns.text(json_patterns.OBJECT_NAME, 1, 64)]
 LabelName = Annotated[StrictStr, AfterValidator(_label)]
 LabelValue = Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(plain_text)]
+_LABELS: dict[str, Any] = {
+    "type": "object",
+    "propertyNames": {"pattern": json_patterns.LABEL_NAME},
+    "additionalProperties": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": json_patterns.PLAIN},
+    "maxProperties": LABELS_MAX,
+}
 Labels = Annotated[
     dict[LabelName, LabelValue],
     Field(max_length=LABELS_MAX),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "propertyNames": {"pattern": json_patterns.LABEL_NAME},
-            "additionalProperties": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 64,
-                "pattern": json_patterns.PLAIN,
-            },
-            "maxProperties": LABELS_MAX,
-        }
-    ),
+    WithJsonSchema(_LABELS),
 ]
-"""Labels of an upstream, such as `country`, and what parameters of user names ask for."""
+"""Labels of an upstream, such as `country`."""
+SomeLabels = Annotated[
+    dict[LabelName, LabelValue],
+    Field(min_length=1, max_length=LABELS_MAX),
+    WithJsonSchema({**_LABELS, "minProperties": 1}),
+]
+"""What parameters of user names ask for."""

@@ -19,7 +19,7 @@ from config.model.declaration import SECRET, Given, gives, update
 from config.model.exposure_warnings import Warned
 from config.model.fields import Body, InvalidResource, Name, Part, example, plain_text, user_name
 from config.model.header_fields import HeadersToRemove, HeadersToSet
-from config.model.object_fields import Labels, ObjectName
+from config.model.object_fields import ObjectName, SomeLabels
 from config.model.proxies import Description
 from config.model.schedules import Schedule, ScheduleInput
 from config.net.entries import read_destination, read_network
@@ -105,7 +105,7 @@ class MatchInput(Part):
     destinations: MatchDestinations | None = None
     methods: MatchMethods | None = None
     paths: MatchPaths | None = None
-    params: Annotated[Labels, Field(min_length=1)] | None = None
+    params: SomeLabels | None = None
     schedule: ScheduleInput | None = None
     clients: MatchClients | None = None
 

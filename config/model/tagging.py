@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, StrictStr, model_validator
 
@@ -16,12 +16,19 @@ TAGGED_MAX = 1_000
 ProxyId = Annotated[StrictStr, Field(min_length=1, max_length=64)]
 
 
+_SOME: list[Any] = [
+    {"required": [name], "properties": {name: {"type": "array", "minItems": 1}}} for name in ("add_tags", "remove_tags")
+]
+
+
 class ProxyTagging(Part):
     """Tags to add to these proxies, and tags to remove; their other tags stay."""
 
-    model_config = example({"ids": ["prx_0123456789abcdef"], "add_tags": ["berlin"], "remove_tags": ["office"]})
+    model_config = example(
+        {"ids": ["prx_0123456789abcdef"], "add_tags": ["berlin"], "remove_tags": ["office"]}, anyOf=_SOME
+    )
 
-    ids: Annotated[list[ProxyId], Field(min_length=1, max_length=TAGGED_MAX)]
+    ids: Annotated[list[ProxyId], Field(min_length=1, max_length=TAGGED_MAX, json_schema_extra={"uniqueItems": True})]
     add_tags: Tags = Field(default_factory=list)
     remove_tags: Tags = Field(default_factory=list)
 

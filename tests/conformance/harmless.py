@@ -29,6 +29,8 @@ KNOWN: dict[str, str] = json.loads(os.environ["CONFORMANCE_KNOWN"])
 
 _ACCOUNT = r"(?:create|update)\[\d+\]\."
 """Where a change of many accounts has one."""
+_RULE = r"rules\[\d+\]\."
+"""Where a policy has a rule."""
 
 STATE: tuple[tuple[str, str, str], ...] = (
     (r"name|username", r"is in use$", "names are unique"),
@@ -81,7 +83,17 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"scope\.proxies", r"must not be given beside", "depends on another field"),
     (r"permissions", r"which scope\.accounts needs", "depends on another field"),
     (r"None", r"of the proxy .* alone", "some accounts are changed with their proxy"),
-    (rf"({_ACCOUNT})?schedule\.timezone", r"of the IANA database", "which time zones there are, the machine knows"),
+    (
+        rf"({_ACCOUNT}|{_RULE}match\.)?schedule\.timezone",
+        r"of the IANA database",
+        "which time zones there are, the machine knows",
+    ),
+    (rf"{_RULE}name", r"is the name of", "names are unique in a policy"),
+    (rf"{_RULE}action\.(reason|egress|headers|limits)", r"is for an action|has no meaning", "depends on `use`"),
+    (rf"{_RULE}.*", r"there is no (pool|list)", "pools and lists are those that are stored"),
+    (r"ids\[\d+\]", r"there is no such proxy|would make|is in add_tags", "proxies and their tags are stored"),
+    (r"entries\[\d+\]", r"must be", "what an entry may be depends on the kind of the list"),
+    (r"source\.url", r"is required", "whether it is there already"),
     (rf"({_ACCOUNT})?(password|password_hash)", r"must be left out", "depends on another field"),
     (rf"({_ACCOUNT})?expires_at", r"must be in the future", "the clock"),
     (r"tags|name|auth", r"is the name of|would have two|two accounts", "names are unique for each proxy"),
@@ -92,7 +104,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     ),
     (r"(users\[\d+\]\.)?password", r"tried first|user name", "no pattern knows what is guessed first"),
     (r"users|status|role|permissions", r"your own account", "callers keep their own"),
-    (r"port|protocol|password|events", r"is required for a new", "whether it is there already"),
+    (r"port|protocol|password|events|kind", r"is required for a new", "whether it is there already"),
     (r"headers\..*", r"has no value", "whether it is there already"),
     (r"upstreams\[\d+\]\.auth\.password", r"is null", "whether it is there already"),
     (r"secrets.*", r"", "keys are random"),
@@ -110,8 +122,10 @@ DISCARD = 9
 """The port of the discard service, which does not listen."""
 REACH_OUT = ("testProxy", "createWebhook", "updateWebhook", "replaceWebhook")
 """What has a `url` that is asked for, now or later."""
+LISTS = ("createList", "updateList", "replaceList")
+POOLS = ("createPool", "updatePool", "replacePool")
 
-_SECTION = re.compile(r"^(?:(?:proxies|users|webhooks)\[\d+\]|settings)(?:\.|$)")
+_SECTION = re.compile(r"^(?:(?:proxies|users|webhooks|lists|pools|policies)\[\d+\]|settings)(?:\.|$)")
 """Where a document of an import has a resource."""
 _LOOKED_UP = re.compile(r"^((?:[A-Za-z]+://)?)[A-Za-z0-9_.-]*[A-Za-z_-][A-Za-z0-9_.-]*(?=[:/?#]|$)")
 """A name that would be asked of the DNS."""
@@ -152,18 +166,31 @@ def make_harmless(operation: str, body: dict[str, Any]) -> None:
             _keep_the_api(body["settings"])
     elif operation in ("updateSettings", "replaceSettings"):
         _keep_the_api(body)
-    elif operation in REACH_OUT and _matches(json_patterns.WEB_URL, body.get("url")):
-        body["url"] = re.sub(r"(?i)^(https?)://[^/?#]*", r"\1://127.0.0.1:1", body["url"])[:2048]
+    elif operation in REACH_OUT:
+        _local_url(body)
+    elif operation in LISTS and isinstance(body.get("source"), dict):
+        _local_url(body["source"])
+    elif operation in POOLS:
+        _harmless_upstreams(body)
     elif operation == "rotateSigningKey" and body.get("revoke_previous") is True:
         body["revoke_previous"] = False  # the run's own token would end
     elif operation == "explainAccess" and _matches(json_patterns.TARGET, body.get("target")):
         body["target"] = _LOOKED_UP.sub(r"\1localhost", body["target"], count=1)
 
 
+def _local_url(body: dict[str, Any]) -> None:
+    if _matches(json_patterns.WEB_URL, body.get("url")):
+        body["url"] = re.sub(r"(?i)^(https?)://[^/?#]*", r"\1://127.0.0.1:1", body["url"])[:2048]
+
+
 def _harmless_proxy(body: dict[str, Any], reserved: bool = True) -> None:
     _loopback(body)
     if _is_port(body.get("port")):
         body["port"] = free_port() if reserved else DISCARD
+    _harmless_upstreams(body)
+
+
+def _harmless_upstreams(body: dict[str, Any]) -> None:
     upstreams = body.get("upstreams")
     for index, upstream in enumerate(upstreams if isinstance(upstreams, list) else ()):
         if isinstance(upstream, dict):

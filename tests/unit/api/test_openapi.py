@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from pydantic import BaseModel, ValidationError
 
 from api.app import OPERATIONS
 from api.openapi.examples import example_of
 from api.operations import Operation
 from config.model import fields
+from config.model.fields import InvalidResource
+from config.model.lists import ListCreate, new_list
+from config.model.policies import PolicyUpdate
+from config.model.proxies import ProxyUpdate
+from config.model.tagging import ProxyTagging
 from tests.kit.api_stage import Api
 from tests.kit.openapi_document import document
 
@@ -90,6 +96,58 @@ def test_a_required_permission_is_described() -> None:
 
 def test_a_body_member_that_must_not_be_null_is_not_described_as_nullable() -> None:
     assert "null" not in str(resolved("#/components/schemas/ProxyUpdate")["properties"])
+
+
+LIST: dict[str, Any] = {"name": "mirrors", "kind": "domains"}
+RULE = {"name": "first", "action": {"use": "deny"}}
+BODIES: tuple[tuple[type[BaseModel], dict[str, Any], bool], ...] = (
+    (ProxyTagging, {"ids": ["a"]}, False),
+    (ProxyTagging, {"ids": ["a"], "add_tags": [], "remove_tags": []}, False),
+    (ProxyTagging, {"ids": ["a"], "remove_tags": ["b"]}, True),
+    (PolicyUpdate, {"rules": [{**RULE, "match": {"params": {}}}]}, False),
+    (PolicyUpdate, {"rules": [{**RULE, "match": {"params": {"country": "de"}}}]}, True),
+    (ProxyUpdate, {"dns": {"hosts": {}}}, True),
+    (ProxyUpdate, {"dns": {"hosts": {"a.example": ["10.0.0.1", "::1"]}}}, True),
+    (ProxyUpdate, {"dns": {"hosts": {"a.example": []}}}, False),
+    (ProxyUpdate, {"dns": {"hosts": {"a.example": {"b": None}}}}, False),
+    (ProxyUpdate, {"dns": {"hosts": {"a b": ["10.0.0.1"]}}}, False),
+    (ProxyUpdate, {"dns": {"hosts": {"": ["10.0.0.1"]}}}, False),
+)
+
+
+@pytest.mark.parametrize(("model", "body", "accepted"), BODIES)
+def test_a_body_is_accepted_if_its_schema_says_so(model: type[BaseModel], body: dict[str, Any], accepted: bool) -> None:
+    assert Draft202012Validator(resolved(f"/{model.__name__}")).is_valid(body) == accepted
+    assert is_accepted(model, body) == accepted
+
+
+@pytest.mark.parametrize(
+    ("content", "accepted"),
+    [
+        ({}, False),
+        ({"entries": []}, True),
+        ({"source": {"url": "http://mirror.example/"}}, True),
+        ({"source": {}}, False),
+        ({"entries": [], "source": {"url": "http://mirror.example/"}}, False),
+    ],
+)
+def test_a_new_list_has_entries_or_a_source(content: dict[str, Any], accepted: bool) -> None:
+    body = {**LIST, **content}
+    assert Draft202012Validator(resolved("/ListCreate")).is_valid(body) == accepted
+    if accepted:
+        new_list(ListCreate.model_validate(body), 0)
+    else:
+        with pytest.raises(InvalidResource):
+            new_list(ListCreate.model_validate(body), 0)
+
+
+def is_accepted(model: type[BaseModel], body: dict[str, Any]) -> bool:
+    """Whether the model reads it."""
+    try:
+        model.model_validate(body)
+    except ValidationError:
+        return False
+    return True
 
 
 def test_the_document_is_served_bare_and_to_anybody(api: Api) -> None:
