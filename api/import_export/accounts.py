@@ -178,12 +178,17 @@ class _Planner:
         found = self._store.accounts_named(entry.username)
         known = [StoredRecord(FleetAccount.model_validate(each.body), each.revision) for each in found]
         if len(known) > 1 or self._together[entry.username] > 1:
-            wanted = proxies or AccountProxies(all=True)
-            known = [each for each in known if each.record.proxies == wanted]
+            wanted = self._that_exist(proxies or AccountProxies(all=True))
+            known = [each for each in known if self._that_exist(each.record.proxies) == wanted]
         match = next((each for each in known if each.record.id not in self._matched), None)
         if match is not None:
             self._matched.add(match.record.id)
         return match
+
+    def _that_exist(self, proxies: AccountProxies) -> AccountProxies:
+        """Without those that are deleted, which an account goes on naming and a document leaves out; in one order."""
+        ids = sorted(each for each in proxies.ids if each in self._names.proxy_names)
+        return proxies.model_copy(update={"ids": ids})
 
     def _proxies(self, entry: AccountEntry) -> AccountProxies | None:
         """Raises `InvalidResource` for a name of no proxy."""

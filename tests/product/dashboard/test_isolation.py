@@ -144,14 +144,17 @@ def test_a_holder_whose_name_two_accounts_have_is_asked_for_the_proxy(
     problems.allow("/me/login: .* 400 ")
     proxies = [product.proxy(name=name) for name in ("first of two", "second of two")]
     body = {"username": "twice", "password": PASSWORD}
-    for proxy in proxies:
-        product.data("POST", "/accounts", {**body, "proxies": {"ids": [proxy["id"]]}})
+    allowed = [{"proxies": {"ids": [proxy["id"]]}} for proxy in proxies]
+    accounts = [product.data("POST", "/accounts", {**body, **each})["account"] for each in allowed]
     stranger.goto("/ui/me")
     fill_in(stranger, "twice")
     stranger.get_by_label("Proxy").fill("second of two")
     stranger.get_by_role("button", name="Sign in").click()
     expect(stranger.get_by_role("banner").get_by_text("twice")).to_be_visible()
     expect(stranger.get_by_text("first of two")).to_have_count(0)
+    stranger.close()
+    for account in accounts:
+        product.api("DELETE", f"/accounts/{account['id']}")
     for proxy in proxies:
         product.api("DELETE", f"/proxies/{proxy['id']}")
 

@@ -103,6 +103,22 @@ def test_an_export_without_secrets_keeps_passwords_and_is_refused_elsewhere(here
     assert accounts(there) == {}
 
 
+def test_accounts_of_one_name_are_known_again_without_deleted_proxies_and_in_any_order(
+    here: Importing,
+) -> None:
+    """The ids of a stored account are in the order in which they came; a document has names in alphabetical order."""
+    of_both = {"username": "ada", "password": "of both", "proxies": {"names": ["west", "east"]}}
+    here.apply(proxies=PROXIES, accounts=[of_both])
+    north = {**PROXIES[0], "name": "north", "port": 3130}
+    here.apply(proxies=[north], accounts=[of_both, {**of_both, "proxies": {"names": ["north"]}}])
+    assert here.post(here.export()).json["data"]["changed"] is False
+    for each in here.api.get("/proxies", here.headers).json["data"]["proxies"]:
+        assert here.api.request("DELETE", f"/api/v1/proxies/{each['id']}", here.headers).status_code == 200
+        response = here.post(here.export())
+        assert response.status_code == 200, response.text
+        assert response.json["data"]["changed"] is False
+
+
 def test_fields_that_are_left_out_stay_and_null_inherits(here: Importing) -> None:
     here.apply(sections=SECTIONS)
     change = {"username": "job", "tags": ["ci"], "limits": {"connections": None}, "plan": None}
