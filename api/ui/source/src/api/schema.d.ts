@@ -4993,6 +4993,10 @@ export interface components {
              * @enum {string}
              */
             kind: "domains" | "networks";
+        } | {
+            entries: unknown[];
+        } | {
+            source: Record<string, never>;
         };
         /**
          * ListEntry
@@ -5621,6 +5625,10 @@ export interface components {
             add_tags?: string[];
             /** Remove Tags */
             remove_tags?: string[];
+        } | {
+            add_tags: unknown[];
+        } | {
+            remove_tags: unknown[];
         };
         /**
          * ProxyTest
