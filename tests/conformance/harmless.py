@@ -55,7 +55,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"provider", r"is not configured", "one provider is"),
     (r"state", r"begin the sign-in again", "a state is one that the product made"),
     (r"Idempotency-Key", r"was used for another request", "a key is for one request"),
-    (r".*", r"the lower one first", "no pattern compares two ports"),
+    (r".*", r"the (lower|smaller) one first", "no schema compares two numbers"),
     (r"cursor", r"must be a cursor|other filters", "cursors come from responses"),
     (r"start_time|end_time|offset", r"first page|cursor is given", "depends on another parameter"),
     (r"cursor|sort|account", r"must be left out|must be the same", "depends on another parameter"),
