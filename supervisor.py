@@ -10,7 +10,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,7 @@ from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands need none of it, and should start fast
     from actors.supervision.listeners.socket_activation import InheritedListeners
+    from actors.supervision.processes.zygote_process import ZygoteProcess
     from actors.supervision.upgrade.handover import Handover
     from config.files.paths import DataDir
     from config.settings.runtime import Stored
@@ -75,33 +77,53 @@ def serve(
 
     def check_or_serve() -> None:
         wipe(ENV_PREFIX)
-        settings = settings_of(config, overrides)
         if check:
-            _preflight(settings)
+            _preflight(settings_of(config, overrides))
             return
-        for secret in ("ADMIN_PASSWORD", "API_KEY"):
-            os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
-        raise typer.Exit(run(settings, lambda: load(config, overrides), lambda: Origins.read(config, overrides)))
+        with _zygote() as zygote:
+            settings = settings_of(config, overrides)
+            for secret in ("ADMIN_PASSWORD", "API_KEY"):
+                os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
+            reload, origins = (lambda: load(config, overrides)), (lambda: Origins.read(config, overrides))
+            raise typer.Exit(run(settings, reload, origins, zygote))
 
     guarded(Output(), check_or_serve)
 
 
-def run(settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins]) -> int:
+@contextmanager
+def _zygote() -> Iterator[ZygoteProcess]:
+    """The zygote, which loads its modules while this process loads its own; at the end it has ended."""
+    from actors.supervision.processes import fd_reserve
+    from actors.supervision.processes.zygote_process import ZygoteProcess
+
+    os.umask(0o077)
+    fd_reserve.raise_limit()
+    zygote = ZygoteProcess()
+    try:
+        yield zygote
+    finally:
+        zygote.end()
+
+
+def run(
+    settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins], zygote: ZygoteProcess
+) -> int:
     """Everything from the settings to the end of the product; returns its exit status."""
+    from actors.garbage import without_collections
     from actors.process import set_up_logging
-    from actors.supervision.listeners.descriptor_store import stored_name
+    from actors.supervision.listeners.descriptor_store import HANDED_OVER
     from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
     from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
     from actors.supervision.upgrade.handover import receive_handover
     from api.operator.bootstrap import ensure_administrator
-    from api.operator.desired_state import read_desired_proxies, read_stored_settings
-    from api.store import StoreError
+    from api.operator.desired_state import read_desired_objects, read_desired_proxies
+    from api.services.settings import read_stored
+    from api.store import StoreError, open_store
     from config.files.paths import PathError, default_run_dir, open_run_dir
     from config.settings.settings import ConfigError
 
-    os.umask(0o077)
     handover = receive_handover(os.environ)
-    left = [(stored_name(each), each) for each in handover.sockets()]
+    left = [(HANDED_OVER, each) for each in handover.sockets()]
     inherited = InheritedListeners([*left, *from_manager(os.environ)])
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
     data = _open_data(settings)
@@ -110,26 +132,28 @@ def run(settings: Settings, reload: Callable[[], Settings], origins: Callable[[]
     handover.release_locks(but=locks)
     finish_restore(data)
     bring_up_to_date(data)
-    stored = translated(StoreError, lambda: read_stored_settings(data))
-    base, settings = settings, _effective(settings, stored)
-    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
-    translated(ConfigError, settings.server.tls.check_certificate)
-    api_socket = _listen(settings, stored, inherited)
-    try:
-        given = settings.admin_password.get_secret_value() if settings.admin_password else None
-        password = ensure_administrator(data, given)
-        desired = read_desired_proxies(data)
-    except StoreError as error:
-        raise CommandError(str(error)) from error
-    except ValueError as error:  # the password is their only input
-        raise CommandError(f"admin_password: {error}") from error
+    with without_collections(), closing(translated(StoreError, lambda: open_store(data))) as store:
+        stored = translated(StoreError, lambda: read_stored(store))
+        base, settings = settings, _effective(settings, stored)
+        set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
+        translated(ConfigError, settings.server.tls.check_certificate)
+        api_socket = _listen(settings, stored, inherited)
+        try:
+            given = settings.admin_password.get_secret_value() if settings.admin_password else None
+            password = ensure_administrator(store, data, given)
+            desired, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
+        except StoreError as error:
+            raise CommandError(str(error)) from error
+        except ValueError as error:  # the password is their only input
+            raise CommandError(f"admin_password: {error}") from error
     _show_password(data, password)
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors)
 
     def greet() -> None:
         _greet(settings, data, api_socket)
 
-    return SupervisorProcess(base, resources, reload, greet, stored=stored, origins=origins).run(desired)
+    process = SupervisorProcess(base, resources, reload, greet, stored=stored, origins=origins, zygote=zygote)
+    return process.run(desired, objects)
 
 
 def _show_password(data: DataDir, password: str | None) -> None:

@@ -184,6 +184,16 @@ RECORDS_DROPPED = _declare(
         stored="dropped",
     )
 )
+WAKES = _declare(
+    Counter(
+        "wakes",
+        "{start}",
+        "How often the proxy was started after a sleep",
+        prometheus="proxy_wakes",
+        otlp="proxy.wakes",
+        stored="wake",
+    )
+)
 INTERNAL_ERRORS = _declare(
     Counter(
         "internal_errors",
@@ -230,6 +240,14 @@ LABELLED = (STATUSES, REFUSALS, REPORTED, DECISIONS)
 OF_A_PROXY = (
     Gauge("active_connections", "{connection}", "Open connections", "active_connections", "active_connections"),
     Gauge("resident", "By", "Resident memory of its process", "proxy_resident_memory_bytes", "proxy.memory"),
+    Gauge("loop_busy", "1", "Share of time that its process had a processor, 0 to 1", "loop_busy", "proxy.loop_busy"),
+    Gauge(
+        "loop_turn_max_ms",
+        "ms",
+        "Longest turn of its event loop in the last minute",
+        "loop_turn_max_ms",
+        "proxy.loop_turn_max",
+    ),
 )
 """Gauges in `ProxyStats`."""
 OF_THE_MACHINE = (

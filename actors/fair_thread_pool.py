@@ -18,6 +18,7 @@ from actors.thread_pool import ThreadPool
 
 WAITING_MAX = 1024
 """Jobs that may wait for one first label; what is submitted beyond that is dropped."""
+WAITING_IN_ALL = 16_384
 
 ORDINARY_TURN = 4
 
@@ -26,6 +27,8 @@ DROPPED: Final = object()
 
 Labels = tuple[str, str]
 OnDone = Callable[[Any], None]
+_Limit = tuple[int, str]
+"""A first (0) or second (1) label, which has a limit."""
 
 
 class _Job(NamedTuple):
@@ -42,9 +45,9 @@ class _Shares:
         self._most = most
         self._running: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
 
-    def used_up(self, level: int, labels: Labels) -> bool:
-        """True if the first (0) or second (1) of these labels is at its limit."""
-        return self._running[level][labels[level]] >= self._most[level]
+    def used_up(self, level: int, label: str) -> bool:
+        """True if this label, a first (0) or second (1) one, is at its limit."""
+        return self._running[level][label] >= self._most[level]
 
     def started(self, labels: Labels) -> None:
         """A job with these labels runs."""
@@ -60,15 +63,24 @@ class _Shares:
 
 
 class _Queue:
-    """Jobs that wait, by the two labels that take turns; in most cases those of the job."""
+    """Jobs that wait, by the two labels that take turns; in most cases those of the job.
+
+    Those that meet a label at its limit leave their rows until it has a share again, so that ten thousand clients that
+    wait for one zone are not gone over for each job.
+    """
 
     def __init__(self, shares: _Shares) -> None:
         self._shares = shares
-        self._waiting: OrderedDict[str, OrderedDict[str, deque[_Job]]] = OrderedDict()
+        self._rows: OrderedDict[str, OrderedDict[str, deque[_Job]]] = OrderedDict()
+        self._held: dict[_Limit, OrderedDict[Labels, None]] = {}
+        """The turns that wait for a share of a label, in their order."""
+        self._jobs: dict[Labels, deque[_Job]] = {}
+        """By the labels of the turn, in a row or held."""
         self._counts: Counter[str] = Counter()
+        self._total = 0
 
     def __len__(self) -> int:
-        return self._counts.total()
+        return self._total
 
     def add(self, job: _Job, turn: Labels) -> bool:
         """Append a job; False when too many wait for the first label of its turn."""
@@ -76,25 +88,56 @@ class _Queue:
         if self._counts[first] >= WAITING_MAX:
             return False
         self._counts[first] += 1
-        self._waiting.setdefault(first, OrderedDict()).setdefault(second, deque()).append(job)
+        self._total += 1
+        jobs = self._jobs.get(turn)
+        if jobs is None:
+            jobs = self._jobs[turn] = deque()
+            self._rows.setdefault(first, OrderedDict())[second] = jobs
+        jobs.append(job)
         return True
 
     def pop(self) -> _Job | None:
         """The next job whose labels have a share left; both labels of the turn go to the end of their rows."""
-        for first, row in self._waiting.items():
-            for second, jobs in row.items():
-                labels = jobs[0].labels
-                if self._shares.used_up(0, labels):
-                    if labels[0] == first:
-                        break  # as of all in this row
-                elif not self._shares.used_up(1, labels):
-                    return self._pop_from(first, second, jobs)
+        while self._rows:
+            first, row = next(iter(self._rows.items()))
+            second, jobs = next(iter(row.items()))
+            labels = jobs[0].labels
+            limit = self._limit_of(labels)
+            if limit is None:
+                return self._pop_from(first, second, jobs)
+            self._held.setdefault(limit, OrderedDict())[first, second] = None
+            del row[second]
+            if not row:
+                del self._rows[first]
+            self.share_is_free(labels)  # of the other label, which it doesn't use
         return None
 
+    def _limit_of(self, labels: Labels) -> _Limit | None:
+        """The label that has no share left; None: both have."""
+        return next((each for each in enumerate(labels) if self._shares.used_up(*each)), None)
+
+    def share_is_free(self, labels: Labels) -> None:
+        """Perhaps of each label: the turn that has waited longest for one comes back to where it was, in front."""
+        for limit in enumerate(labels):
+            held = self._held.get(limit)
+            if held is None or self._shares.used_up(*limit):
+                continue
+            (first, second), _none = held.popitem(last=False)
+            if not held:
+                del self._held[limit]
+            if first not in self._rows:
+                self._rows[first] = OrderedDict()
+                self._rows.move_to_end(first, last=False)
+            self._rows[first][second] = self._jobs[first, second]
+            self._rows[first].move_to_end(second, last=False)
+
     def _pop_from(self, first: str, second: str, jobs: deque[_Job]) -> _Job:
-        job, row = jobs.popleft(), self._waiting[first]
+        job, row = jobs.popleft(), self._rows[first]
+        if not jobs:
+            del self._jobs[first, second]
         _back_or_out(row, second, jobs)
-        _back_or_out(self._waiting, first, row)
+        _back_or_out(self._rows, first, row)
+        self._total -= 1
         self._counts[first] -= 1
         if not self._counts[first]:
             del self._counts[first]
@@ -126,7 +169,10 @@ class FairThreadPool:
         `preferred` come before all others, but for every `ORDINARY_TURN`th turn, and those labels take turns.
         """
         job = _Job(labels, work, done, starts)
-        waits = self._preferred.add(job, preferred) if preferred else self._ordinary.add(job, labels)
+        if self.waiting >= WAITING_IN_ALL:
+            waits = False
+        else:
+            waits = self._preferred.add(job, preferred) if preferred else self._ordinary.add(job, labels)
         if waits:
             self._run_next()
         else:
@@ -144,10 +190,15 @@ class FairThreadPool:
                 return
             if not job.starts():
                 self._drop(job)
+                self._share_is_free(job.labels)
                 continue
             self._free -= 1
             self._shares.started(job.labels)
             self._threads.submit(job.work, partial(self._ended, job))
+
+    def _share_is_free(self, labels: Labels) -> None:
+        self._ordinary.share_is_free(labels)
+        self._preferred.share_is_free(labels)
 
     def _drop(self, job: _Job) -> None:
         self._loop.call_soon(lambda: job.done(DROPPED))
@@ -161,6 +212,7 @@ class FairThreadPool:
     def _ended(self, job: _Job, result: Any) -> None:
         self._free += 1
         self._shares.ended(job.labels)
+        self._share_is_free(job.labels)
         try:
             job.done(result)
         finally:

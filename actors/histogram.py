@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 PARTS = 4
 """Buckets of an octave."""
 BOUNDS: tuple[float, ...] = tuple(0.001 * 2.0 ** (step / PARTS) for step in range(-4 * PARTS, 22 * PARTS + 1))
 """Upper bounds in seconds, inclusive. Longer values are in one more bucket."""
-BUCKETS = len(BOUNDS) + 1
+BUCKETS: Final = len(BOUNDS) + 1
 
 Histogram = Mapping[int, int]
 """Count of values by number of the bucket; empty ones are left out."""

@@ -29,6 +29,7 @@ from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, ignore_deadline
 from actors.bus.mailbox import Mailbox, Reply, address_of, refuse
 from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Hello, Stop, Terminated
+from actors.garbage import shorten_collections
 from actors.log_format import JsonFormatter, TextFormatter
 from actors.signals import IGNORED, ignore, unblock
 from config.files.paths import DataDir, RunDir
@@ -61,13 +62,17 @@ class Actor:
 
     longest_wait = LONGEST_WAIT
     """Seconds after which its loop turns in any case."""
+    loop_type: type[Loop] = Loop
+    """For measurements alone: a loop that says more of itself."""
+    holds_much = False
+    """Whether it may have so much in memory that full collections of garbage take long (`actors.garbage`)."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         self.boot = boot
         self.settings = dict(boot.settings)
         self.run_dir = RunDir(Path(boot.run_dir))
         self.data_dir = DataDir(Path(boot.data_dir))
-        self.loop = Loop()
+        self.loop = self.loop_type()
         self.loop.longest_wait = self.longest_wait
         self.context: zmq.Context[Any] = zmq.Context()
         own = address_of(boot.name, boot.instance)
@@ -156,6 +161,8 @@ def main(
     actor.loop.on_wake_deadline = on_wake_deadline
     _end_with_the_supervisor(actor, lifeline)
     _listen_to_signals(actor)
+    if actor.holds_much:
+        shorten_collections()
     try:
         actor.loop.run()
     finally:
@@ -163,13 +170,23 @@ def main(
     return 0
 
 
+_log_set_up: tuple[str, str, str] | None = None
+"""As which the process's own log is set up; an actor is forked with what its zygote has."""
+
+
 def _apply_logging(settings: dict[str, Any]) -> None:
     group = settings["logging"]
-    set_up_logging(group["level"], group["format"], group["output"])
+    wanted = (group["level"], group["format"], group["output"])
+    if wanted != _log_set_up:
+        set_up_logging(*wanted)
 
 
 def set_up_logging(level: str, style: str, output: str = "stderr") -> None:
     """Where the process's own log goes: `stdout`, which is the terminal or the journal, `journald`, else `stderr`."""
+    global _log_set_up  # of the process, as the log itself
+    _log_set_up = (level, style, output)
+    logging._srcfile = None  # no format has the caller, thread or process of a message: they are not found out
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(handlers=[_handler(style, output)], level=level.upper(), force=True)
     logging.getLogger("urllib3").setLevel(logging.WARNING)  # below it logs whole URLs, which may hold credentials
 

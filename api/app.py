@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import falcon
@@ -32,6 +34,11 @@ SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 """Errors of a process that is out of resources: no bugs."""
 
 
+ANY_NAME = "{upstream}"
+"""A parameter that may have slashes, encoded by the client: servers decode them before a route is chosen. An upstream
+without a name of its own has its URL for one."""
+
+
 def create_app(services: Services) -> falcon.App[Any, Any]:
     """The routes of all operations; HEAD is GET without the body."""
     app: falcon.App[Any, Any] = falcon.App(middleware=[RequestMiddleware(services, UNLIMITED_PATHS)])
@@ -47,11 +54,35 @@ def create_app(services: Services) -> falcon.App[Any, Any]:
     for path, target in REDIRECTS.items():
         app.add_route(path, (RootRedirect if path == "/" else Redirect)(target))
     app.add_sink(_unknown_path, "/")
+    for path, by_method in responders.items():
+        if ANY_NAME in path:
+            app.add_sink(_sink(by_method), _any_name(path))
     add_dashboard(app)
     for kind in (Exception, falcon.HTTPError):  # Falcon has handlers of its own for both
         app.add_error_handler(kind, _on_error)
     app.add_error_handler(BodyAwaited, _on_body_awaited)
     return app
+
+
+def _any_name(path: str) -> re.Pattern[str]:
+    """Matches what Falcon's routes don't: paths with slashes in `ANY_NAME`."""
+    parts = re.split(r"\{(\w+)\}", path)
+    groups = (f"(?P<{name}>{'.+' if name in ANY_NAME else '[^/]+'})" for name in parts[1::2])
+    return re.compile(
+        "".join(text for pair in zip(map(re.escape, parts[::2]), [*groups, r"\Z"], strict=True) for text in pair)
+    )
+
+
+def _sink(by_method: Mapping[str, Callable[..., None]]) -> Callable[..., None]:
+    """Does what the route does."""
+
+    def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+        responder = by_method.get(f"on_{req.method.lower()}")
+        if responder is None:
+            raise falcon.HTTPMethodNotAllowed([each.removeprefix("on_").upper() for each in by_method])
+        responder(req, resp, **params)
+
+    return respond
 
 
 def _unknown_path(req: falcon.Request, resp: falcon.Response, **_params: str) -> None:  # noqa: ARG001  # Falcon's names

@@ -20,6 +20,7 @@ from actors.bus.events import Publisher
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox
 from actors.bus.messages.common import Failed, Unreachable
+from actors.bus.startup_queue import ASLEEP
 from api.errors import PeerUnavailable
 
 log = logging.getLogger(__name__)
@@ -53,9 +54,18 @@ def reason_of(reply: Any) -> str:
     return reply.error if isinstance(reply, Failed) else f"unexpected reply {type(reply).__name__}"
 
 
+def is_asleep(reply: object) -> bool:
+    """Whether this reply of a proxy's process says that there is none, since the proxy sleeps."""
+    return isinstance(reply, Unreachable) and reply.reason == ASLEEP
+
+
 def request(bridge: Bridge, to: str, message: Any, *kinds: type[R], timeout: float = 5.0) -> R:
     """The reply of the actor `to`, one of `kinds`. Raises `PeerUnavailable` when there is none or another one."""
-    reply = bridge.ask(to, message, timeout)
+    return checked(to, bridge.ask(to, message, timeout), *kinds)
+
+
+def checked(to: str, reply: Any, *kinds: type[R]) -> R:
+    """The reply of the actor `to`, one of `kinds`. Raises `PeerUnavailable` when it is another one."""
     if isinstance(reply, kinds):
         return reply
     raise PeerUnavailable(to, reason_of(reply))

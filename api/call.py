@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -91,6 +91,22 @@ class Call:
             return None
         match = _ETAG.fullmatch(header.strip())
         return int(match[1]) if match else -1
+
+
+class RequestHeaders(Mapping[str, str]):
+    """The headers of a request by their names in lower case. Few operations read any, so they are read then."""
+
+    def __init__(self, read: Callable[[], Mapping[str, str]]) -> None:
+        self._read = read
+
+    def __getitem__(self, name: str) -> str:
+        return self._read()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
 
 
 class Document(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from actors.bus.events import event_topic, new_event
+from actors.bus.messages.common import Failed
 from actors.net.own_requests import OutgoingGuard
 from actors.process import set_up_logging
 from api.audit import AuditedStore, Trail, origin, resource_named
@@ -23,6 +24,7 @@ from api.audit.refused import RefusedActions
 from api.audit.store import ACCOUNTS, CONFIGURATION
 from api.audit.trail import trail_file
 from api.bus_bridge import Bridge
+from api.errors import PeerUnavailable
 from api.history import Reader, Recorder
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
@@ -45,6 +47,7 @@ from api.services.account_imports import AccountImports
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
 from api.services.attention import Attention
+from api.services.event_authors import AUTHORED, CHANGES
 from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts
 from api.services.health import HealthService
@@ -53,10 +56,12 @@ from api.services.list_contents import ListContents
 from api.services.list_fetches import ListFetches
 from api.services.list_states import ListStates
 from api.services.log_search import LogSearch
-from api.services.object_kinds import KINDS, LISTS, ObjectKind
+from api.services.object_kinds import LISTS
+from api.services.object_users import ObjectUsers
 from api.services.overview import Overviews
 from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
+from api.services.pool_states import PoolStates
 from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_tagging import ProxyTaggings
@@ -68,11 +73,13 @@ from api.services.shared_objects import SharedObjects
 from api.services.upstream_addresses import UpstreamPolicy
 from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
-from api.store.accounts import open_accounts
-from config.files.paths import DataDir
+from api.store.accounts import PLANS, open_accounts
+from config.files.paths import DataDir, RunDir
 from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
+from config.model.plans import Plan
 from config.model.subscriptions import is_about_people
+from config.net.ports import Range, merged
 from config.settings.groups import History as HistorySettings
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
@@ -119,19 +126,6 @@ class ApiSettings:
         return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
-_AUTHORED = (
-    *("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config."),
-    *(f"{kind.name}." for kind in KINDS.values()),
-)
-"""Groups of events whose data name who caused them."""
-_CHANGES = {
-    "proxy.updated": "proxy_id",
-    "user.updated": "user_id",
-    "account.updated": "account_id",
-    **{f"{kind.name}.updated": f"{kind.name}_id" for kind in KINDS.values()},
-}
-"""Events whose data name the changed fields, with the field that has the id of the changed resource."""
-
 Publish = Callable[[str, dict[str, Any]], None]
 """Called as `(event type, data)`."""
 
@@ -146,6 +140,7 @@ class Services:
         settings: ApiSettings,
         keys: SigningKeys,
         data: DataDir,
+        run_dir: RunDir,
         supervisor_pid: int | None = None,
     ) -> None:
         self.ending = threading.Event()
@@ -175,12 +170,12 @@ class Services:
         self.account_names = names = AccountNames(self.account_store, self._stored_proxies)
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
-        self.shared_objects = SharedObjects(store, self.seal, self.proxies.lock, self.publish)
-        self._make_lists(data)
+        self._make_objects(store, data)
+        self.pool_states = PoolStates(run_dir.pools, self.shared_objects, self.publish)
         self._make_fleet_accounts(bridge, data)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
-        self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid)
+        self.health = HealthService(store, self.runtime, self.proxies, self.webhooks, data, supervisor_pid, run_dir)
         self.overviews = self._make_overviews()
         self.log_search = LogSearch(bridge, self.ending, self.proxies.name_of)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
@@ -192,8 +187,20 @@ class Services:
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.apply(settings)
 
-    def _make_lists(self, data: DataDir) -> None:
-        states = ListStates(data.lists)
+    def _make_objects(self, store: AuditedStore, data: DataDir) -> None:
+        """Lists, pools and policies, behind the services of proxies."""
+        states, proxies = ListStates(data.lists), self.proxies
+        self.shared_objects = objects = SharedObjects(
+            store, self.seal, proxies.lock, proxies.link, self.publish, states.current_file
+        )
+        self.object_users = objects.other_users = ObjectUsers(proxies.all, self.account_store)
+        objects.users_lock = self.account_names.lock
+        objects.plans = lambda: (Plan.model_validate(each.body) for each in self.account_store.find(PLANS))
+        proxies.objects, proxies.refuse_unknown = objects.messages, objects.refuse_unknown
+        proxies.upstreams_of_pool = objects.upstreams_of_pool
+        self._make_lists(states)
+
+    def _make_lists(self, states: ListStates) -> None:
         self.list_contents = contents = ListContents(states)
         self.list_fetches = ListFetches(
             states,
@@ -203,22 +210,22 @@ class Services:
             self._list_changed,
             contents.settle,
         )
-        self.shared_objects.check = self._prepare_list
+        self.shared_objects.checks = {"lists": contents.prepare, "pools": self.proxies.check_pool}
 
-    def _prepare_list(self, kind: ObjectKind, record: Any) -> None:
-        if kind is LISTS:
-            self.list_contents.prepare(record)
-
-    def _list_guard(self) -> tuple[list[tuple[str, int]], str]:
+    def _list_guard(self) -> tuple[list[Range], str]:
         """Where fetches of lists may not go: as webhooks."""
         return self._own_addresses(), "" if self.settings.webhooks.allow_private else "webhooks.allow_private"
 
-    def _list_changed(self, _list_id: str) -> None:
-        """The content of a list is another one."""
+    def _list_changed(self, list_id: str) -> None:
+        """The content of a list is another one: proxies get the name of its file, at once or a little later."""
+        try:
+            self.shared_objects.send_again(LISTS, list_id)
+        except PeerUnavailable as error:
+            self.proxies.link.resync(Failed(str(error)))
 
     def _make_fleet_accounts(self, bridge: Bridge, data: DataDir) -> None:
         """The services of accounts, plans and credentials, behind those of proxies."""
-        self.plans = Plans(self.audited_accounts, self.account_store, self.account_names)
+        self.plans = Plans(self.audited_accounts, self.account_store, self.account_names, self.shared_objects)
         self.account_activity = AccountActivities(bridge, self.plans)
         self.fleet_accounts = FleetAccounts(
             self.audited_accounts,
@@ -251,6 +258,7 @@ class Services:
         self.credentials = AccountCredentials(
             self.account_store, self.audited_accounts, self.publish, self.account_activity.drop
         )
+        self.fleet_accounts.refuse_unknown = self.credentials.refuse_unknown = self.shared_objects.refuse_unknown
         self.account_ends = AccountEnds(self.account_store, bridge)
 
     def _begin_history(self) -> None:
@@ -283,7 +291,10 @@ class Services:
         self.tokens.lifetimes = Lifetimes.of(settings.auth)
         self.login_throttle.limit = self.self_service.throttle.limit = settings.auth.max_login_attempts
         self.self_service.enabled = settings.accounts.self_service
-        self.proxies.rules = ProxyRules(settings.proxy.default_timeout, settings.server.tls, _upstream_policy(settings))
+        proxy, upstream_policy = settings.proxy, _upstream_policy(settings)
+        self.proxies.rules = ProxyRules(
+            proxy.default_timeout, proxy.sleep_after, settings.server.tls, upstream_policy, proxy.workers
+        )
         self.tester.default_url = settings.proxy.test_url
         if self.rates.settings != settings.security.rate_limiting:
             self.rates = RateLimits(settings.security.rate_limiting)
@@ -302,12 +313,12 @@ class Services:
 
     def _outgoing(self) -> OutgoingGuard:
         """The guard of requests to identity providers, which may be in an intranet."""
-        return OutgoingGuard(self._own_addresses())
+        return OutgoingGuard((), ranges=self._own_addresses())
 
-    def _own_addresses(self) -> list[tuple[str, int]]:
+    def _own_addresses(self) -> list[Range]:
         """Where the product itself listens."""
-        proxies = ((each.record.host, each.record.port) for each in self.proxies.all())
-        return [*_upstream_policy(self.settings).services, *proxies]
+        services = ((host, port, port) for host, port in _upstream_policy(self.settings).services)
+        return merged((*services, *(each.record.listens_at for each in self.proxies.all())))
 
     def close(self) -> None:
         """Close what the services opened themselves."""
@@ -363,10 +374,10 @@ class Services:
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Publish an event on the events plane, with its author, its request and the changed fields."""
         current = origin()
-        if kind.startswith(_AUTHORED):
+        if kind.startswith(AUTHORED):
             data = {**data, "by": current.author(with_name=is_about_people([kind]))}
-        if kind in _CHANGES:
-            data["changed"] = sorted(current.changes.get(data[_CHANGES[kind]], ()))
+        if kind in CHANGES:
+            data["changed"] = sorted(current.changes.get(data[CHANGES[kind]], ()))
         if current.request_id is not None:
             data = {**data, "request_id": current.request_id}
         event = new_event(kind, checked(kind, data))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import shutil
 import socket
@@ -14,7 +13,9 @@ from typing import Any
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Reply, refuse
 from actors.bus.messages.common import SUPERVISOR, Done
-from actors.bus.messages.supervision import DrainConnections, ReplaceProxies
+from actors.bus.messages.supervision import DesiredRevisions, DrainConnections, QueryDesired
+from actors.garbage import without_collections
+from actors.memory import give_back
 from actors.net.listener_drain import DRAIN_SECONDS
 from actors.process import Actor, Boot
 from api.app import create_app
@@ -31,6 +32,7 @@ from api.services.account_table import TableChecks
 from api.services.history_pruning import HistoryPruning
 from api.services.password_renewal import PasswordRenewalHandler
 from api.services.password_reset import PasswordResetHandler
+from api.services.supervisor_link import REPLACE_TIMEOUT
 from api.services.webhook_sync import WebhookLink
 from api.store import StoreError, open_store
 from config.files.paths import DataDir, PathError, private_directory
@@ -63,10 +65,13 @@ class ApiActor(Actor):
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
         try:
             keep_temporary_files_in(self.data_dir)
-            self._store = open_store(self.data_dir)
             keys = SigningKeys(self.data_dir)
             pid = boot.params.get("supervisor_pid")
-            self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, pid)
+            with without_collections():
+                self._store = open_store(self.data_dir)
+                self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, self.run_dir, pid)
+                self._services.proxies.all()  # read now
+            self._services.pool_states.forget_all_but_stored()
         except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
@@ -143,12 +148,18 @@ class ApiActor(Actor):
 
     def _report_desired_state(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served once it has all proxies."""
-        message = ReplaceProxies(self._services.proxies.specs())
-        self.mailbox.ask(SUPERVISOR, message, self._on_desired_state_reply, ASK_TIMEOUT)
+        self.mailbox.ask(SUPERVISOR, QueryDesired(), self._on_revisions, ASK_TIMEOUT)
+
+    def _on_revisions(self, reply: Any) -> None:
+        if isinstance(reply, DesiredRevisions):
+            message = self._services.proxies.desired_state(reply.proxies)
+            self.mailbox.ask(SUPERVISOR, message, self._on_desired_state_reply, REPLACE_TIMEOUT)
+        else:
+            self._on_desired_state_reply(reply)
 
     def _on_desired_state_reply(self, reply: Any) -> None:
         if isinstance(reply, Done):
-            gc.freeze()  # what was read from the store lives long, and makes each collection slow
+            give_back()
             self._server.start()
             self._lapsed.start()
             self._ends.start()

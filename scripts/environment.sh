@@ -41,6 +41,22 @@ workers() {
     echo $(($(nproc 2>/dev/null || echo 2) * 2))
 }
 
+# Tests that run on compiled modules as well: those of the modules, of the actors and the supervisor around them, and of
+# the product as a whole. The API's own, which schemathesis is one of, have nothing compiled in them.
+compiled_tests=(
+    tests/unit/actors/forwarding tests/unit/actors/accounts tests/unit/actors/pools tests/unit/actors/workers
+    tests/actor/bus tests/actor/forwarding tests/actor/pools tests/actor/supervision
+    tests/conformance/test_compiled_and_pure.py tests/conformance/test_corpus.py
+    tests/conformance/test_differential.py tests/product/e2e
+)
+
+# Programs that are started after this run from a copy of the checkout with compiled modules, the folder $compiled. False
+# where nothing can be compiled, which is said in one line.
+use_compiled_tree() {
+    compiled=$("$bin/python" "$root/scripts/wheels/compiled_tree.py") || return 1
+    export PYTHONPATH="$compiled"
+}
+
 make_environment() {
     local python
     python=$(find_python) || exit 1

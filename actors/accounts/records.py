@@ -13,7 +13,8 @@ class Rules(NamedTuple):
     """What an account may say itself, or else its plan: None inherits. Field by field, and limits key by key.
 
     Limits as in `LimitsSpec`; `quota` is bytes and period; destinations are entries of access rules
-    (`config.net.entries`), an empty list stands against that of the plan.
+    (`config.net.entries`), an empty list stands against that of the plan. `policy` is the name of the plan's,
+    `egress` are its addresses and networks (`config.net.egress`).
     """
 
     bandwidth_in: int | None = None
@@ -24,6 +25,8 @@ class Rules(NamedTuple):
     allow_destinations: tuple[str, ...] | None = None
     deny_destinations: tuple[str, ...] | None = None
     schedule: ScheduleData | None = None
+    policy: str | None = None
+    egress: tuple[str, ...] | None = None
 
 
 class PlanRecord(NamedTuple):
@@ -106,6 +109,8 @@ def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
         certificates=account.certificates,
         renewal=account.renewal,
         tags=account.tags,
+        policy=rules.policy or "",
+        egress=rules.egress or (),
     )
 
 

@@ -94,6 +94,22 @@ def decode(frame: bytes) -> Envelope:
     return Envelope(_build(cls, body), correlation, Role(role))
 
 
+def pack(value: Any) -> bytes:
+    """A value of a message class as bytes, for a field of another message, which can be passed on unread."""
+    packed: bytes = msgpack.packb(_plain(value))
+    return packed
+
+
+def unpack(kind: type[T], packed: bytes) -> T:
+    """The value of this message class that `pack` made the bytes of. Raises `ProtocolError`."""
+    try:
+        body = msgpack.unpackb(packed, strict_map_key=True)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise ProtocolError(f"not msgpack: {error}") from error
+    built: T = _build(kind, body)
+    return built
+
+
 def kind_and_role(frame: bytes) -> tuple[str, Role] | None:
     """The name of the message in `frame` and its role, without the rest of it; None for what is no envelope."""
     unpacker = msgpack.Unpacker(max_buffer_size=_HEAD_MAX)

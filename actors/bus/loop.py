@@ -8,6 +8,9 @@ same act, and nothing may come between it and the wait: read `EVENTS` of every Z
 something, and read again, until none has. (Draining, then sending, then waiting loses the edge that the send swallowed,
 and hangs.) In a turn in which they were not touched they are left alone, since reading `EVENTS` of two of them costs as
 much as serving a request; that is why everything is sent through `Loop.send`.
+
+While a turn lasts, everything else waits, so it has a budget of time for what is due and soon, and another for what
+is ready. What is left is first in the next turn, which waits for nothing.
 """
 
 from __future__ import annotations
@@ -19,37 +22,50 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import zmq
 
 Handler = Callable[[int], None]
 """Called with the epoll mask of what is ready."""
 
-PUMP_LIMIT = 200
+PUMP_LIMIT: Final = 200
 """Messages received from one ZeroMQ socket before the others get their turn."""
 
-LONGEST_WAIT = 60.0
-TURN_MAX = 0.01
-"""Seconds after which a handler with more to do should leave it for the next turn."""
+EVENTS_MAX: Final = 256
+"""Of one wait; the kernel keeps the others, level- and edge-triggered, and reports them first next time."""
+EVENTS_BEHIND: Final = 32
+"""While calls are left over from the last turn, so that they are not outnumbered by those that events bring."""
+UNCHECKED: Final = 8
+"""Calls between two looks at the clock."""
+CANCELLED_MAX: Final = 64
+"""Cancelled timers that are kept in any case; beyond that, never more than others."""
+
+LONGEST_WAIT: Final = 60.0
+TURN_MAX: Final = 0.005
+"""Seconds after which calls and handlers with more to do leave it for the next turn: once in what is due and soon, once
+in what is ready."""
 THREADED_WAIT = 10.0
 """The longest wait of a process with other threads: one that holds the interpreter for good is found by it."""
-_GOLDEN = 0.6180339887
+_GOLDEN: Final = 0.6180339887
 """Multiples of it lie evenly between whole numbers: offsets that spread the ticks of processes."""
 
 
 class Timer:
     """A scheduled call. `cancel` may be called at any time, also after it ran."""
 
-    __slots__ = ("call", "when")
+    __slots__ = ("_loop", "call", "when")
 
-    def __init__(self, when: float, call: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, when: float, call: Callable[[], None]) -> None:
+        self._loop = loop
         self.when = when
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
         """Don't call it any more."""
-        self.call = None
+        if self.call is not None:
+            self.call = None
+            self._loop.note_cancelled()
 
     def __repr__(self) -> str:
         return f"<Timer at {self.when:.3f}{'' if self.call else ' cancelled'}>"
@@ -65,9 +81,13 @@ class Loop:
         self._epoll = select.epoll()
         self._handlers: list[Handler | None] = [None] * 64  # by descriptor: they are small numbers, used again
         self._gone: set[int] = set()
-        """Descriptors unwatched in this turn: an event of the wait is not that of a new descriptor with the same
+        """Descriptors unwatched since the last wait: an event of it is not that of a new descriptor with the same
         number."""
+        self._left: list[tuple[int, int]] = []
+        """Events of the last wait whose handlers were not called yet."""
         self._timers: list[tuple[float, int, Timer]] = []
+        self._cancelled = 0
+        """How many of the timers are cancelled."""
         self._numbers = itertools.count()
         self._offset = os.getpid() * _GOLDEN % 1.0
         self._soon: deque[Callable[[], None]] = deque()
@@ -80,6 +100,12 @@ class Loop:
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
         self._eventfds: list[int] = []
         self._stopped = False
+        self._woken = self.now
+        """When the last wait ended."""
+        self.ready = 0
+        """How many descriptors this turn has found ready, those of the turn before that were left among them."""
+        self.longest_turn = 0.0
+        """Seconds of the longest turn, without its wait, since it was last set to 0."""
 
     # --- plain descriptors ---
 
@@ -111,9 +137,17 @@ class Loop:
 
     def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
         """Call once after `delay` seconds."""
-        timer = Timer(self._clock() + delay, call)
+        timer = Timer(self, self._clock() + delay, call)
         heapq.heappush(self._timers, (timer.when, next(self._numbers), timer))
         return timer
+
+    def note_cancelled(self) -> None:
+        """One timer more is cancelled. The heap is made anew without them when they are more than half of it."""
+        self._cancelled += 1
+        if self._cancelled > CANCELLED_MAX and self._cancelled > len(self._timers) // 2:
+            self._timers[:] = [each for each in self._timers if each[2].call is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
 
     def call_every(self, period: float, call: Callable[[], None]) -> None:
         """Call every `period` seconds for as long as the loop lives.
@@ -191,26 +225,33 @@ class Loop:
         self._stopped = True
 
     def turn_exceeded(self) -> bool:
-        """True when this turn has taken so long that a handler with more to do should leave it for the next."""
+        """True when a handler or call with more to do should leave it for the next turn."""
         return self._clock() - self.now > TURN_MAX
 
     def turn(self, longest: float = LONGEST_WAIT) -> None:
         """One turn: what is due, then the ZeroMQ sockets, then one wait and what it brought."""
         self.now = self._clock()
-        self._run_due()
-        self._run_soon()
+        behind = self._run_due()
+        behind = self._run_soon() or behind
         pending = self._zmq_dirty and self._pump()
-        wait = 0.0 if pending or self._soon or self._stopped else self._until_next(longest)
+        if pending or self._soon or self._left or self._stopped:
+            wait, self.now = 0.0, self._clock()
+        else:
+            wait = self._until_next(longest)
         self.on_wake_deadline(self.now + wait)
-        ready = self._epoll.poll(wait)
-        self.now = now = self._clock()
+        took = self.now - self._woken
+        if took > self.longest_turn:
+            self.longest_turn = took
+        ready = self._left
+        if ready:
+            self._left = []
+        else:
+            ready = self._epoll.poll(wait, EVENTS_BEHIND if behind else EVENTS_MAX)
+            self._gone.clear()
+        self.now = self._woken = now = self._clock()
         self.on_wake_deadline(now)
-        handlers, gone = self._handlers, self._gone
-        gone.clear()
-        for fd, mask in ready:
-            handler = handlers[fd]
-            if handler is not None and fd not in gone:
-                handler(mask)
+        self.ready = len(ready)
+        self._handle(ready)
         if ready and self._on_next_activity is not None:
             call, self._on_next_activity = self._on_next_activity, None
             call()
@@ -221,23 +262,49 @@ class Loop:
         while self._eventfds:
             os.close(self._eventfds.pop())
 
-    def _run_due(self) -> None:
-        timers = self._timers
+    def _run_due(self) -> bool:
+        """Call what is due, within the budget. Returns whether some is left."""
+        timers, ran = self._timers, 0
         while timers and timers[0][0] <= self.now:
+            if ran == UNCHECKED:
+                if self.turn_exceeded():
+                    return True
+                ran = 0
             timer = heapq.heappop(timers)[2]
-            if timer.call is not None:
-                timer.call()
+            call, timer.call = timer.call, None
+            if call is None:
+                self._cancelled -= 1
+            else:
+                ran += 1
+                call()
+        return False
 
-    def _run_soon(self) -> None:
-        for _ in range(len(self._soon)):
+    def _run_soon(self) -> bool:
+        """Call what was to be called in this turn, within the budget. Returns whether some is left."""
+        for count in range(len(self._soon)):
+            if count & (UNCHECKED - 1) == UNCHECKED - 1 and self.turn_exceeded():
+                return True
             self._soon.popleft()()
+        return False
+
+    def _handle(self, ready: list[tuple[int, int]]) -> None:
+        """Call the handlers of what is ready, within the budget."""
+        handlers, gone = self._handlers, self._gone
+        for count, (fd, mask) in enumerate(ready):
+            if count & (UNCHECKED - 1) == UNCHECKED - 1 and self.turn_exceeded():
+                self._left = ready[count:]
+                return
+            handler = handlers[fd]
+            if handler is not None and fd not in gone:
+                handler(mask)
 
     def _until_next(self, longest: float) -> float:
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
+            self._cancelled -= 1
+        self.now = self._clock()
         if not self._timers:
             return longest
-        self.now = self._clock()
         return min(longest, max(0.0, self._timers[0][0] - self.now))
 
     def _pump(self) -> bool:

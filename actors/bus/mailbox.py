@@ -29,7 +29,7 @@ from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode, kind
 from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages.common import SUPERVISOR, Failed, Unreachable
 from actors.bus.permissions import may_send
-from actors.bus.startup_queue import STARTING, StartupQueue
+from actors.bus.startup_queue import ASLEEP, STARTING, StartupQueue
 from actors.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,9 @@ ASK_TIMEOUT = 5.0
 
 REFUSAL_PERIOD = 10.0
 """Seconds within which one refused message is logged; the others are counted."""
+
+NOT_ON_THE_BUS = "it is not on the bus"
+"""The reason of `Unreachable` for an address that no process has."""
 
 OnReply = Callable[[Any], None]
 Reply = Callable[[Any], None]
@@ -157,6 +160,8 @@ class MailboxRouter(Endpoint):
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, receiver: Receiver) -> None:
         super().__init__(loop, receiver)
         self._current: dict[bytes, bytes] = {}
+        self.is_asleep: Callable[[str], bool] = lambda _name: False
+        """Whether the actor of this name has no process since its proxy sleeps."""
         self._starting = StartupQueue(loop)
         self._refusals = ThrottledLog(log, "a message was refused", REFUSAL_PERIOD)
         self._socket = new_socket(context, zmq.ROUTER)
@@ -197,7 +202,7 @@ class MailboxRouter(Endpoint):
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
-            return "it is not on the bus"
+            return NOT_ON_THE_BUS
         return None
 
     def _on_frames(self, frames: list[bytes]) -> None:
@@ -248,7 +253,7 @@ class MailboxRouter(Endpoint):
                 refuse(failure)
 
         if to in self._current or not self._starting.add(to, send, lambda: refuse(STARTING)):
-            refuse(failure)
+            refuse(ASLEEP if self.is_asleep(name_in(to.decode(errors="replace"))) else failure)
 
 
 def _addressed(other: bytes, frame: bytes) -> bytes:

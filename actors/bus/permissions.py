@@ -17,6 +17,7 @@ from actors.bus.messages import (
     events,
     forwarding,
     metrics,
+    pools,
     problems,
     records,
     supervision,
@@ -38,7 +39,17 @@ _COLLECTOR = frozenset({common.METRICS})
 _SENDER = frozenset({common.WEBHOOKS})
 _WATCHERS = frozenset({common.API, common.TELEMETRY})
 _ACTORS = frozenset(
-    {common.API, TLS, common.METRICS, common.LOGS, common.WEBHOOKS, common.TELEMETRY, common.RESOLVER, FORWARDING}
+    {
+        common.API,
+        TLS,
+        common.METRICS,
+        common.LOGS,
+        common.WEBHOOKS,
+        common.TELEMETRY,
+        common.RESOLVER,
+        common.POOLS,
+        FORWARDING,
+    }
 )
 
 SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
@@ -48,6 +59,10 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         common.Stop: _SUPERVISOR,
         common.ApplySettings: _SUPERVISOR,
         forwarding.Configure: _SUPERVISOR,
+        forwarding.Idle: _FORWARDING,
+        forwarding.Sleep: _SUPERVISOR,
+        forwarding.Resume: _SUPERVISOR,
+        pools.CheckPools: _SUPERVISOR,
         supervision.DrainConnections: _SUPERVISOR,
         metrics.DropProxyMetrics: _SUPERVISOR,
         supervision.SetProxyNames: _SUPERVISOR,
@@ -60,14 +75,19 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         supervision.RemoveProxy: _API,
         supervision.RestartProxy: _API,
         supervision.AwaitProxy: _API,
+        supervision.StartExplainer: _API,
+        supervision.QueryDesired: _API,
         supervision.ReplaceProxies: _API,
+        supervision.ApplyObjects: _API,
         supervision.QueryRuntime: _WATCHERS,
+        supervision.QueryWorkers: _API,
         supervision.Upgrade: _COMMAND,
         supervision.DescribeProgram: _COMMAND,
         users.ResetPassword: _COMMAND,
         common.Listening: frozenset({common.METRICS}),
-        problems.ReportProblems: frozenset({FORWARDING, TLS}),
+        problems.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
         accounts.ReportUsage: _FORWARDING,
+        metrics.Counters: _FORWARDING,
         accounts.RenewPassword: _FORWARDING,
         forwarding.AllowTestClient: _API,
         forwarding.Explain: _API,

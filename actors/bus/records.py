@@ -19,7 +19,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import msgpack
 import zmq
@@ -33,10 +34,12 @@ log = logging.getLogger(__name__)
 Row = tuple[Any, ...]
 _STATUS, _REASON = ACCESS_FIELDS.index("status_code"), ACCESS_FIELDS.index("reason")
 
-BATCH_ROWS = 1_000
+BATCH_ROWS: Final = 1_000
 KEPT_ROWS = 100_000
 FLUSH_PERIOD = 0.25
 RESEND_AFTER = 2.0
+RESENT_AT_ONCE = 8
+"""Batches that are sent once more in one turn of the loop: they may have megabytes."""
 
 
 def is_error(row: Row) -> bool:
@@ -45,10 +48,15 @@ def is_error(row: Row) -> bool:
 
 
 class RecordSender:
-    """A forwarding actor's end. `add` is on the hot path and does hardly more than append."""
+    """A forwarding actor's end. `add` is on the hot path and does hardly more than append.
+
+    The socket is made for the first records: an actor without clients has none.
+    """
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, source: str, instance: int) -> None:
         self._loop = loop
+        self._context = context
+        self._address = address
         self._source = source
         self._instance = instance
         self._rows: list[Row] = []
@@ -57,18 +65,20 @@ class RecordSender:
         self._timed = False
         self._number = 0
         self._last_progress = loop.now
+        self._resent = 0
+        """The number that was last sent once more, while others are still to be; else 0."""
         self.proxy_name = ""
         """The proxy's name, for the outputs beside the index."""
         self._drops = Throttle()
         self.dropped = 0
-        self._socket = new_socket(context, zmq.DEALER, high_water=1_000)
-        self._socket.setsockopt(zmq.ROUTING_ID, f"{source}/{instance}".encode())
-        self._socket.connect(address)
-        loop.attach(self._socket, self._on_acknowledged)
+        self._socket: zmq.Socket[bytes] | None = None
+        self._closed = False
 
     def add(self, row: Row) -> None:
-        """Queue a record; it is sent within `FLUSH_PERIOD`."""
+        """Queue a record; it is sent within `FLUSH_PERIOD`, or when a batch is full."""
         self._rows.append(row)
+        if len(self._rows) >= BATCH_ROWS:
+            self._send_rows()
         if not self._timed:
             self._timed = True
             self._loop.call_later(FLUSH_PERIOD, self._on_flush_timer)
@@ -92,21 +102,38 @@ class RecordSender:
 
     def flush(self) -> None:
         """Send what was added, and once more what has waited too long for its acknowledgement."""
-        rows = self._rows
-        for start in range(0, len(rows), BATCH_ROWS):
-            self._send(rows[start : start + BATCH_ROWS])
-        rows.clear()
+        if self._rows:
+            self._send_rows()
         if self._unacknowledged and self._loop.now - self._last_progress > RESEND_AFTER:
             self._last_progress = self._loop.now
-            for number, _count, frame in self._unacknowledged:
-                self._transmit(number, frame)
+            if not self._resent:
+                self._resend()
 
     def close(self, linger: float = 0.2) -> None:
         """Close the socket; what is queued gets `linger` seconds."""
-        self._loop.detach(self._socket)
-        self._socket.close(linger=int(linger * 1000))
+        self._closed = True
+        if self._socket is not None:
+            self._loop.detach(self._socket)
+            self._socket.close(linger=int(linger * 1000))
 
-    def _send(self, rows: list[Row]) -> None:
+    def _resend(self) -> None:
+        """Send the next `RESENT_AT_ONCE` of what isn't acknowledged, and the others in the turns after this one."""
+        if self._closed or not self._unacknowledged:
+            self._resent = 0
+            return
+        begin = max(0, self._resent + 1 - self._unacknowledged[0][0])
+        for number, _count, frame in tuple(islice(self._unacknowledged, begin, begin + RESENT_AT_ONCE)):
+            if not self._transmit(number, frame):
+                self._resent = 0
+                return
+            self._resent = number
+        if self._resent < self._unacknowledged[-1][0]:
+            self._loop.call_soon(self._resend)
+        else:
+            self._resent = 0
+
+    def _send_rows(self) -> None:
+        rows, self._rows = self._rows, []
         if self._kept + len(rows) > KEPT_ROWS:
             self._drop(len(rows))
             return
@@ -123,13 +150,28 @@ class RecordSender:
         if self._drops.due():
             log.error("dropped %d access records so far: the log indexer acknowledges none", self.dropped)
 
-    def _transmit(self, number: int, frame: bytes) -> None:
+    def _transmit(self, number: int, frame: bytes) -> bool:
+        """Returns False when the indexer is away and the queue is full."""
         first = self._unacknowledged[0][0]
         batch = msgpack.packb([self._source, self._instance, number, first, frame, self.proxy_name])
         try:
+            if self._socket is None:
+                self._socket = self._connect()
             self._loop.send(self._socket, [batch])
         except zmq.Again:
-            return  # the indexer is away and the queue is full: sent again when its acknowledgement stays out
+            return False  # sent again when its acknowledgement stays out
+        except zmq.ZMQError as error:  # no descriptor is left for the socket: tried again then
+            log.debug("no socket for access records: %s", error)
+            return False
+        return True
+
+    def _connect(self) -> zmq.Socket[bytes]:
+        """Raises `zmq.ZMQError`."""
+        made = new_socket(self._context, zmq.DEALER, high_water=1_000)
+        made.setsockopt(zmq.ROUTING_ID, f"{self._source}/{self._instance}".encode())
+        made.connect(self._address)
+        self._loop.attach(made, self._on_acknowledged)
+        return made
 
     def _on_acknowledged(self, frames: list[bytes]) -> None:
         source, instance, number = msgpack.unpackb(frames[-1])

@@ -16,6 +16,8 @@ WAITING_MAX = 100
 """Requests that wait for one actor; those beyond it are refused."""
 
 STARTING = "it is starting"
+ASLEEP = "its proxy sleeps"
+"""Why a request is not passed on: the forwarding actor of a proxy that sleeps has no process."""
 
 
 class _Waiting:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-import select
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.messages.specs import ProxySpec
 from actors.counters import ERRORS
+from actors.forwarding.accept_turns import AcceptTurns
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.command_handlers import HANDLERS
 from actors.forwarding.connections.first_bytes import TlsDetector
@@ -20,6 +23,7 @@ from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.registry import rejection_reply
 from actors.forwarding.reporting import trace
+from actors.net.accepting import accept
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.proxy_protocol import Ends, Header
 from actors.net.transport import Transport
@@ -30,25 +34,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACCEPTED_AT_ONCE = 64
+ACCEPTED_AT_ONCE: Final = 64
 
 
 class Acceptor:
-    """`own_tls` are the certificate and key of the product, for `https` proxies without a pair of their own."""
+    """`own_tls` are the certificate and key of the product, for `https` proxies without a pair of their own.
 
-    def __init__(self, context: ForwardingContext, own_tls: tuple[str, str] | None) -> None:
+    `tickets` is the file with the root key of TLS session tickets.
+    """
+
+    def __init__(self, context: ForwardingContext, own_tls: tuple[str, str] | None, tickets: Path) -> None:
         self._context = context
         self._loop = context.loop
         self._own_tls = own_tls
+        self._tickets = tickets
         self._certificate: CertificateWatch | None = None
         self._detects_tls = False
-        self._listener: socket.socket | None = None
+        self._listeners: Sequence[tuple[socket.socket, int]] = ()
+        """Each with its port."""
+        self._paused = False
+        self._turns = AcceptTurns(context.loop, ACCEPTED_AT_ONCE)
         self._last_ip = ""
 
     @property
     def listening(self) -> bool:
         """True between `listen` and `stop`."""
-        return self._listener is not None
+        return bool(self._listeners)
 
     @property
     def certificate_ends(self) -> float:
@@ -62,75 +73,122 @@ class Acceptor:
             self._certificate = None
             return
         from actors.forwarding.net.certificate_watch import CertificateWatch  # only https proxies pay for it
+        from actors.net.tls_tickets import Tickets
 
         if self._certificate is None:
-            self._certificate = CertificateWatch(self._loop, self._context.problems)
+            tickets = Tickets(self._tickets, spec.id)
+            self._certificate = CertificateWatch(self._loop, self._context.problems, tickets)
         self._certificate.use(spec.tls or self._own_tls, _client_files(spec))
 
-    def listen(self, listener: socket.socket) -> None:
-        """Accept from this socket from now on."""
-        listener.setblocking(False)
-        if listener.family in (socket.AF_INET, socket.AF_INET6):
+    def share(self, shared: bool) -> None:
+        """There are other workers that accept from the same sockets, or none."""
+        if shared != self._turns.shared:
+            self._turns.share(shared)
+            for listener, port in self._listeners:
+                self._watch(listener, port)
+
+    def listen(self, listeners: Sequence[socket.socket]) -> None:
+        """Accept from these sockets from now on."""
+        self._listeners = [(each, each.getsockname()[1]) for each in listeners]
+        for listener, port in self._listeners:
+            listener.setblocking(False)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
-        self._listener = listener
-        self._watch()
+            self._watch(listener, port)
 
     def stop(self) -> None:
         """Accept no more."""
-        if self._listener is not None:
-            self._loop.unwatch(self._listener.fileno())
-            self._listener = None
+        listeners, self._listeners = self._listeners, ()
+        for listener, _port in listeners:
+            self._loop.unwatch(listener.fileno())
 
-    def _watch(self) -> None:
-        if self._listener is not None:
-            self._loop.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
+    def accept_waiting(self) -> None:
+        """Accept the clients that have come."""
+        for listener, port in self._listeners:
+            self._accept(listener, port, self._turns.at_once)
 
-    def _accept(self, _mask: int) -> None:
-        listener = self._listener
-        if listener is None:
-            return
-        for _ in range(ACCEPTED_AT_ONCE):
+    def pause(self) -> None:
+        """Leave further clients in the queue until `resume`."""
+        self._paused = True
+        for listener, _port in self._listeners:
+            self._loop.unwatch(listener.fileno())
+
+    def resume(self) -> None:
+        """Accept again after a `pause`."""
+        if self._paused:
+            self._paused = False
+            for listener, port in self._listeners:
+                self._watch(listener, port)
+
+    def _watch(self, listener: socket.socket, port: int) -> None:
+        if self._listeners and not self._paused:
+            self._loop.unwatch(listener.fileno())
+            self._loop.watch(listener.fileno(), self._turns.mask, partial(self._on_ready, listener, port))
+
+    def _on_ready(self, listener: socket.socket, port: int, _mask: int) -> None:
+        turns = self._turns
+        # When nothing else is ready there is one client, as a rule, and to find no second one costs more than a turn.
+        alone = self._loop.ready == 1 and not turns.shared
+        self._accept(listener, port, 1 if alone else turns.at_once)
+
+    def _accept(self, listener: socket.socket, port: int, most: int) -> None:
+        turns = self._turns
+        for number in range(most):
             try:
-                sock, address = listener.accept()
+                sock, address = accept(listener)
             except BlockingIOError:
+                if number and turns.shared:
+                    self._end_turn(listener, port, emptied=True)
                 return
             except OSError as error:
-                self._cannot_accept(listener, error)
+                self._cannot_accept(listener, port, error)
                 return
             sock.setblocking(False)
             if self._context.policy.accept_proxy_protocol:
-                self._read_proxy_header(sock, address[0])
+                self._read_proxy_header(sock, address[0], port)
             else:
-                self._admit(sock, address[0])
+                self._admit(sock, address[0], port)
+        if turns.shared:
+            self._end_turn(listener, port, emptied=False)
 
-    def _cannot_accept(self, listener: socket.socket, error: OSError) -> None:
+    def _end_turn(self, listener: socket.socket, port: int, emptied: bool) -> None:
+        context, elsewhere = self._context, self._context.limits.elsewhere
+        everywhere = (0, 0) if elsewhere is None else elsewhere.open_connections()
+        watch = partial(self._watch, listener, port)
+        self._turns.accepted(listener.fileno(), watch, emptied, len(context.connections), everywhere)
+
+    def _cannot_accept(self, listener: socket.socket, port: int, error: OSError) -> None:
         if error.errno not in OUT_OF_DESCRIPTORS:
             log.debug("a connection ended before it was accepted: %s", error)
             return
         detail = "no descriptor is left for new clients: they wait in the queue"
         self._context.problems.occurred(NO_DESCRIPTORS, detail)
         self._loop.unwatch(listener.fileno())
-        self._loop.call_later(ACCEPT_PAUSE, self._watch)
+        self._loop.call_later(ACCEPT_PAUSE, partial(self._watch, listener, port))
 
     # --- who may connect ---
 
-    def _read_proxy_header(self, sock: socket.socket, peer_ip: str) -> None:
-        if len(self._context.connections) < self._context.policy.max_connections:
-            ProxyHeaderReader(self._context, sock, peer_ip, self._on_proxy_header)
+    def _read_proxy_header(self, sock: socket.socket, peer_ip: str, port: int) -> None:
+        if self._has_room(0):
+            ProxyHeaderReader(self._context, sock, peer_ip, port, self._on_proxy_header)
         else:
             self._last_ip = peer_ip
-            self._reject_when_full(sock)
+            self._reject_when_full(sock, port)
 
     def _on_proxy_header(self, reader: ProxyHeaderReader, header: Header) -> None:
         """The client is known. Its connection has a place already, that of the reader."""
         ends = header.ends
-        self._admit(reader.sock, ends[0][0] if ends else reader.client_ip, places=1, ends=ends)
+        client_ip = ends[0][0] if ends else reader.client_ip
+        self._admit(reader.sock, client_ip, reader.listen_port, places=1, ends=ends)
         self._context.remove(reader)
 
-    def _detect_tls(self, sock: socket.socket, ends: Ends | None) -> None:
+    def _detect_tls(self, sock: socket.socket, port: int, ends: Ends | None) -> None:
         limits = self._context.limits
         detector = TlsDetector(
-            self._context, sock, self._last_ip, lambda detector, found: self._on_detected(detector, found, ends)
+            self._context,
+            sock,
+            self._last_ip,
+            port,
+            lambda detector, found: self._on_detected(detector, found, ends),
         )
         if limits.counts_clients:
             limits.connection_opened(detector)
@@ -138,51 +196,60 @@ class Acceptor:
     def _on_detected(self, detector: TlsDetector, with_tls: bool, ends: Ends | None) -> None:
         """Whether the client has come with TLS is known. Its connection has a place already, that of the detector."""
         self._context.limits.connection_closed(detector)
-        self._admit(detector.sock, detector.client_ip, places=1, ends=ends, with_tls=with_tls)
+        port = detector.listen_port
+        self._admit(detector.sock, detector.client_ip, port, places=1, ends=ends, with_tls=with_tls)
         self._context.remove(detector)
 
     def _admit(
         self,
         sock: socket.socket,
         client_ip: str,
+        port: int,
         places: int = 0,
         ends: Ends | None = None,
         with_tls: bool | None = None,
     ) -> None:
         """Serve the client, which has `places` among the open connections already, or reject it.
 
-        `with_tls` None: that is not known yet.
+        It has come to this `port` of the proxy. `with_tls` None: that is not known yet.
         """
         context = self._context
         if client_ip != self._last_ip:
             self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
         decision = context.policy.access.client(client_ip)
         if decision.failure is not None:
-            self._reject(sock, decision.failure)
+            self._reject(sock, port, decision.failure)
             return
         refusal = context.limits.client_refusal(client_ip) if context.limits.counts_clients else None
         if refusal is not None and not context.limits.refuses_in_protocol(client_ip):
-            self._reject(sock, refusal)
+            self._reject(sock, port, refusal)
             return
-        if len(context.connections) - places >= context.policy.max_connections:
-            self._reject_when_full(sock)
+        if not self._has_room(places):
+            self._reject_when_full(sock, port)
             return
         if self._detects_tls and with_tls is None:
-            self._detect_tls(sock, ends)
+            self._detect_tls(sock, port, ends)
             return
         transport = sock if with_tls is False else self._transport(sock)
         if transport is None:
             sock.close()
             return
-        client = ClientConnection(context, transport, self._last_ip, HANDLERS)
+        client = ClientConnection(context, transport, self._last_ip, port, HANDLERS)
         client.report_only_reason = decision.reason
         client.proxy_addresses = ends
         if client.meter is not None:
             client.meter.refusal = refusal
         context.add(client)
         self._loop.watch(client.fileno, EDGE, client.on_client)
-        if self._listener is None:
+        if not self._listeners:
             client.stop_keep_alive(allow_first_request=True)  # its header came while the actor is draining
+
+    def _has_room(self, places: int) -> bool:
+        """Whether one more may be open; the client has `places` already."""
+        context, elsewhere = self._context, self._context.limits.elsewhere
+        own = len(context.connections)
+        count = own if elsewhere is None else elsewhere.open_connections().connections
+        return count - places < context.policy.max_connections
 
     def _transport(self, sock: socket.socket) -> Transport | None:
         """The connection as the protocol wants it; None when it wants TLS and there is no certificate."""
@@ -197,16 +264,16 @@ class Acceptor:
 
     # --- who may not ---
 
-    def _reject_when_full(self, sock: socket.socket) -> None:
+    def _reject_when_full(self, sock: socket.socket, port: int) -> None:
         self._context.stats.values[ERRORS] += 1
-        self._reject(sock, failures.out_of_connections(self._context.policy.max_connections))
+        self._reject(sock, port, failures.out_of_connections(self._context.policy.max_connections))
 
-    def _reject(self, sock: socket.socket, failure: Failure) -> None:
+    def _reject(self, sock: socket.socket, port: int, failure: Failure) -> None:
         """Close the connection, with a reply where the protocol has one before a request. It gets a record."""
         context = self._context
         if context.debug:
             trace.log.debug("client %s rejected: %s", self._last_ip, failure.detail)
-        context.stats.client_rejected(self._last_ip, failure)
+        context.stats.client_rejected(self._last_ip, port, failure)
         if self._certificate is not None:
             sock.close()  # a handshake only to say no would cost more than the connection
             return

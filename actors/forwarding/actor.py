@@ -6,48 +6,58 @@ import logging
 import resource
 import socket
 import time
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 
+from actors.bus.codec import unpack
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import AccountStates, CollectUsage, PushTotals, QueryAccounts
-from actors.bus.messages.common import SUPERVISOR, Done, Failed, actor_proxy, proxy_label
+from actors.bus.messages.common import METRICS, SUPERVISOR, Done, Failed, Unreachable, actor_proxy, proxy_label
 from actors.bus.messages.forwarding import (
     AllowTestClient,
     CloseConnections,
     Configure,
     Explain,
     GroupConnections,
+    Idle,
     QueryConnections,
     QueryTester,
+    Resume,
+    Sleep,
 )
 from actors.bus.messages.metrics import Counters
 from actors.bus.messages.problems import Problem, ReportProblems
-from actors.bus.messages.specs import DnsSpec
+from actors.bus.messages.specs import DnsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
 from actors.bus.records import RecordSender, Row, is_error
-from actors.counters import CPU_SECONDS, NAMES, RECORDS_DROPPED
+from actors.bus.startup_queue import ASLEEP
+from actors.counters import CPU_SECONDS, NAMES, RECORDS_DROPPED, WAKES
 from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.table import ConnectionTable
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.explain import explain
-from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.explain import reply_explanation
+from actors.forwarding.fleet_objects import ObjectReader
 from actors.forwarding.net.dns_settings import merged
-from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
+from actors.forwarding.reconfiguration import Configuration, Reconfiguration
 from actors.forwarding.reporting import trace
 from actors.forwarding.reporting.counter_publisher import CounterPublisher
+from actors.forwarding.reporting.loop_load import LoopLoad
 from actors.forwarding.reporting.password_renewals import PasswordRenewals
 from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.histogram import sparse
 from actors.log_format import set_subject
 from actors.process import Actor, Boot
 from actors.usage_file import UsageFile
+from actors.workers.columns import NO_COLUMN
+
+if TYPE_CHECKING:
+    from actors.forwarding.sleeper import Sleeper
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +67,8 @@ FIRST_REQUEST = 1.0
 USAGE_AWAITED = 2.0
 """Seconds that what accounts have used before may take to arrive at the start."""
 USAGE_RETRY = 0.05
+LAST_COUNTERS = 5.0
+"""Seconds that the last counters may take to be acknowledged at the end, of a collector that starts, too."""
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
@@ -67,6 +79,8 @@ class ForwardingActor(Actor):
     `boot.settings`: `logging`, `proxy`, and `server.tls`, whose certificate `https` proxies without their own have.
     `boot.params` may have deadlines.
     """
+
+    holds_much = True
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -82,22 +96,33 @@ class ForwardingActor(Actor):
             self.data_dir.accounts_table,
             self.data_dir.lists,
             self.run_dir.resolver,
+            self.run_dir.pools,
         )
+        self._objects = ObjectReader()
+        self._reconfiguration = Reconfiguration(self.forwarding, self._configured)
         self._apply_dns(DnsSpec())
         self.forwarding.problems.report = self._report
         self._table = ConnectionTable(
-            self.loop, self.forwarding.connections, self.forwarding.clock, self.forwarding.connection_id
+            self.loop, self.forwarding.connections.keys(), self.forwarding.clock, self.forwarding.connection_id
         )
-        self._acceptor = Acceptor(self.forwarding, _files(boot.settings.get("server.tls")))
+        self._acceptor = Acceptor(self.forwarding, _files(boot.settings.get("server.tls")), self.run_dir.tickets)
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self.forwarding.limits.usage.open_file = self._open_usage_file
         self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)
         self.forwarding.authenticator.on_renewed = PasswordRenewals(self.mailbox).send
+        self._sleeper: Sleeper | None = None
         self._listen_by = 0.0
         self._label = ""
-        self._publisher = CounterPublisher(
-            self.loop, self._counters, lambda counters: self.events.publish(counters_topic(counters), counters)
-        )
+        self._place = 0, 1
+        """Its index among the workers, and how many these are."""
+        self._own_folder = self.run_dir.workers / actor_proxy(boot.name)
+        self._load = LoopLoad(self.loop)
+        self._publisher = CounterPublisher(self.loop, self._counters, self._publish)
+        if params.get("asleep"):
+            self._wake_up()
+        self._join_workers(params.get("column", NO_COLUMN))  # what it has taken over counts before it says hello
+        if params.get("configure"):
+            self._configure(unpack(Configure, params["configure"]), lambda: None)
         self.ready()
 
     # --- messages ---
@@ -105,24 +130,23 @@ class ForwardingActor(Actor):
     def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """Handle a query or an order."""
         if isinstance(message, Configure):
-            self._apply_dns(message.spec.dns)
-            self.forwarding.configure(message.spec, message.egress, message.objects)
-            self._usage.configured(message.spec.id)
-            self._acceptor.configure(message.spec)
-            self.records.proxy_name = message.spec.name
-            self._name_process(proxy_label(message.spec.name, message.spec.port))
-            self.forwarding.problems.report_soon()
-            if not self._acceptor.listening and not self._stopping:
-                self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
-                self._listen_when_known()
+            self._configure(message, lambda: reply(Done()))
+        elif isinstance(message, Sleep):
+            slept = self._sleeper is not None and not self._stopping and self._sleeper.sleep()
+            reply(Done() if slept else Failed("there is a client"))
+        elif isinstance(message, Resume):
+            if self._sleeper is not None:
+                self._sleeper.resume()
             reply(Done())
+        elif isinstance(message, AllowTestClient) and self._sleeper is not None and self._sleeper.asleep:
+            reply(Unreachable(self.boot.name, ASLEEP))  # it ends in a moment, and with it what it allows
         elif isinstance(message, AllowTestClient | Explain) and not self.forwarding.configured:
             reply(Failed("not configured yet"))
         elif isinstance(message, AllowTestClient):
             self.forwarding.testers.expect(message.user, message.token, message.request_id, message.ttl)
             reply(Done())
         elif isinstance(message, Explain):
-            self._explain(message, reply)
+            reply_explanation(self.forwarding, message, reply)
         elif isinstance(message, QueryAccounts):
             self._report_accounts(message, reply)
         elif isinstance(message, CollectUsage):
@@ -143,6 +167,27 @@ class ForwardingActor(Actor):
             self._table.end(message, reply)
         else:
             refuse(sender, message, reply)
+
+    def _configure(self, message: Configure, done: Callable[[], None]) -> None:
+        self._join_workers(message.column)
+        self._place = message.worker, message.workers
+        objects = self._objects.read(message.objects)
+        self._reconfiguration.configure(Configuration(message.spec, message.egress, objects), done)
+
+    def _configured(self, spec: ProxySpec) -> None:
+        """The configuration has been applied."""
+        self._apply_dns(spec.dns)
+        self._usage.configured(spec.id)
+        self._acceptor.configure(spec)
+        self._acceptor.share(self._place[1] > 1)
+        self.records.proxy_name = spec.name
+        self._name_process(proxy_label(spec.name, spec.ports, *self._place))
+        self.forwarding.problems.report_soon()
+        if not self._stopping:
+            self._set_sleep(spec.sleep_after)
+            if not self._acceptor.listening:
+                self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
+                self._listen_when_known()
 
     def settings_changed(self, _groups: Collection[str]) -> None:
         """See `Actor`: the limits of the pool and of names, which records are kept, whether decisions are logged."""
@@ -172,14 +217,6 @@ class ForwardingActor(Actor):
             setthreadtitle(short)
             set_subject(label)
 
-    def _explain(self, query: Explain, reply: Reply) -> None:
-        try:
-            explain(self.forwarding, query, reply)
-        except Refused as refused:
-            reply(Failed(refused.failure.detail, "target"))
-        except UnreadableError as error:
-            reply(Failed(str(error), "user" if query.credential is None else "credential"))
-
     def _report_accounts(self, query: QueryAccounts, reply: Reply) -> None:
         def report(_acknowledged: bool) -> None:
             counters = self.forwarding.limits.usage.by_id
@@ -195,12 +232,20 @@ class ForwardingActor(Actor):
 
     # --- the beginning ---
 
+    def _join_workers(self, column: int) -> None:
+        """Count together with the other workers of the proxy, once this one has a column for that."""
+        if column == NO_COLUMN or self.forwarding.limits.elsewhere is not None:
+            return
+        from actors.forwarding.workers import join  # only proxies with several workers pay for it
+
+        join(self.forwarding, self.run_dir.workers, actor_proxy(self.boot.name), column)
+
     def _listen_when_known(self) -> None:
         """With quotas, not before it is known what was used already; but not without end: the collector may be away."""
         if self._acceptor.listening or self._stopping:
             return
         if self._usage.has_totals or self.loop.now >= self._listen_by:
-            self._acceptor.listen(self.sockets[0])
+            self._acceptor.listen(self.sockets)
             return
 
         def on_usage(acknowledged: bool) -> None:
@@ -208,18 +253,46 @@ class ForwardingActor(Actor):
 
         self._usage.settle(on_usage, USAGE_AWAITED)
 
+    # --- sleep ---
+
+    def _set_sleep(self, after: int) -> None:
+        if self._sleeper is None:
+            if not after:
+                return
+            from actors.forwarding.sleeper import Sleeper  # only proxies that sleep pay for it
+
+            self._sleeper = Sleeper(
+                self.forwarding, self._acceptor, self._report_idle, self._own_folder, self._place[0]
+            )
+        self._sleeper.configure(float(after))
+
+    def _wake_up(self) -> None:
+        """Take over what the processes before the sleep have left."""
+        from actors.forwarding.sleep_pack import take  # only proxies that sleep pay for it
+
+        take(self._own_folder, self.forwarding)
+        self.forwarding.stats.values[WAKES] += 1
+
+    def _report_idle(self) -> None:
+        self.mailbox.tell(SUPERVISOR, Idle(self.boot.instance))
+
     # --- reports ---
 
     def _report(self, problems: tuple[Problem, ...], over: tuple[Problem, ...]) -> None:
         ends = self._acceptor.certificate_ends
         self.mailbox.tell(SUPERVISOR, ReportProblems(self.boot.instance, problems, over, ends))
 
-    def _counters(self) -> Counters | None:
+    def _publish(self, counters: Counters) -> None:
+        self.events.publish(counters_topic(counters), counters)
+        self.forwarding.stats.changed_decisions = {}
+
+    def _counters(self, full: bool) -> Counters | None:
         forwarding, count = self.forwarding, self.forwarding.stats
         if not count.proxy_id:
             return None
         count.values[RECORDS_DROPPED] = self.records.dropped
         count.values[CPU_SECONDS] = time.process_time()
+        load = self._load.read()
         return Counters(
             proxy_id=count.proxy_id,
             instance=self.boot.instance,
@@ -231,7 +304,10 @@ class ForwardingActor(Actor):
             statuses={str(status): number for status, number in count.statuses.items()},
             latency=sparse(count.latency),
             resident=_resident(),
-            decisions=dict(count.decisions),
+            decisions=dict(count.decisions if full else count.changed_decisions),
+            partial=not full,
+            loop_busy=load.busy,
+            loop_turn_max_ms=load.turn_max_ms,
         )
 
     # --- the end ---
@@ -239,6 +315,8 @@ class ForwardingActor(Actor):
     def drain(self, seconds: float) -> None:
         """Accept no more, let exchanges and tunnels end by themselves for `seconds`, then cut what is left."""
         self._acceptor.stop()
+        if self._sleeper is not None:
+            self._sleeper.stop()
         for sock in self.sockets:
             sock.close()
         forwarding = self.forwarding
@@ -269,6 +347,17 @@ class ForwardingActor(Actor):
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
         usage_acknowledged = not self.forwarding.limits.usage.by_id
+        counters_acknowledged = False
+
+        def on_counters(_reply: Any) -> None:
+            nonlocal counters_acknowledged
+            counters_acknowledged = True  # or there is no collector
+
+        counters = self._counters(True)
+        if counters is None:
+            counters_acknowledged = True
+        else:
+            self.mailbox.ask(METRICS, counters, on_counters, LAST_COUNTERS)
 
         def on_usage(acknowledged: bool) -> None:
             nonlocal usage_acknowledged
@@ -283,7 +372,8 @@ class ForwardingActor(Actor):
             report_usage()
 
         def finish_when_acknowledged() -> None:
-            if (usage_acknowledged and self.records.settled) or self.loop.now > deadline:
+            settled = (usage_acknowledged and self.records.settled) or self.loop.now > deadline
+            if settled and counters_acknowledged:
                 self.finish()
             else:
                 self.loop.call_later(0.02, finish_when_acknowledged)

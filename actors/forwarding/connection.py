@@ -6,13 +6,15 @@ from typing import NamedTuple, Protocol
 
 from actors.forwarding.limits.meter import MeteredConnection
 from actors.forwarding.net.timer_wheel import Expirable
-from actors.forwarding.protocols.session_config import SessionConfig
 
 
 class ConnectionInfo(NamedTuple):
     """What a connection is doing at one moment. `target` and `user` are empty as long as there is none.
 
-    `credential` is the id of the one that was used in place of the password.
+    `credential` is the id of the one that was used in place of the password. `source_address` is where it leaves from,
+    where the configuration gives an address, and `source_rule` what of the configuration does. `parameters` are
+    those of the user name, `pool` is that of the upstream. `listen_port` is the port of the proxy that the client has
+    come to.
     """
 
     client_ip: str
@@ -23,6 +25,11 @@ class ConnectionInfo(NamedTuple):
     bytes_out: int
     upstream: str = ""
     credential: str = ""
+    source_address: str = ""
+    source_rule: str = ""
+    parameters: str = ""
+    pool: str = ""
+    listen_port: int = 0
 
 
 class Connection(Expirable, MeteredConnection, Protocol):
@@ -31,14 +38,14 @@ class Connection(Expirable, MeteredConnection, Protocol):
     number: int
     """When it came, in microseconds of `ForwardingContext.clock`: its age and its id within this process in one."""
 
+    listen_port: int
+    """The port of the proxy that the client has come to."""
+
     def info(self) -> ConnectionInfo:
         """What it is doing now."""
 
     def policies_changed(self) -> None:
         """Policies have changed, and what they no longer allow is to end: a tunnel, or an association."""
-
-    def reconfigure(self, policy: SessionConfig) -> None:
-        """Apply another configuration, to further requests."""
 
     def drop(self) -> None:
         """Close the sockets that are still open: `end` has raised an exception."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages.fleet_objects import FleetObjects
 from actors.bus.messages.problems import NO_DESCRIPTORS
-from actors.bus.messages.specs import AccessSpec, ClientTlsSpec, EgressSpec, ProxySpec
-from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, ClientTlsSpec, EgressSpec, ProxySpec
 from actors.bus.records import Row
-from actors.counters import CONNECTIONS, INTERNAL_ERRORS
 from actors.forwarding.access.authenticator import Authenticator
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.named_lists import NamedListFiles
@@ -24,48 +20,51 @@ from actors.forwarding.access.narrowing import OwnRules, own_rules
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.access.test_clients import Testers
+from actors.forwarding.access.username_parameters import Reader
 from actors.forwarding.connection import Connection
 from actors.forwarding.date_line import DateLine
-from actors.forwarding.isolation import REASON, CrashLog
+from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
-from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.net.egress import Sources
 from actors.forwarding.net.lingering_close import LingeringClose
 from actors.forwarding.net.resolver import Resolver, new_threads
 from actors.forwarding.net.resolver_link import ResolverLink
-from actors.forwarding.net.source_address import Source
 from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool
-from actors.forwarding.net.timer_wheel import TimerWheel
-from actors.forwarding.protocols.commands import Report
-from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.open_connections import OpenConnections
 from actors.forwarding.protocols.http.via import pseudonym_of
 from actors.forwarding.protocols.registry import new_session
 from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT, SessionConfig
-from actors.forwarding.proxy_policy import ProxyPolicy, via_entry
-from actors.forwarding.reporting import trace
-from actors.forwarding.stats import ConnectionStats
+from actors.forwarding.proxy_policy import ProxyPolicy, policy_of, via_entry
+from actors.forwarding.upstream_sets import UpstreamSets
+from actors.forwarding.user_names import reader_of
 from actors.net.egress_guard import EgressGuard
 from actors.net.transport import Transport
 from actors.problems import Problems
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.policy_set import PolicySet
-    from actors.forwarding.upstreams.upstream_set import UpstreamSet
+    from actors.forwarding.policies.portions import Portions
+    from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
+
+Visit = Callable[[Connection], None]
+"""Something to be done with an open connection."""
 
 Side = tuple[Transport, int]
 """A connection with its descriptor."""
 
 PIPE_WAIT = 0.1
-
-NO_OBJECTS = FleetObjects()
+_NO_OBJECTS = FleetObjects()
+_NO_FOLDER = Path("/dev/null/pools")
 _EGRESS = EgressSpec("public_only", (), ())
 
 
-class ForwardingContext:
+class ForwardingContext(OpenConnections):
     """The shared part. `configure` may be called at any time; no connection is accepted before its first call."""
 
     def __init__(
@@ -78,57 +77,59 @@ class ForwardingContext:
         accounts_table: Path | None = None,
         lists: Path | None = None,
         resolver: Path | None = None,
+        pools: Path = _NO_FOLDER,
     ) -> None:
-        """`resolver` is the socket of the resolver; without it names are looked up by the system."""
-        self.loop = loop
-        self.debug = trace.enabled()
-        """Whether each decision about a connection is logged."""
-        self.id_prefix = os.urandom(6).hex()
-        """Begins the ids of requests and ends those of connections; no other process has it."""
-        self.stats = ConnectionStats(loop, add_record, self.id_prefix)
-        self.connections: set[Connection] = set()
-        """Those that are open."""
-        self.on_empty: Callable[[], None] | None = None
-        """Called when the last of them has ended."""
-        self._crashes = CrashLog()
-        self._last_number = 0
-        self._epoch = time.time() - time.monotonic()
+        """`pools` is the folder with what processes know of the upstreams of pools; without it each knows its own.
+
+        `resolver` is the socket of the resolver; without it names are looked up by the system."""
+        super().__init__(loop, add_record)
         self.problems = Problems(loop, self.clock)
         self.lists = NamedListFiles(loop, self.problems, lists)
         """The lists that rules name."""
         self.lists.on_changed = self._lists_changed
-        self.timers = TimerWheel(loop)
         self.lingering = LingeringClose(loop, self.timers, self.count_crash)
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
-        access = AccessPolicy(EgressGuard(_EGRESS), Rules(AccessSpec()))
-        link = None if resolver is None else ResolverLink(loop, resolver)
-        self.dialer = Dialer(loop, Resolver(loop, new_threads(loop), link=link), access)
-        self.dialer.on_problem = self.problems.occurred
-        self.pool = ConnectionPool(loop, self.timers, pool_limit, keep_alive_timeout)
-        self.directory = Directory(loop, self.problems, accounts_table)
-        self.limits = Limits(loop)
-        self.stats.on_refusal = self.limits.count_refusal
-        self.limits.held.source = self.directory
-        self.directory.on_changed = self.limits.held.changed
-        self.authenticator = Authenticator(loop, self.directory)
-        self.authenticator.backend.on_limits = self.limits.guests.admit
-        self.testers = Testers(loop)
+        self._unconfigured(_session(handshake_timeout, keep_alive_timeout))
+        self._make_ways(pool_limit, resolver, pools)
+        self._make_users(accounts_table)
+
+    def _unconfigured(self, session: SessionConfig) -> None:
+        """What a configuration replaces, as it is before the first one."""
+        self.policy = ProxyPolicy(AccessPolicy(EgressGuard(_EGRESS), Rules(AccessSpec())), session)
+        self._with_testers = replace(session, accepts_optional_user=True)
+        """For sessions of clients that may be a test, known by its user name."""
         self.upstreams: UpstreamSet | None = None
+        self.names: Reader | None = None
+        """Reads user names with parameters; None: they have none."""
         self.policies: PolicySet | None = None
         """What judges requests; None without policies."""
-        self.pools: Mapping[str, UpstreamSet] = {}
-        """The upstreams of pools that policies name."""
         self.client_tls: ClientTlsSpec | None = None
         """How clients are asked for a certificate; None: they are not."""
         self._spec: ProxySpec | None = None
         self._egress = _EGRESS
         self._auth: tuple[str, str | None] | None = None
         """The user of `auth` with the hash of the password, as of the last configuration that wants credentials."""
-        session = SessionConfig(
-            keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout, date=DateLine()
-        )
-        self.policy = ProxyPolicy(access, session)
+
+    def _make_ways(self, pool_limit: int, resolver: Path | None, pools: Path) -> None:
+        """What connects to origins and upstreams."""
+        link = None if resolver is None else ResolverLink(self.loop, resolver)
+        names = Resolver(self.loop, new_threads(self.loop), link=link)
+        self.dialer = Dialer(self.loop, names, self.policy.access, timers=self.timers)
+        self.dialer.on_problem = self.problems.occurred
+        self.pool = ConnectionPool(self.loop, self.timers, pool_limit, self.policy.session.keep_alive_timeout)
+        self.upstream_sets = UpstreamSets(self._of_upstreams, pools)
+        self.sources = Sources(self.loop)
+        """Where connections leave from."""
+
+    def _make_users(self, accounts_table: Path | None) -> None:
+        """Who may use the proxy."""
+        self.directory = Directory(self.loop, self.problems, accounts_table)
+        self.limits.held.source = self.directory
+        self.directory.on_changed = self.limits.held.changed
+        self.authenticator = Authenticator(self.loop, self.directory)
+        self.authenticator.backend.on_limits = self.limits.guests.admit
+        self.testers = Testers(self.loop)
 
     @property
     def configured(self) -> bool:
@@ -137,43 +138,47 @@ class ForwardingContext:
 
     # --- configuration ---
 
-    def configure(self, spec: ProxySpec, egress: EgressSpec, objects: FleetObjects = NO_OBJECTS) -> None:
-        """Apply a configuration, to the next request of an open connection as well. The order matters:
+    def configure(
+        self,
+        spec: ProxySpec,
+        egress: EgressSpec,
+        objects: FleetObjects = _NO_OBJECTS,
+        policies: PolicySet | None = None,
+    ) -> Visit | None:
+        """Apply a configuration, to the next request of an open connection as well. `policies` are those of `objects`.
 
-        1. the access policy and the source address, by which the dialer and upstreams connect from then on; what was
-           connected by others is not kept for reuse;
+        Returns what is still to be done with each connection that is open now. The order matters:
+
+        1. the lists that rules name, the access policy and the source address, by which the dialer and upstreams
+           connect from then on; what was connected by others is not kept for reuse;
         2. the upstreams, which take over the dialer's resolver and source address;
         3. the policies, which judge further requests, those on open connections as well;
         4. users, accounts and limits, which end the connections of accounts that have become invalid;
-        5. the `ProxyPolicy`, which depends on whether there are upstreams, replaced whole and given to all sessions;
-        6. connections of the `auth` user with an outdated password end, when all else is of the new configuration, and
-           tunnels that policies no longer allow, if that was asked for.
+        5. the `ProxyPolicy`, which depends on whether there are upstreams, and what all sessions have of it;
+        6. what is returned: when all else is of the new configuration, connections get their meter, those of the `auth`
+           user with an outdated password end, and tunnels that policies no longer allow, if that was asked for.
         """
-        access, source = self._new_access(spec.access, egress), Source(spec.bind_address)
-        moved = source != self.dialer.source
+        self.lists.configure(objects.lists)
+        access, moved = self._new_access(spec.access, egress), self.sources.configure(spec)
         if moved:
-            self.dialer.set_source(source)
+            self.dialer.set_source(self.sources.own)
         if access is not self.policy.access or moved:
             self.dialer.access = access
             self.pool.flush()
-        if self._spec is None or moved or spec.upstreams != self._spec.upstreams:
-            self._replace_upstreams(spec.upstreams, egress)
-        elif self.upstreams is not None and egress != self._egress:
-            self.upstreams.guard_by(egress)
+        if self.upstream_sets.configure(spec, objects.pools, egress, moved):
+            self.pool.flush()
+        self.upstreams = self.upstream_sets.own
+        self.names = reader_of(spec, objects, self.upstreams is not None)
         self.client_tls = spec.client_tls if spec.speaks_tls else None
         self.authenticator.update(spec)
         self.authenticator.backend.guard_by(egress)
-        self.limits.configure(spec, self.connections)
-        ends_existing = self._replace_policies(spec, objects)
+        measure = self.limits.configure(spec)
+        judge = self._replace_policies(objects, policies)
         self._spec, self._egress = spec, egress
         self.stats.proxy_id = spec.id
-        self.policy = ProxyPolicy(
-            access, self._new_session_config(spec), spec.protocol, spec.max_connections, spec.accept_proxy_protocol
-        )
-        self._reconfigure_sessions()
-        self._end_outdated(spec)
-        for connection in tuple(self.connections) if ends_existing else ():
-            connection.policies_changed()
+        self._configure_sessions(self._new_session_config(spec))
+        self.policy = policy_of(spec, access, self.policy.session)
+        return _all_of(measure, self._end_outdated(spec), judge)
 
     def _new_access(self, spec: AccessSpec, egress: EgressSpec) -> AccessPolicy:
         """The access policy of a configuration: the present one, if it says the same."""
@@ -194,80 +199,74 @@ class ForwardingContext:
             self.policy.session,
             keep_alive=spec.keep_alive,
             wants_credentials=spec.wants_credentials,
-            accepts_optional_user=self.upstreams is not None and not spec.wants_credentials,
+            accepts_optional_user=self.names is not None and not spec.wants_credentials,
             timeout=spec.timeout,
             pseudonym=pseudonym_of(spec.id),
             via=via_entry(spec),
         )
 
-    def _replace_upstreams(self, spec: UpstreamsSpec, egress: EgressSpec) -> None:
-        before, self.upstreams = self.upstreams, None
-        if before is not None:
-            before.stop()
-        self.pool.flush()
-        if spec.entries:
-            from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet  # only with upstreams
+    def _of_upstreams(self) -> UpstreamContext:
+        from actors.forwarding.upstreams.upstream_set import UpstreamContext  # only with upstreams
 
-            shared = UpstreamContext(
-                self.loop, self.pool, self.dialer, self.problems, self.clock, lambda: self.policy, self.count_crash
-            )
-            self.upstreams = UpstreamSet(shared, spec, before, egress)
-        if before is not None:
-            before.succeeded_by(self.upstreams)
+        return UpstreamContext(
+            self.loop, self.pool, self.dialer, self.problems, self.clock, lambda: self.policy, self.count_crash
+        )
 
-    def _replace_policies(self, spec: ProxySpec, objects: FleetObjects) -> bool:
-        """Returns whether tunnels are to end that the policies no longer allow."""
-        before, self.policies = self.policies, None
+    def compiling(self, spec: ProxySpec, objects: FleetObjects) -> Portions[PolicySet | None]:
+        """Compile the policies of a configuration; None: it has none."""
         if not (spec.policy or objects.policies):
-            if before is not None:
-                self.pool.flush()
-            return False
+            return None
         from actors.forwarding.policies.policy_set import PolicySet  # only proxies with policies pay for it
 
-        self.policies = PolicySet(objects.policies, spec.policy, self.lists, before)
-        return self.policies.ends_existing(before)
+        return (yield from PolicySet.compiling(objects.policies, spec.policy, self.lists, self.policies))
+
+    def _replace_policies(self, objects: FleetObjects, policies: PolicySet | None) -> Visit | None:
+        """Returns what ends tunnels that the policies no longer allow, where they are to end."""
+        before, self.policies = self.policies, policies
+        self.limits.rules.configure(objects.policies)
+        if policies is None:
+            if before is not None:
+                self.pool.flush()
+            return None
+        return _policies_changed if policies.ends_existing(before) else None
+
+    def judges(self, account: AccountSpec | None) -> bool:
+        """Whether policies judge requests of this account. That of its plan refuses everything until it is here."""
+        if self.policies is None and account is not None and account.policy:
+            from actors.forwarding.policies.policy_set import PolicySet
+
+            self.policies = PolicySet({}, "")
+        return self.policies is not None
 
     def upstreams_of(self, pool: str) -> UpstreamSet | None:
         """The upstreams of the pool of this name, or, without a name, those of the proxy; None: there are none."""
-        return self.pools.get(pool) if pool else self.upstreams
+        return self.upstream_sets.of_pool(pool) if pool else self.upstreams
 
-    def _end_outdated(self, spec: ProxySpec) -> None:
-        """End the connections of an `auth` user whose password has changed or who is gone, as those of accounts."""
+    def _end_outdated(self, spec: ProxySpec) -> Visit | None:
+        """What ends connections of an `auth` user whose password has changed or who is gone, as those of accounts."""
         if not spec.wants_credentials:
-            return  # no user is needed any more, so connections of former users may stay
+            return None  # no user is needed any more, so connections of former users may stay
         now = None if spec.auth_username is None else (spec.auth_username, spec.auth_hash)
         before, self._auth = self._auth, now
         if before is None or now == before:
-            return
+            return None
         reason = PASSWORD_CHANGED if now is not None and now[0] == before[0] else REMOVED
-        for connection in tuple(self.connections):
-            of_account = connection.meter is not None and connection.meter.account is not None
-            if not of_account and connection.info().user == before[0]:
-                connection.end(reason)
+        return partial(_end_of_user, before[0], reason, self.new_number())
 
     def set_pooling(self, limit: int, keep_alive_timeout: float) -> None:
         """Apply `proxy.max_idle_connections` and `proxy.keep_alive_timeout`."""
         self.pool.set_limits(limit, keep_alive_timeout)
-        self.policy = replace(self.policy, session=replace(self.policy.session, keep_alive_timeout=keep_alive_timeout))
-        self._reconfigure_sessions()
+        self._configure_sessions(replace(self.policy.session, keep_alive_timeout=keep_alive_timeout))
 
     def new_session(self, protocol: str | None = None, started: float | None = None) -> Session:
         """The session of a client, which has just come and speaks the proxy's protocol unless it is said otherwise."""
         now = self.loop.now if started is None else started
-        return new_session(protocol or self.policy.protocol, self._session_config(), now)
+        config = self._with_testers if self.testers else self.policy.session
+        return new_session(protocol or self.policy.protocol, config, now)
 
-    def _session_config(self) -> SessionConfig:
-        config = self.policy.session
-        if self.testers and not config.wants_credentials:
-            config = replace(
-                config, accepts_optional_user=True
-            )  # the next client may be a test, known by its user name
-        return config
-
-    def _reconfigure_sessions(self) -> None:
-        config = self._session_config()
-        for connection in self.connections:
-            connection.reconfigure(config)
+    def _configure_sessions(self, config: SessionConfig) -> None:
+        self.policy.session.become(config)
+        self._with_testers.become(replace(config, accepts_optional_user=not config.wants_credentials))
 
     def is_known_user(self, user: str) -> bool:
         """Whether a client may authenticate as `user`; any may where no credentials are wanted."""
@@ -282,7 +281,17 @@ class ForwardingContext:
         account = None if meter is None else meter.account
         if meter is None or account is None:
             return ()
+        if self.limits.held.outdated:
+            self._bring_up_to_date(meter)
         return own_rules(account.spec, None if meter.credential is None else meter.credential.spec, self.lists)
+
+    def _bring_up_to_date(self, meter: Meter) -> None:
+        for each in (meter.account, meter.credential):
+            try:
+                if each is not None:
+                    self.limits.held.bring_up_to_date(each.spec.id)
+            except UnreadableError:
+                return  # they go on until the table can be read
 
     # --- flows ---
 
@@ -310,83 +319,31 @@ class ForwardingContext:
             pump()
         self._without_pipe.update(waiting)
 
-    # --- connections ---
-
-    def clock(self) -> float:
-        """Unix seconds at the actor's start, and on from there whatever happens to the wall clock."""
-        return self.loop.now + self._epoch
-
-    def new_number(self) -> int:
-        """A new connection's number: when it came, in microseconds of `clock`, and no two alike."""
-        self._last_number = max(self._last_number + 1, int(self.clock() * 1e6))
-        return self._last_number
-
-    def connection_id(self, number: int) -> str:
-        """The id of a connection: its number, and what distinguishes this process from all others."""
-        return f"{number:x}{self.id_prefix[:8]}"
-
-    def add(self, connection: Connection) -> None:
-        """Register a client connection that was accepted."""
-        if self.debug:
-            trace.note(self.connection_id(connection.number), "accepted from %s", connection.client_ip)
-        self.stats.values[CONNECTIONS] += 1
-        self.connections.add(connection)
-        if self.limits.counts_clients:
-            self.limits.connection_opened(connection)
-
-    def remove(self, connection: Connection) -> None:
-        """Remove a connection that has ended."""
-        if self.debug:
-            age = self.clock() - connection.number / 1e6
-            trace.note(self.connection_id(connection.number), "ended after %.3f s", age)
-        self.connections.discard(connection)
-        self.timers.cancel(connection)
-        if connection.meter is not None:
-            connection.meter.close()
-        if self.limits.counts_clients:
-            self.limits.connection_closed(connection)
-        if not self.connections and self.on_empty is not None:
-            self.on_empty()
-
-    def replace(self, connection: Connection, successor: Connection) -> None:
-        """Put a tunnel or association in the place of the client connection that has become it."""
-        self.connections.discard(connection)
-        self.timers.cancel(connection)
-        self.connections.add(successor)
-        if successor.meter is not None:
-            successor.meter.holder = successor
-        if self.limits.counts_clients:
-            self.limits.connection_closed(connection)
-            self.limits.connection_opened(successor)
-
-    def tunnel_ended(self, tunnel: Connection, report: Report) -> None:
-        """Count, record and remove a tunnel or association that has ended."""
-        if self.debug:
-            trace.note_report(self.connection_id(tunnel.number), report, None)
-        self.stats.exchange_ended(report, tunnel.client_ip)
-        self.remove(tunnel)
-
-    def handshake_failed(self, connection: Connection, failure: Failure) -> None:
-        """Count a failed TLS handshake with a client, and record it within bounds."""
-        if self.debug:
-            trace.note(self.connection_id(connection.number), "%s: %s", failure.reason, failure.detail)
-        self.stats.handshake_failed(connection.client_ip, failure)
-
-    def crashed(self, connection: Connection, error: Exception) -> None:
-        """Count and log an unforeseen exception within a connection, and end that connection alone."""
-        self.count_crash(f"a connection of {connection.client_ip}", error)
-        try:
-            connection.end(REASON)
-        except Exception as again:  # noqa: BLE001 - what it was in the middle of may be in its way
-            self.count_crash(f"the end of a connection of {connection.client_ip}", again)
-        if connection in self.connections:
-            connection.drop()
-            self.remove(connection)
-
-    def count_crash(self, what: str, error: Exception) -> None:
-        """Count and log an unforeseen exception, with which `what` ends."""
-        self.stats.values[INTERNAL_ERRORS] += 1
-        self._crashes.add(what, error, self.loop.now)
-
     def __repr__(self) -> str:
         return f"<ForwardingContext of {self.stats.proxy_id or 'no proxy yet'}: {len(self.connections)} connections>"
+
+
+def _end_of_user(user: str, reason: str, since: int, connection: Connection) -> None:
+    """End it if it is from before the number `since`, and this user's."""
+    of_account = connection.meter is not None and connection.meter.account is not None
+    if not of_account and connection.number < since and connection.info().user == user:
+        connection.end(reason)
+
+
+def _policies_changed(connection: Connection) -> None:
+    connection.policies_changed()
+
+
+def _all_of(*visits: Visit | None) -> Visit | None:
+    """Those that are not None, in their order; None: there is none."""
+    wanted = [each for each in visits if each is not None]
+
+    def visit(connection: Connection) -> None:
+        for each in wanted:
+            each(connection)
+
+    return visit if wanted else None
+
+
+def _session(handshake_timeout: float, keep_alive_timeout: float) -> SessionConfig:
+    return SessionConfig(keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout, date=DateLine())

@@ -4,7 +4,8 @@ Nothing is connected to. The stages are those of a real request, in order: `clie
 `account` (disabled, expired, outside its schedule, from elsewhere, quota used up), `credential` (the same of that),
 `name` (before resolving), `resolve`, then for each address `egress_guard` and `address`; the last but `resolve` and
 `egress_guard` go by the rules of account, credential and proxy. `policy` is the stage where a rule of a policy decides
-(`explained_policies`). The first refusal decides.
+(`explained_policies`), `source` the one where no address has a family that the request has a source address of. The
+first refusal decides.
 """
 
 from __future__ import annotations
@@ -14,20 +15,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
+from actors.bus.mailbox import Reply
+from actors.bus.messages.common import Failed
+from actors.bus.messages.forwarding import Explain, ExplainedAddress, ExplainedName, ExplainedUpstreams, Explanation
+from actors.bus.messages.policies import DIRECT
 from actors.forwarding.access.narrowing import own_rules
 from actors.forwarding.access.policy import AccessPolicy, Decision
+from actors.forwarding.access.username_parameters import NO_PARAMETERS, Names, Parameters, Understood
+from actors.forwarding.connections.named_user import understood
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.explained_headers import explained_headers
+from actors.forwarding.explained_source import explained_source, source_for
 from actors.forwarding.limits.credentials import spec_of
-from actors.forwarding.net.resolver import Resolution
+from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.net.egress import BIND_ADDRESS, Requested
+from actors.forwarding.net.resolver import Resolution, Resolved
+from actors.forwarding.net.source_address import Source
 from actors.forwarding.protocols import failures
-from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.targets import Authority, parse_authority
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
     from actors.bus.messages.specs import AccountSpec
     from actors.forwarding.explained_policies import Policed
+    from actors.forwarding.policies.judge import Verdict
+    from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 _URL = re.compile(r"(https?)://([^/?#]*)([/?][^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
 _BARE_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
@@ -75,46 +88,136 @@ def plain_path(text: str) -> str:
     return path if path.startswith("/") else "/" + path
 
 
+def reply_explanation(shared: ForwardingContext, query: Explain, reply: Reply) -> None:
+    """Reply with the explanation, or with `Failed` and the field that can't be explained."""
+    try:
+        explain(shared, query, reply)
+    except Refused as refused:
+        reply(Failed(refused.failure.detail, "target"))
+    except UnreadableError as error:
+        reply(Failed(str(error), "user" if query.credential is None else "credential"))
+
+
 def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanation], None]) -> None:
     """Call `done` with the explanation, perhaps in this very call.
 
     Raises `Refused` when the target is none, and `UnreadableError` when the accounts can't be read.
     """
     target = read_target(query.target)
-    subject = _subject(context, query)
-    credential = None if subject.credential is None else spec_of(subject.credential)
-    own = own_rules(subject.account, credential, context.lists)
-    access = context.policy.access.narrowed(own)
-    policed: Policed | None = None
-    if context.policies is not None:
+    name = _understood(context, query)
+    query = query if query.user is None else replace(query, user=name.account)
+    asked = _Asked(context, query, target, name, _subject(context, query))
+    asked.decide(lambda result: done(asked.explanation(result)))
+
+
+class _Asked:
+    """The request that is asked about, with what decides about it."""
+
+    def __init__(
+        self, context: ForwardingContext, query: Explain, target: Authority, name: Understood, subject: _Subject
+    ) -> None:
+        self._context = context
+        self._query = query
+        self._target = target
+        self._name = name
+        self._subject = subject
+        credential = None if subject.credential is None else spec_of(subject.credential)
+        own = own_rules(subject.account, credential, context.lists)
+        self._policed = self._policies()
+        policed = self._policed
+        self._access = context.policy.access.narrowed(own) if policed is None else policed.access(own)
+        self._client = self._access.client(query.client_ip)
+
+    def _policies(self) -> Policed | None:
+        """The policies that judge it; None: there are none."""
+        query, subject = self._query, self._subject
+        if query.draft is None and not self._context.judges(subject.account):
+            return None
         from actors.forwarding.explained_policies import Policed  # only proxies with policies pay for it
 
-        policed = Policed(context, target, query, subject.user or "", subject.account, plain_path(query.target))
-        access = policed.access(own)
+        user, path, asked = subject.user or "", plain_path(query.target), self._name.parameters.asked
+        return Policed(self._context, self._target, query, user, subject.account, path, asked)
 
-    def reply(result: _Result) -> None:
-        if result.decision.failure is None and _is_backends(context, subject):
+    @property
+    def _verdict(self) -> Verdict | None:
+        return None if self._policed is None else self._policed.verdict
+
+    def _source(self) -> Source:
+        given, user = self._name.parameters, self._subject.user or ""
+        requested = Requested(self._query.client_ip, user, given.session or "", given.rotate, given.ttl)
+        return source_for(self._context, requested, self._subject.account, self._verdict)
+
+    # --- the decision ---
+
+    def decide(self, done: Callable[[_Result], None]) -> None:
+        """Call `done` with the decision: at once, or when the target is resolved. Raises `UnreadableError`."""
+        context, access, target = self._context, self._access, self._target
+        early = _before_resolving(context, self._client, self._query, self._subject, self._name)
+        if early is None and self._policed is None and context.upstreams is None:  # else below, in its order
+            early = access.name(target)
+        if early is not None:
+            done(_Result(early))
+        elif self._policed is not None:
+            self._policed.decide(
+                access, lambda decision: done(_Result(decision)), lambda found: done(self._by_addresses(found))
+            )
+        elif context.upstreams is not None:
+            done(_Result(access.unresolved(target)))
+        elif target.literal:
+            done(self._by_addresses(Resolved((target.host,))))
+        else:
+            context.dialer.resolver.resolve(target.host, lambda found: done(self._by_addresses(found)))
+
+    def _by_addresses(self, found: Resolution) -> _Result:
+        return _resolved(self._access, self._client, self._target, found, self._source())
+
+    # --- what is said about it ---
+
+    def explanation(self, result: _Result) -> Explanation:
+        """All that is said about a decision."""
+        if result.decision.failure is None and _is_backends(self._context, self._subject):
             result = result._replace(decision=Decision(None, result.decision.reason, BY_BACKEND, "user"))
-        explanation = _explanation(result, target, access.mode, subject)
-        done(explanation if policed is None else replace(explanation, rules=policed.rules()))
+        passed = None if result.decision.failure is not None else _upstreams(self._context, self._verdict)
+        if passed is not None and passed.none_matches(_choosing(self._context, self._name.parameters)):
+            refused = _refusal(failures.NO_UPSTREAM_MATCHES, "username_params: labels", "upstreams")
+            result = result._replace(decision=refused)
+        explanation = _explanation(result, self._target, self._access.mode, self._subject)
+        return self._with_details(explanation, passed)
 
-    def judged(result: Resolution) -> _Result:
-        return _resolved(access, client, target, result)
+    def _with_details(self, explanation: Explanation, passed: UpstreamSet | None) -> Explanation:
+        """With the upstreams that it passes, its name, its source, its head and the rules, where there are any."""
+        context, query, subject, verdict = self._context, self._query, self._subject, self._verdict
+        if passed is not None:
+            upstreams = _explained_upstreams(context, passed, self._name.parameters, subject, query)
+            explanation = replace(explanation, upstreams=upstreams)
+        leaving = explained_source(context, self._source(), subject.account, verdict)
+        explanation = replace(explanation, source=leaving, name=_explained(self._name, query))
+        if explanation.decision == "allow" and plain_path(query.target) and context.policy.speaks_http:
+            headers = explained_headers(context, self._target, query.client_ip, verdict)
+            explanation = replace(explanation, headers=headers)
+        return explanation if self._policed is None else replace(explanation, rules=self._policed.rules())
 
-    client = access.client(query.client_ip)
-    early = _before_resolving(context, client, query, subject)
-    if early is None and policed is None and context.upstreams is None:  # else it is decided below, in its order
-        early = access.name(target)
-    if early is not None:
-        reply(_Result(early))
-    elif policed is not None:
-        policed.decide(access, lambda decision: reply(_Result(decision)), lambda found: reply(judged(found)))
-    elif context.upstreams is not None:
-        reply(_Result(access.unresolved(target)))
-    elif target.literal:
-        reply(_decide_addresses(access, client, target, (target.host,)))
-    else:
-        context.dialer.resolver.resolve(target.host, lambda result: reply(_resolved(access, client, target, result)))
+
+def _upstreams(context: ForwardingContext, verdict: Verdict | None) -> UpstreamSet | None:
+    """Those that an allowed request would go through; None where it goes directly."""
+    if verdict is not None and verdict.use == DIRECT:
+        return None
+    return context.upstreams_of("" if verdict is None else verdict.pool)
+
+
+def _choosing(context: ForwardingContext, parameters: Parameters) -> Parameters:
+    """Those by which an upstream is chosen."""
+    return parameters if context.names is not None and context.names.binds else NO_PARAMETERS
+
+
+def _explained_upstreams(
+    context: ForwardingContext, upstreams: UpstreamSet, parameters: Parameters, subject: _Subject, query: Explain
+) -> ExplainedUpstreams:
+    from actors.forwarding.explained_upstreams import explained_upstreams  # only proxies with upstreams pay for it
+
+    session = parameters.session
+    key = query.client_ip if session is None else f"{subject.user or ''}\0{session}"
+    return explained_upstreams(upstreams, _choosing(context, parameters), key)
 
 
 def _subject(context: ForwardingContext, query: Explain) -> _Subject:
@@ -137,13 +240,16 @@ def _subject(context: ForwardingContext, query: Explain) -> _Subject:
 
 
 def _before_resolving(
-    context: ForwardingContext, client: Decision, query: Explain, subject: _Subject
+    context: ForwardingContext, client: Decision, query: Explain, subject: _Subject, name: Understood
 ) -> Decision | None:
     wanted = context.policy.session.wants_credentials
     if client.failure is not None:
         return client
     if wanted and subject.user is None:
-        return _refusal(failures.CREDENTIALS_WANTED, _why_unknown(query), "user")
+        return _refusal(failures.CREDENTIALS_WANTED, _why_unknown(query, name.problem), "user")
+    if name.parameters.unknown and context.names is not None and context.names.reject_unknown:
+        refused = failures.unknown_parameters(" ".join(name.parameters.unknown))
+        return _refusal(refused, f"username_params.reject_unknown: {refused.recorded}", "user")
     failure = context.limits.user_refusal(subject.user or "", query.client_ip)
     if failure is not None:
         return _refusal(failure, f"accounts: {failure.detail}", "account")
@@ -157,11 +263,36 @@ def _before_resolving(
     return None
 
 
-def _why_unknown(query: Explain) -> str:
+def _understood(context: ForwardingContext, query: Explain) -> Understood:
+    """How the user name is read, with what rules of the draft ask for."""
+    names = context.names
+    if query.draft is not None and isinstance(names, Names):
+        names = names.knowing(frozenset(name for rule in query.draft.rules for name, _value in rule.params))
+    return understood(context, query.user or "", names=names)
+
+
+def _explained(name: Understood, query: Explain) -> ExplainedName | None:
+    """How the user name was understood; None where it is no more than that."""
+    if not name.problem and name.parameters is NO_PARAMETERS:
+        return None
+    given = name.parameters
+    return ExplainedName(
+        query.user or "",
+        given.session,
+        given.ttl,
+        given.rotate,
+        dict(given.labels),
+        dict(given.marks),
+        given.unknown,
+        name.problem,
+    )
+
+
+def _why_unknown(query: Explain, problem: str) -> str:
     if query.credential is not None:
         return "auth: there is no such credential for this user and this proxy"
     if query.user is not None:
-        return "auth: this is not a user of the proxy"
+        return "auth: this is not a user of the proxy" + (f"; {problem}" if problem else "")
     return "auth: credentials are required (407), and no user is named"
 
 
@@ -175,10 +306,15 @@ def _is_backends(context: ForwardingContext, subject: _Subject) -> bool:
     return asks and context.authenticator.asks_backend(subject.user or "")
 
 
-def _resolved(access: AccessPolicy, client: Decision, target: Authority, result: Resolution) -> _Result:
+def _resolved(access: AccessPolicy, client: Decision, target: Authority, result: Resolution, source: Source) -> _Result:
     if isinstance(result, Failure):
         return _Result(_refusal(result, result.detail, "resolve"))
-    return _decide_addresses(access, client, target, result.addresses)
+    decided = _decide_addresses(access, client, target, result.addresses)
+    passing = [each.address for each in decided.addresses if each.decision == "allow"]
+    refusals = [source.refuses(each) for each in passing]
+    if passing and refusals[0] is not None and all(refusals):
+        return decided._replace(decision=_refusal(refusals[0], source.rule or BIND_ADDRESS, "source"))
+    return decided
 
 
 def _decide_addresses(access: AccessPolicy, client: Decision, target: Authority, addresses: tuple[str, ...]) -> _Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from actors.bus.messages.forwarding import Explain, ExplainedRule
 from actors.bus.messages.policies import DIRECT
@@ -12,6 +12,7 @@ from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy, Decision
 from actors.forwarding.connections.policy_handlers import choose, judge_of_account
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.draft_policies import tried
 from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.policies.explanation import explained
 from actors.forwarding.policies.judge import Verdict
@@ -33,13 +34,21 @@ class Policed:
         user: str,
         account: AccountSpec | None,
         path: str,
+        params: Mapping[str, str],
     ) -> None:
         """`path` is that of an http URL; empty: the request is for a tunnel."""
         self._context = context
         self._target = target
         method = query.method if path else ""
-        self._judge = judge_of_account(context, target, query.client_ip, user, account, method, path)
+        policies = None if query.draft is None else tried(context, query.draft, query.lists, account)
+        client = query.client_ip, query.listen_port
+        self._judge = judge_of_account(context, target, *client, user, account, method, path, params, policies)
         self._address: str | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the policies say, as far as the request has come."""
+        return self._judge.verdict
 
     def access(self, own: OwnRules) -> AccessPolicy:
         """The access policy with the policies of the request."""

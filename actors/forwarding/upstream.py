@@ -13,6 +13,9 @@ down      it has failed; it is not used before         at `retry_at` one use or 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
 from actors.bus.messages.upstreams import UpstreamSpec
 
 BACK_OFF_FIRST = 1.0
@@ -32,45 +35,173 @@ def identity(spec: UpstreamSpec) -> Identity:
     return spec.protocol, spec.host, spec.port, spec.username
 
 
-class Upstream:
-    """`now` is always the loop's clock; `index` is its place in the list."""
+@dataclass(frozen=True, slots=True)
+class KeptUpstream:
+    """What is known of an upstream, for a process that comes after this one."""
 
-    def __init__(self, spec: UpstreamSpec, index: int, now: float) -> None:
+    identity: Identity
+    state: str
+    since: float
+    retry_at: float
+    failed_at: float
+    failures: int
+    last_error: str | None
+    latency: float | None
+    back_off: float
+    ambiguous: int
+    connections: int
+    bytes_in: int
+    bytes_out: int
+
+
+class AnyUpstream(ABC):
+    """One upstream as routes and balancing use it: its configuration, its uses by this proxy, and its state.
+
+    `index` is its place in the list, `pool` the name of the pool that it is in, empty for one of the proxy itself.
+    `now` is always the loop's clock.
+    """
+
+    pool = ""
+
+    def __init__(self, spec: UpstreamSpec, index: int) -> None:
         self.spec = spec
         self.index = index
-        self.state = UNKNOWN
-        self.since = now
-        self.retry_at = 0.0
-        self.failed_at = 0.0
-        self.last_error: str | None = None
         self.active = 0
         self.pending = 0
         """Attempts of clients that are under way, of which a slow upstream has many; they count as uses in
         balancing."""
         self.connections = 0
-        self.failures = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.latency: float | None = None
         self.reached_handshake = False
         """Whether the last attempt got as far as the handshake: a mere connection then proves nothing."""
         self.rejects_credentials = False
         """Whether its last failure was that it rejects our credentials."""
-        self._back_off = BACK_OFF_FIRST
-        self._ambiguous = 0
-        self._trial_until = 0.0
-        self._doubted_until = 0.0
 
     @property
     def name(self) -> str:
         """As configured; for records, views and the log."""
         return self.spec.name
 
+    @property
+    @abstractmethod
+    def state(self) -> str:
+        """`unknown`, `up` or `down`."""
+
+    @property
+    @abstractmethod
+    def since(self) -> float:
+        """Since when it is in that state."""
+
+    @property
+    @abstractmethod
+    def failures(self) -> int:
+        """How often it has failed."""
+
+    @property
+    @abstractmethod
+    def failed_at(self) -> float:
+        """When it failed last; 0 if never."""
+
+    @property
+    @abstractmethod
+    def retry_at(self) -> float:
+        """When its next trial is due, while it is down."""
+
+    @property
+    @abstractmethod
+    def last_error(self) -> str | None:
+        """Why it failed last."""
+
+    @property
+    @abstractmethod
+    def latency(self) -> float | None:
+        """Seconds that connecting to it takes lately; None before the first measurement."""
+
+    @abstractmethod
+    def eligible(self, now: float) -> bool:
+        """Whether it may be used."""
+
+    @abstractmethod
+    def why_not_eligible(self, now: float) -> str:
+        """Why it may not be used, empty if it may; for people."""
+
+    @abstractmethod
+    def begin_trial(self, now: float, longest: float) -> None:
+        """Record the beginning of an attempt. On an upstream that is down it is the trial, for `longest` seconds at
+        most."""
+
+    @abstractmethod
+    def doubt(self, now: float, longest: float) -> None:
+        """Leave it out until it is known whether it works, for `longest` seconds at most."""
+
+    @abstractmethod
+    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
+        """Record that connecting took so many seconds, None if it failed, and whether the handshake had begun."""
+
+    @abstractmethod
+    def succeeded(self, now: float) -> bool:
+        """Record a success. Returns True when it was down before."""
+
+    @abstractmethod
+    def failed(self, now: float, cause: str) -> bool:
+        """Record a failure of its own. Returns True when it goes down with that."""
+
+    @abstractmethod
+    def record_ambiguous_failure(self, now: float, cause: str) -> bool:
+        """Record a failure that may not be its own. Returns True when it goes down with that."""
+
+    def acquire(self) -> None:
+        """Count a use by a client."""
+        self.active += 1
+        self.connections += 1
+
+    def release(self) -> None:
+        """End a use."""
+        self.active -= 1
+
+    def count_bytes(self, bytes_in: int, bytes_out: int) -> None:
+        """Add the bytes of a request or tunnel."""
+        self.bytes_in += bytes_in
+        self.bytes_out += bytes_out
+
+    def reconfigure(self, spec: UpstreamSpec, index: int) -> None:
+        """Take another configuration."""
+        self.spec, self.index = spec, index
+
+
+class Upstream(AnyUpstream):
+    """One of the proxy itself: its state is that of this process."""
+
+    state: str = UNKNOWN
+    since: float = 0.0
+    retry_at: float = 0.0
+    failed_at: float = 0.0
+    failures: int = 0
+    last_error: str | None = None
+    latency: float | None = None
+
+    def __init__(self, spec: UpstreamSpec, index: int, now: float) -> None:
+        super().__init__(spec, index)
+        self.since = now
+        self._back_off = BACK_OFF_FIRST
+        self._ambiguous = 0
+        self._trial_until = 0.0
+        self._doubted_until = 0.0
+
     def eligible(self, now: float) -> bool:
         """Whether it may be used; after its back-off for one trial at a time."""
         if now < self._doubted_until:
             return False
         return self.state != DOWN or (now >= self.retry_at and now >= self._trial_until)
+
+    def why_not_eligible(self, now: float) -> str:
+        """See `AnyUpstream`."""
+        if self.eligible(now):
+            return ""
+        if self.state != DOWN:
+            return "its credentials are being checked"
+        return f"down: {self.last_error}" if now < self.retry_at else "down, and a trial is under way"
 
     def begin_trial(self, now: float, longest: float) -> None:
         """Record the beginning of an attempt. On an upstream that is down it is the trial, for `longest` seconds at
@@ -121,25 +252,40 @@ class Upstream:
         self.last_error, self.failed_at = cause, now
         return False
 
-    def acquire(self) -> None:
-        """Count a use by a client."""
-        self.active += 1
-        self.connections += 1
-
-    def release(self) -> None:
-        """End a use."""
-        self.active -= 1
-
-    def count_bytes(self, bytes_in: int, bytes_out: int) -> None:
-        """Add the bytes of a request or tunnel."""
-        self.bytes_in += bytes_in
-        self.bytes_out += bytes_out
-
     def reconfigure(self, spec: UpstreamSpec, index: int) -> None:
         """Take another configuration; a changed password or certificate gets a trial at once."""
         if spec != self.spec and self.state == DOWN:
             self.retry_at, self._back_off = 0.0, BACK_OFF_FIRST
-        self.spec, self.index = spec, index
+        super().reconfigure(spec, index)
+
+    def kept(self) -> KeptUpstream:
+        """What is known of it."""
+        return KeptUpstream(
+            identity(self.spec),
+            self.state,
+            self.since,
+            self.retry_at,
+            self.failed_at,
+            self.failures,
+            self.last_error,
+            self.latency,
+            self._back_off,
+            self._ambiguous,
+            self.connections,
+            self.bytes_in,
+            self.bytes_out,
+        )
+
+    def add(self, kept: KeptUpstream) -> None:
+        """Take over what another process has known; its uses add up."""
+        if self.state == UNKNOWN or kept.since > self.since:
+            self.state, self.since, self.retry_at = kept.state, kept.since, kept.retry_at
+            self.failed_at, self.last_error, self.latency = kept.failed_at, kept.last_error, kept.latency
+            self._back_off, self._ambiguous = kept.back_off, kept.ambiguous
+        self.failures += kept.failures
+        self.connections += kept.connections
+        self.bytes_in += kept.bytes_in
+        self.bytes_out += kept.bytes_out
 
     def __repr__(self) -> str:
         return f"<Upstream {self.name} {self.state}, {self.active} active, {self.failures} failures>"

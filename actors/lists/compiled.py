@@ -15,6 +15,7 @@ from pathlib import Path
 from zlib import crc32
 
 from actors.lists.layout import HEADER_SIZE, NO_NETWORK, ListDamaged, Section, sections, unpack_header
+from config.net.entries import ListHost
 
 Address = IPv4Address | IPv6Address
 
@@ -68,6 +69,10 @@ class CompiledList:
         """Read the whole file once. Raises `ListDamaged` when it is not as it was written. Usable in a thread."""
         if crc32(self._data[HEADER_SIZE:]) != self.checksum:
             raise ListDamaged("has damaged content")
+
+    def of(self, host: ListHost) -> CompiledList | None:
+        """What an entry matches; None for one that names a place, of which it has none."""
+        return None if host.attribute else self
 
     def by_name(self, name: str) -> str | None:
         """The longest domain of the list that `name` is or is below of; `name` is in lower case, no dot at its end."""

@@ -1,4 +1,4 @@
-"""One fetch of a list from its source: requested by HTTP, read as a stream and compiled.
+"""One fetch of a list from its source: requested by HTTP, or a file, read as a stream and compiled.
 
 Each connection goes to the very address that the guard has checked, those behind redirects, too. Nothing is kept of
 what is received but the compiled list.
@@ -7,10 +7,13 @@ what is received but the compiled list.
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -22,12 +25,13 @@ from urllib3.exceptions import HTTPError, IncompleteRead, NewConnectionError, Pr
 from urllib3.util import parse_url
 
 from actors.lists.compiler import CompiledContent, ListCompiler
-from actors.lists.files import file_name, is_whole
+from actors.lists.files import file_name, is_whole, version_of
 from actors.lists.formats.reading import Skipped, read_list
 from actors.lists.formats.streams import Chunks, bounded, unzipped
 from actors.lists.layout import ListError
 from actors.net.guarded_pools import connect_guarded, pools_by
 from actors.net.own_requests import OutgoingGuard
+from config.net.entries import GEO
 
 REDIRECTS_MAX: Final = 5
 TIMEOUT: Final = 30.0
@@ -39,10 +43,11 @@ _REDIRECTS: Final = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to fetch. `etag`, `last_modified` and `entries` are those of the content that there is, empty for none.
+    """What to fetch, from `url` or `file`.
 
-    A content with less than half of `entries` is refused. `own` are the addresses of the product's own listeners.
-    `excepted_by` is as in `OutgoingGuard`.
+    `etag`, `last_modified` and `entries` are those of the content that there is, empty for none. A content with less
+    than half of `entries` is refused. `own` are the addresses of the product's own listeners. `excepted_by` is as in
+    `OutgoingGuard`.
     """
 
     list_id: str
@@ -54,8 +59,9 @@ class Job:
     etag: str = ""
     last_modified: str = ""
     entries: int = 0
-    own: list[tuple[str, int]] = field(default_factory=list)
+    own: list[tuple[str, int, int]] = field(default_factory=list)
     excepted_by: str = ""
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,7 @@ class Fetched:
 def fetch(job: Job) -> Fetched:
     """Fetch and compile. Never raises for what a server or the network does, or for a full disk."""
     try:
-        with _response(job) as response:
-            if response.status == 304 and (job.etag or job.last_modified):
-                return Fetched(entries=job.entries, etag=job.etag, last_modified=job.last_modified)
-            if response.status != 200:
-                return Fetched(f"it responded with status {response.status}")
-            return _compiled(job, response)
+        return _from_file(job) if job.file else _from_url(job)
     except ListError as error:
         return Fetched(str(error))
     except (IncompleteRead, ProtocolError):
@@ -91,10 +92,32 @@ def fetch(job: Job) -> Fetched:
         return Fetched(_reason(error))
 
 
+def _from_url(job: Job) -> Fetched:
+    with _response(job) as response:
+        if response.status == 304 and (job.etag or job.last_modified):
+            return Fetched(entries=job.entries, etag=job.etag, last_modified=job.last_modified)
+        if response.status != 200:
+            return Fetched(f"it responded with status {response.status}")
+        found = _read(job, _content(job, response))
+        return replace(found, etag=_kept(response, "etag"), last_modified=_kept(response, "last-modified"))
+
+
+def _from_file(job: Job) -> Fetched:
+    with open(os.open(job.file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise ListError("it is no file")
+        version = version_of(about)
+        if version == job.etag:
+            return Fetched(entries=job.entries, etag=version)
+        received = bounded(iter(partial(file.read, PIECE), b""), job.max_bytes, "it")
+        return replace(_read(job, unzipped(received, job.max_bytes)), etag=version)
+
+
 @contextmanager
 def _response(job: Job) -> Iterator[BaseHTTPResponse]:
     """The response behind all redirects. Raises `ListError`, and what urllib3 does."""
-    connect = connect_guarded(OutgoingGuard(job.own, job.excepted_by), TIMEOUT)
+    connect = connect_guarded(OutgoingGuard((), job.excepted_by, job.own), TIMEOUT)
 
     def open_socket(connection: HTTPConnection) -> socket.socket:
         try:
@@ -149,35 +172,36 @@ def _headers(job: Job) -> dict[str, str]:
     return headers
 
 
-def _compiled(job: Job, response: BaseHTTPResponse) -> Fetched:
+def _content(job: Job, response: BaseHTTPResponse) -> Chunks:
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise ListError(f"it encoded its response as {encoding[:40]!r}; only gzip is accepted")
     received = bounded(response.stream(PIECE, decode_content=False), job.max_bytes, "its response")
-    content = unzipped(unzipped(received, job.max_bytes), job.max_bytes)  # a file of gzip may be sent with it once more
+    return unzipped(unzipped(received, job.max_bytes), job.max_bytes)  # a file of gzip may be sent with it once more
+
+
+def _read(job: Job, content: Chunks) -> Fetched:
+    """Make the file of this content."""
+    if job.kind == GEO:
+        from actors.lists.databases import store_database  # needs maxminddb, which only this does
+
+        file, entries = store_database(content, Path(job.folder), job.list_id, job.entries)
+        return Fetched("", file, entries)
     compiler, digest = ListCompiler(), hashlib.sha256(f"{job.kind} {job.form}\n".encode())
     skipped = read_list(_digested(content, digest), job.kind, job.form, compiler)
     file = file_name(job.list_id, digest.hexdigest())
-    return _written(job, file, compiler.compile(), skipped, response)
+    return _written(job, file, compiler.compile(), skipped)
 
 
-def _written(job: Job, file: str, compiled: CompiledContent, skipped: Skipped, response: BaseHTTPResponse) -> Fetched:
+def _written(job: Job, file: str, compiled: CompiledContent, skipped: Skipped) -> Fetched:
     if compiled.entries * 2 < job.entries:
         now = f"{compiled.entries} entries now ({skipped.count} lines skipped)"
         raise ListError(f"it has {now}, {job.entries} before: less than half")
     folder = Path(job.folder)
     folder.mkdir(mode=0o700, exist_ok=True)
-    if not is_whole(folder / file):
+    if not is_whole(folder / file, job.kind):
         compiled.write(folder / file)
-    return Fetched(
-        "",
-        file,
-        compiled.entries,
-        skipped.count,
-        skipped.examples,
-        _kept(response, "etag"),
-        _kept(response, "last-modified"),
-    )
+    return Fetched("", file, compiled.entries, skipped.count, skipped.examples)
 
 
 def _digested(chunks: Chunks, digest: hashlib._Hash) -> Chunks:

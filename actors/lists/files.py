@@ -7,16 +7,22 @@ that has mapped a file never finds another content in it.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actors.lists.compiled import CompiledList
 from actors.lists.compiler import ListCompiler
 from actors.lists.formats.reading import DOMAINS
 from actors.lists.layout import ListDamaged
 from actors.lists.names import domain_of, range_of
+from config.net.entries import GEO
+
+if TYPE_CHECKING:
+    from actors.lists.places import PlaceDatabase
 
 ENDING = ".list"
 _FILE = re.compile(r"\.?(list_[0-9a-f]+)(?:-[0-9a-f]+\.list(?:-[0-9a-f]+)?|\.json(?:\.new)?)")
@@ -42,7 +48,7 @@ def compile_entries(folder: Path, list_id: str, kind: str, entries: Iterable[str
     """
     entries = list(entries)
     name = file_of_entries(list_id, kind, entries)
-    if is_whole(folder / name):
+    if is_whole(folder / name, kind):
         return name
     compiler = ListCompiler()
     for each in entries:
@@ -55,10 +61,23 @@ def compile_entries(folder: Path, list_id: str, kind: str, entries: Iterable[str
     return name
 
 
-def is_whole(path: Path) -> bool:
-    """Whether there is a compiled list that is as it was written."""
+def opened(path: Path, kind: str) -> CompiledList | PlaceDatabase:
+    """The file of a list of this kind, checked. Raises `ListDamaged` and `OSError`."""
+    found: CompiledList | PlaceDatabase
+    if kind == GEO:
+        from actors.lists.places import PlaceDatabase  # needs maxminddb, which only this does
+
+        found = PlaceDatabase(path)
+    else:
+        found = CompiledList(path)
+    found.verify()
+    return found
+
+
+def is_whole(path: Path, kind: str) -> bool:
+    """Whether there is the file of a list of this kind, as it was written."""
     try:
-        CompiledList(path).verify()
+        opened(path, kind)
     except (ListDamaged, OSError):
         return False
     return True
@@ -81,6 +100,11 @@ def is_older(path: Path, age: float) -> bool:
         return time.time() - path.stat().st_mtime >= age
     except FileNotFoundError:
         return True
+
+
+def version_of(about: os.stat_result) -> str:
+    """What differs where the content of an operator's file may."""
+    return f"{about.st_dev}-{about.st_ino}-{about.st_size}-{about.st_mtime_ns}"
 
 
 def list_of_file(name: str) -> str | None:

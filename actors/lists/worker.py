@@ -35,7 +35,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
     given = json.load(sys.stdin)
     try:
-        result = fetch(Job(**{**given, "own": [(host, port) for host, port in given["own"]]}))
+        result = fetch(Job(**{**given, "own": [(host, first, last) for host, first, last in given["own"]]}))
     except MemoryError:
         result = Fetched(f"it needs more than {MEMORY_MAX // 2**20} MiB of memory")
     json.dump(asdict(result), sys.stdout)

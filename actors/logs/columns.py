@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from actors.logs.record_schema import ADDED, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
+from actors.logs.record_schema import ADDED, CODES, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
 from config.text.access_fields import ACCESS_FIELDS
 
 LEVEL = 2
@@ -152,7 +152,7 @@ class Columns:
                 made._numbers[name] = _whole([value * _MICRO for value in column])
             elif name in NUMBERS:
                 made._numbers[name] = _whole(column)
-            elif name == "status_code":
+            elif name in CODES:
                 made._texts[name] = DictionaryColumn.of(list(map(str, map(int, column))))
             else:
                 made._texts[name] = DictionaryColumn.of(column)
@@ -191,7 +191,8 @@ class Columns:
             else:
                 record[name] = self.texts(name).value(row)
         record[TIMESTAMP] /= _MICRO
-        record["status_code"] = int(record["status_code"])
+        for name in CODES:
+            record[name] = int(record[name] or 0)
         return record
 
     def segments(self) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from actors.log_format import levels_from
 from actors.logs.columns import Columns, conjunction, disjunction
 from actors.logs.dayfile import COUNTED
 from actors.logs.ngram_filter import ngrams_of
-from actors.logs.record_schema import REQUEST_ID, SEARCHED, TARGET
+from actors.logs.record_schema import LISTEN_PORT, REQUEST_ID, SEARCHED, TARGET
 from config.model.choices import LOG_LEVELS
 
 MICRO = 1_000_000
@@ -53,6 +53,8 @@ class CompiledQuery:
             value = getattr(query, name)
             if value is not None:
                 facets[name] = frozenset({value})
+        if query.listen_port is not None:
+            facets[LISTEN_PORT] = frozenset({str(query.listen_port)})
         words = tuple(_folded(word) for word in (query.search or "").split())
         target = None if query.target is None else _folded(query.target)
         return cls(round(query.start * MICRO), round(query.end * MICRO), tuple(facets.items()), words, target)

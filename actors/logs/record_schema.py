@@ -17,18 +17,21 @@ Row = list[Any]
 
 TIMESTAMP = "timestamp"
 NUMBERS = ("response_time", "duration", "bytes_in", "bytes_out")
+LISTEN_PORT = "listen_port"
 FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "reason", "parent")
-"""Fields with few different values. `status_code` is a number outside and a text in here, to be searched like one."""
+"""Fields with few different values."""
 TARGET = "target_url"
 HOST = "target_host"
 """Stands for the host of the target where values are counted (`actors.logs.counting`)."""
-ADDED = ("detail", "rule", "credential")
-"""Fields that records of earlier releases lack: all, or the last."""
+ADDED = ("detail", "rule", "credential", "source_address", "parameters", "pool", "country", "asn", LISTEN_PORT)
+"""Fields that records of earlier releases lack: all, or the last ones."""
+CODES = ("status_code", LISTEN_PORT)
+"""Numbers outside and texts in here, since what is asked for is one of them; an empty text is 0."""
 REQUEST_ID = "request_id"
 SEARCHED = ("method", "status_code", "reason", "client_ip", "proxy_id", "user", TARGET)
 """The fields that are searched for words; the first three and the target make up the message of a record."""
 
-_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *ADDED) if name != "status_code")
+_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *ADDED) if name not in CODES)
 _texts_of = itemgetter(*_TEXTS)
 _VALID: set[tuple[type, ...]] = set()
 """Types of rows that were found valid; there are few."""
@@ -41,13 +44,16 @@ def valid_rows(rows: Iterable[Any]) -> list[Row]:
 
 def empty_record() -> dict[str, Any]:
     """Every field with its empty value."""
-    return {name: 0 if name in (TIMESTAMP, *NUMBERS, "status_code") else "" for name in ACCESS_FIELDS}
+    return {name: 0 if name in (TIMESTAMP, *NUMBERS, *CODES) else "" for name in ACCESS_FIELDS}
+
+
+_EMPTY = tuple(empty_record().values())
 
 
 def completed(row: Any) -> Any:
     """A record with the fields that an earlier release, which stored it or still drains, lacks."""
     missing = len(ACCESS_FIELDS) - len(row) if isinstance(row, list) else 0
-    return [*row, *("" for _ in range(missing))] if missing in (1, len(ADDED)) else row
+    return [*row, *_EMPTY[-missing:]] if 0 < missing <= len(ADDED) else row
 
 
 def _is_valid(row: Row) -> bool:
@@ -57,7 +63,7 @@ def _is_valid(row: Row) -> bool:
     if len(types) != len(ACCESS_FIELDS):
         return False
     for name, kind in zip(ACCESS_FIELDS, types, strict=True):
-        if kind not in ((int, float) if name in (TIMESTAMP, *NUMBERS, "status_code") else (str,)):
+        if kind not in ((int, float) if name in (TIMESTAMP, *NUMBERS, *CODES) else (str,)):
             return False
     _VALID.add(types)
     return True

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from actors.bus.messages.accounts import (
     AccountReport,
     AccountTotal,
     AccountUsage,
+    Counted,
     PushTotals,
     ReportUsage,
 )
@@ -52,6 +53,8 @@ _FIRST_SUM = len(_COLUMNS) - len(SUMS)
 
 Process = tuple[str, int]
 """Proxy id and instance."""
+_Holder = tuple[str, int, int, int, int]
+"""Proxy id and instance of a process, and serial, bytes in and bytes out of its last report of an account."""
 
 
 def _adding(table: str, column: str) -> str:
@@ -144,7 +147,10 @@ class UsageLedger:
         if self._has_ended(report.instance):
             return {}
         process = (report.proxy_id, report.instance)
-        return {each: self._update(process, each, counted) for each, counted in report.accounts.items()}
+        totals = {each: self._update(process, each, counted) for each, counted in report.accounts.items()}
+        if not report.with_others:
+            return totals
+        return {each: replace(total, others=self._others(each, process)) for each, total in totals.items()}
 
     def take_file(self, process: Process, records: Iterable[FileRecord]) -> None:
         """Take what a process that has ended had counted at last. Its reports count no more from now on."""
@@ -191,11 +197,13 @@ class UsageLedger:
         totals: dict[Process, dict[str, AccountTotal]] = {}
         for account_id in account_ids:
             account = self._account(account_id)
-            for row in () if account is None else self._holders(account.number):
-                proxy_id, instance, serial, bytes_in, bytes_out = row
-                assert account is not None
-                total = _total(account.usage(account.period), serial, bytes_in, bytes_out)
-                totals.setdefault((proxy_id, instance), {})[account_id] = total
+            if account is None:
+                continue
+            holders = self._holders(account.number)
+            for proxy_id, instance, serial, bytes_in, bytes_out in holders:
+                process = (proxy_id, instance)
+                total = _total(account.usage(account.period), serial, bytes_in, bytes_out, _others(holders, process))
+                totals.setdefault(process, {})[account_id] = total
         return {process: PushTotals(accounts) for process, accounts in totals.items()}
 
     def holders(self, account_ids: Iterable[str]) -> dict[Process, list[str]]:
@@ -310,12 +318,16 @@ class UsageLedger:
         ).fetchone()
         return AccountActivity(account.usage(period), open_now, account.last_seen, account.client_ip)
 
-    def _holders(self, number: int) -> list[tuple[str, int, int, int, int]]:
+    def _holders(self, number: int) -> list[_Holder]:
         return self._database.execute(
             "SELECT proxies.id, instance, serial, bytes_in, bytes_out FROM reports"
             " JOIN proxies ON proxies.number = reports.proxy WHERE account = ?",
             (number,),
         ).fetchall()
+
+    def _others(self, account_id: str, process: Process) -> tuple[Counted, ...]:
+        account = self._account(account_id)
+        return () if account is None else _others(self._holders(account.number), process)
 
     def _has_ended(self, instance: int) -> bool:
         return self._database.execute("SELECT 1 FROM ended WHERE instance = ?", (instance,)).fetchone() is not None
@@ -336,5 +348,17 @@ class UsageLedger:
         return self._hour
 
 
-def _total(usage: AccountUsage, serial: int, bytes_in: int, bytes_out: int) -> AccountTotal:
-    return AccountTotal(usage.period, usage.since, usage.bytes_in, usage.bytes_out, serial, bytes_in, bytes_out)
+def _others(holders: Iterable[_Holder], process: Process) -> tuple[Counted, ...]:
+    """What is reported by the other processes of the same proxy."""
+    proxy_id, instance = process
+    return tuple(
+        (other, serial, bytes_in + bytes_out)
+        for of, other, serial, bytes_in, bytes_out in holders
+        if of == proxy_id and other != instance
+    )
+
+
+def _total(
+    usage: AccountUsage, serial: int, bytes_in: int, bytes_out: int, others: tuple[Counted, ...] = ()
+) -> AccountTotal:
+    return AccountTotal(usage.period, usage.since, usage.bytes_in, usage.bytes_out, serial, bytes_in, bytes_out, others)

@@ -15,7 +15,7 @@ from actors.bounded import keep
 from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage
-from actors.bus.messages.common import SUPERVISOR, Failed, Listening
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import (
     Counters,
@@ -46,6 +46,7 @@ from config.settings.view import view
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
+ENDED_MAX = 1_000
 DELETED_MAX = 1_000
 """Deleted proxies whose reports are ignored: their processes may drain for a while and go on counting."""
 
@@ -66,6 +67,8 @@ class MetricsActor(Actor):
         self._machine = Machine(self.run_dir, self.data_dir)
         self._save_errors = ThrottledLog(log, "cannot save totals and series")
         self._deleted: dict[str, None] = {}
+        self._ended: dict[int, None] = {}
+        """Instances whose last counters have come: what they published before may come behind them."""
         self._names = ProxyNames()
         address, clients = boot.settings["metrics"]["publish"], boot.settings["metrics"]["curve_clients"]
         self._feed = LiveFeed(self.loop, self.context, address, clients, self.data_dir.curve_key, self._report_listener)
@@ -94,6 +97,10 @@ class MetricsActor(Actor):
             self._read_series(message, reply)
         elif isinstance(message, (ReportUsage, QueryUsage, ResetUsage, DropAccountUsage)):
             self._usage.receive(message, reply)
+        elif isinstance(message, Counters):
+            self._take_counters(message)
+            keep(self._ended, message.instance, None, ENDED_MAX)
+            reply(Done())
         elif isinstance(message, DropProxyMetrics):
             self._drop_proxy(message.proxy_id)
         elif isinstance(message, SetProxyNames):
@@ -114,8 +121,12 @@ class MetricsActor(Actor):
     def _on_published(self, topic: str, message: Any) -> None:
         if isinstance(message, Event):
             self._feed.publish(topic, event_payload(message))
-        elif isinstance(message, Counters) and message.proxy_id not in self._deleted:
-            self._series.update(message)
+        elif isinstance(message, Counters) and message.instance not in self._ended:
+            self._take_counters(message)
+
+    def _take_counters(self, counters: Counters) -> None:
+        if counters.proxy_id not in self._deleted:
+            self._series.update(counters)
 
     def _drop_proxy(self, proxy_id: str) -> None:
         keep(self._deleted, proxy_id, None, DELETED_MAX)

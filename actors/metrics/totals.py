@@ -93,6 +93,8 @@ class _Process:
     counted: ProcessCounters
     active: int = 0
     resident: int = 0
+    loop_busy: float = 0.0
+    loop_turn_max_ms: float = 0.0
     received: float = 0.0
     """When its last report came."""
     restored: bool = False
@@ -156,6 +158,8 @@ class Totals:
         first = counters.instance not in processes
         process = processes.setdefault(counters.instance, _Process(ProcessCounters()))
         counted, before = ProcessCounters.of(counters), process.counted
+        if counters.partial:
+            counted.labelled = before.labelled | counted.labelled
         if counted != before or counters.active_connections != process.active:
             self._changed.pop(counters.proxy_id, None)
             self._changed[counters.proxy_id] = self._clock()
@@ -165,6 +169,7 @@ class Totals:
         delta = CounterDelta(_increments(before, counted), first, process.restored)
         process.counted, process.active, process.received = counted, counters.active_connections, self._clock()
         process.resident = counters.resident
+        process.loop_busy, process.loop_turn_max_ms = counters.loop_busy, counters.loop_turn_max_ms
         process.restored = False
         if any(each.active for each in processes.values()):
             self._open.add(counters.proxy_id)
@@ -259,10 +264,13 @@ class Totals:
 
     def _stats(self, processes: Iterable[_Process], detailed: bool = False) -> ProxyStats:
         total, active, resident, now = ProcessCounters(), 0, 0, self._clock()
+        busy = turn_max_ms = 0.0
         for process in processes:
             total.add(process.counted)
             active += process.active if now - process.received < LIVE_FOR else 0
             resident += process.resident if now - process.received < RESIDENT_FOR else 0
+            if now - process.received < LIVE_FOR:
+                busy, turn_max_ms = max(busy, process.loop_busy), max(turn_max_ms, process.loop_turn_max_ms)
         labelled = {
             row.field: labelled_counters.of_kind(total.labelled, row.stored)
             for row in LABELLED
@@ -274,6 +282,8 @@ class Totals:
             last_request=total.last_request,
             latency=tuple(sorted(labelled_counters.histogram(total.labelled).items())) if detailed else (),
             resident=resident,
+            loop_busy=busy,
+            loop_turn_max_ms=turn_max_ms,
             **labelled,
         )
 

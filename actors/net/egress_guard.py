@@ -10,12 +10,14 @@ since a proxy that connects to itself is a loop or a way in.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 
 from actors.bounded import keep
 from actors.bus.messages.specs import EgressSpec
 from actors.net.local_addresses import Address, is_local
+from config.net.ports import Range, merged
 
 _SPECIAL_V4 = tuple(
     IPv4Network(text)
@@ -77,32 +79,47 @@ LOCAL_KNOWN = 5.0
 
 LOOPBACK = "127.0.0.1"
 FOREVER = float("inf")
+PORT_MAX = 65535
+
+
+_UNSPECIFIED: frozenset[Address] = frozenset((ip_address("0.0.0.0"), ip_address("::")))  # noqa: S104 - as listeners have
 
 
 class OwnListeners:
-    """Addresses at which the product itself listens, `(host, port)`; a host may be a name or unspecified."""
+    """Addresses at which the product itself listens, `(host, port)`; a host may be a name or unspecified.
 
-    def __init__(self, addresses: Iterable[tuple[str, int]]) -> None:
-        self._addresses = set(addresses)
-        self._ports = {port for _host, port in self._addresses}
+    `ranges` have a host with the first and the last of consecutive ports.
+    """
+
+    def __init__(self, addresses: Iterable[tuple[str, int]], ranges: Iterable[Range] = ()) -> None:
+        self._hosts: dict[int, set[str]] = {}
+        """As they are written, by port."""
+        for host, port in addresses:
+            self._hosts.setdefault(port, set()).add(host)
+        self._ranges = tuple(ranges)
+        self._spans = [(first, last) for _host, first, last in merged(("", *each[1:]) for each in self._ranges)]
+        """The ports of all ranges, whatever their hosts."""
+        self._read: dict[int, frozenset[Address]] = {}
+        """The same, read when a port is first asked for: there may be ten thousand."""
 
     def has(self, address: str, port: int) -> bool:
         """Whether connecting to `address` at `port` reaches one of them."""
-        return port in self._ports and self._is_one(address, port)
+        return (port in self._hosts or (bool(self._spans) and self._in_range(port))) and self._is_one(address, port)
+
+    def _in_range(self, port: int) -> bool:
+        at = bisect_right(self._spans, (port, PORT_MAX)) - 1
+        return at >= 0 and port <= self._spans[at][1]
+
+    def _hosts_at(self, port: int) -> set[str]:
+        return self._hosts.get(port, set()) | {host for host, first, last in self._ranges if first <= port <= last}
 
     def _is_one(self, address: str, port: int) -> bool:
+        own = self._read.get(port)
+        if own is None:
+            own = self._read[port] = frozenset(map(_own_address, self._hosts_at(port)))
         seen = _parse(address)
         seen = embedded_ipv4(seen) or seen
-        for host, own_port in self._addresses:
-            if own_port != port:
-                continue
-            try:
-                own: Address = ip_address(host)
-            except ValueError:
-                own = ip_address("0.0.0.0")  # noqa: S104 - a host given by name: any local address counts
-            if seen == own or ((own.is_unspecified or seen.is_unspecified) and _may_be_local(seen)):
-                return True
-        return False
+        return seen in own or ((seen.is_unspecified or not _UNSPECIFIED.isdisjoint(own)) and _may_be_local(seen))
 
 
 class EgressGuard:
@@ -125,7 +142,7 @@ class EgressGuard:
                 self._allowed_networks.append(ip_network(entry, strict=False))
             except ValueError:
                 self._allowed_names.add(entry.lower().rstrip("."))
-        self._own = OwnListeners(spec.own)
+        self._own = OwnListeners(spec.own, spec.own_ranges)
         self._is_local = local or is_local
         self._clock = clock
         self._known: dict[str, tuple[str | None, float]] = {}
@@ -185,7 +202,7 @@ class UpstreamGuard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._services = OwnListeners(spec.services)
-        self._proxies = OwnListeners(spec.own)
+        self._proxies = OwnListeners(spec.own, spec.own_ranges)
         allow = spec.allow if spec.upstreams_allow is None else spec.upstreams_allow
         self._addresses = EgressGuard(EgressSpec(spec.policy, allow, ()), local, clock)
 
@@ -243,6 +260,14 @@ def is_never(address: Address) -> bool:
 def is_localhost(name: str) -> bool:
     """Whether it is one of the names that always resolve to loopback (RFC 6761 6.3)."""
     return f".{name.lower().rstrip('.')}".endswith(".localhost")
+
+
+def _own_address(host: str) -> Address:
+    """A host given by name counts as any local address."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return ip_address("0.0.0.0")  # noqa: S104 - see above
 
 
 def _may_be_local(address: Address) -> bool:

@@ -10,16 +10,17 @@ from collections.abc import Iterable
 
 from actors.bus.messages.specs import EgressSpec
 from actors.net.egress_guard import EgressGuard
+from config.net.ports import Range
 
 
 class OutgoingGuard:
-    """`own` are the addresses of the product's own listeners, `(host, port)`.
+    """`own` are the addresses of the product's own listeners, `(host, port)`, and `ranges` those of consecutive ports.
 
     `excepted_by` names, for refusals, the setting that permits private addresses; empty: they are permitted.
     """
 
-    def __init__(self, own: Iterable[tuple[str, int]], excepted_by: str = "") -> None:
-        self._closed = EgressGuard(EgressSpec("private", (), tuple(own)))
+    def __init__(self, own: Iterable[tuple[str, int]], excepted_by: str = "", ranges: Iterable[Range] = ()) -> None:
+        self._closed = EgressGuard(EgressSpec("private", (), tuple(own), own_ranges=tuple(ranges)))
         self._public = EgressGuard(EgressSpec("public_only", (), ())) if excepted_by else None
         self._excepted_by = excepted_by
 

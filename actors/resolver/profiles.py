@@ -61,6 +61,8 @@ class Profile:
 
     def in_order(self) -> tuple[list[NameServer], NameServer | None]:
         """The servers in the order to ask them, and one that is to be asked with the first to learn how it is."""
+        if len(self._servers) == 1:
+            return [*self._servers], None
         servers = self._rotated() if self._rotates else self._servers
         known = [each.rtt for each in servers if each.rtt is not None and not each.is_silent]
         best = min(known, default=0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 import dns.exception
@@ -27,6 +28,8 @@ ADDRESSES_MAX = 32
 RECORDS_MAX = 512
 ALIASES_MAX = 12
 TTL_MAX = 7 * 86_400
+NAMES_KEPT = 512
+"""Packed names that are kept: each is wanted for both kinds of addresses, and to learn whether it is a name."""
 
 _HEADER = struct.Struct("!HHHHHH")
 _RECORD = struct.Struct("!HHIH")
@@ -77,6 +80,7 @@ class Response(NamedTuple):
     negative_ttl: int | None = None
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def pack_name(name: str) -> bytes:
     """A name without its final dot as it is sent. Raises `NotAName`."""
     labels = name.split(".")

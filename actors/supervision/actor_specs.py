@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from socket import socket
 from typing import Any
 
-from actors.bus.messages.common import API, EGRESS, LOGS, METRICS, RESOLVER, TELEMETRY, TLS, WEBHOOKS, forwarding_name
+from actors.bus.messages.common import (
+    API,
+    EGRESS,
+    LOGS,
+    METRICS,
+    POOLS,
+    RESOLVER,
+    TELEMETRY,
+    TLS,
+    WEBHOOKS,
+    forwarding_name,
+)
 from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.processes.managed_actor import ActorSpec
+from actors.supervision.processes.worker_id import Worker
 
 Sockets = Callable[[], list[socket]]
 
@@ -23,6 +35,11 @@ def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterato
         yield ActorSpec(TELEMETRY, classes.telemetry, ("logging", "telemetry"))
 
 
+def pools_spec(classes: ActorClasses) -> ActorSpec:
+    """The checks of pools, which run while a proxy can use one."""
+    return ActorSpec(POOLS, classes.pools, ("logging", "proxy"))
+
+
 def api_spec(classes: ActorClasses, config: SupervisionConfig, params: dict[str, Any], sockets: Sockets) -> ActorSpec:
     """The API, which serves and compares the settings of all but telemetry, whose headers are secret."""
     groups = tuple(name for name in config.groups if name != "telemetry")
@@ -34,6 +51,13 @@ def tls_spec(classes: ActorClasses, sockets: Sockets) -> ActorSpec:
     return ActorSpec(TLS, classes.tls, ("logging", "server"), {}, sockets)
 
 
-def proxy_spec(actor_class: str, proxy_id: str, sockets: Sockets) -> ActorSpec:
-    """The forwarding actor of a proxy."""
-    return ActorSpec(forwarding_name(proxy_id), actor_class, ("logging", "proxy", "server.tls"), {}, sockets)
+def proxy_spec(
+    actor_class: str,
+    worker: Worker,
+    sockets: Sockets,
+    params_of: Callable[[int], Mapping[str, Any]] = lambda _instance: {},
+    on_end: Callable[[int], None] = lambda _instance: None,
+) -> ActorSpec:
+    """A worker of a proxy: all of a proxy have one name on the bus."""
+    groups = ("logging", "proxy", "server.tls")
+    return ActorSpec(forwarding_name(worker.proxy_id), actor_class, groups, {}, sockets, worker, params_of, on_end)

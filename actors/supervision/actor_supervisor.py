@@ -1,8 +1,9 @@
 """All actors together: their desired and actual state, and the messages that change either.
 
-It carries out what `actors.supervision.reconcile` decides. Fixed actors always run: the API, the metrics collector, the
-log indexer, the webhook sender, the resolver, and the TLS terminator and the push of telemetry where they are
-configured. Beside them runs one forwarding actor for every proxy that is active. The API's commands are handled in
+Fixed actors always run: the API, the metrics collector, the log indexer, the webhook sender, the resolver, and the TLS
+terminator and the push of telemetry where they are configured; and the checks of pools while a proxy can use one
+(`actors.supervision.pool_checks`). Beside them runs one forwarding actor for every proxy that is active, unless it
+sleeps; `actors.supervision.reconciler` brings that about. The API's commands are handled in
 `actors.supervision.proxy_commands`, the actual state is reported by `actors.supervision.runtime_report`.
 """
 
@@ -18,25 +19,31 @@ from actors.bus.messages.common import (
     EGRESS,
     LOGS,
     METRICS,
+    POOLS,
     RESOLVER,
     TELEMETRY,
     WEBHOOKS,
     Hello,
     Listening,
+    actor_proxy,
     forwarding_name,
 )
-from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.fleet_objects import FleetObject
+from actors.bus.messages.forwarding import Configure, Idle
 from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import ProxySpec
-from actors.bus.messages.supervision import DrainConnections, QueryRuntime
+from actors.bus.messages.supervision import DrainConnections, QueryRuntime, QueryWorkers, StartExplainer
 from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
-from actors.supervision.actor_specs import collector_specs
+from actors.supervision.actor_specs import collector_specs, pools_spec
 from actors.supervision.callbacks import CountdownLatch, noop
 from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.egress_config import EgressConfigPublisher
+from actors.supervision.explainers import Explainers
 from actors.supervision.listeners.registry import ListenerRegistry
+from actors.supervision.pool_checks import PoolChecks
 from actors.supervision.problems import ProblemBook
+from actors.supervision.processes import fd_reserve
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
 from actors.supervision.processes.proxy_actors import ProxyActors
@@ -44,17 +51,19 @@ from actors.supervision.processes.start_waiters import StartWaiters
 from actors.supervision.proxy_commands import ProxyCommands
 from actors.supervision.proxy_events import ProxyEventPublisher
 from actors.supervision.proxy_names import ProxyNamePublisher
-from actors.supervision.reconcile import reconcile
+from actors.supervision.reconciler import Reconciler
 from actors.supervision.runtime_report import RuntimeReporter
 from actors.supervision.shutdown import PhasedShutdown
+from actors.supervision.sleepers import Sleepers
 from actors.supervision.upgrade.handover import Predecessor
 from actors.supervision.upgrade.predecessors import Predecessors
+from actors.supervision.worker_count import worker_count
 
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = 1.0
-OPTIONAL = (TELEMETRY, RESOLVER)
-"""Actors without which the product works: names are looked up by the system then."""
+OPTIONAL = (TELEMETRY, RESOLVER, POOLS)
+"""Actors without which the product works: names are looked up by the system then, upstreams are known by their use."""
 HELD_UP_AFTER = 3.0
 """Seconds between two checks after which the supervisor itself must have been held up, not the actors."""
 
@@ -83,40 +92,68 @@ class ActorSupervisor:
         self._egress = EgressConfigPublisher(context.loop, listeners, config, self._egress_changed)
         self._predecessors = Predecessors(context.loop, context.router, predecessors, config.drain_timeout)
         self._predecessors.on_end = self._advance_shutdown
+        self._sleepers = Sleepers(context, self._desired, listeners, self._predecessors, self._wake)
         self._actors = ProxyActors(
             context, self, classes.forwarding, config, listeners, self._predecessors, self._forget_problems
         )
-        self._proxies = self._actors.by_id
+        self._actors.attach(self._sleepers, self._configuration)
+        self._explainers = Explainers(context, classes.explaining, self._configuration)
+        context.router.is_asleep = lambda name: actor_proxy(name) in self._sleepers
         self._fixed = {
             spec.name: ManagedActor(spec, context, self) for spec in (*collector_specs(classes, config), *api)
         }
         self._api = [self._fixed[spec.name] for spec in api]
-        self._starting = StartWaiters(context.loop, self._is_starting)
+        self._pools = PoolChecks(pools_spec(classes), context, self, self._fixed, lambda: self._forget_actor(POOLS))
+        self._reconciler = Reconciler(
+            context.loop, self._desired, self._actors, self._egress, self._pools, lambda: self.is_ending
+        )
+        self._starting = StartWaiters(context.loop, self._actors.is_starting)
         self._names = ProxyNamePublisher(context.router, self._fixed)
-        self._report = RuntimeReporter(self._desired, self._proxies, self._fixed, self._problems)
+        self._report = RuntimeReporter(self._desired, self._actors, self._fixed, self._problems, self._sleepers)
         self._checked_at = context.loop.now
         self._shutdown: PhasedShutdown | None = None
         self.on_ready: Callable[[], None] = noop
         """Called once, when the fixed actors run for the first time, but for the `OPTIONAL` ones."""
-        commands = ProxyCommands(self, context, listeners, self._desired, self._proxies, self._starting, self._names)
+        commands = ProxyCommands(
+            self._reconciler,
+            context,
+            listeners,
+            self._desired,
+            self._actors,
+            self._sleepers,
+            self._starting,
+            self._names,
+        )
         self._handlers: dict[type[Any], Callable[[str, Any, Reply], None]] = {
             **commands.handlers,
             Hello: self._hello,
+            Idle: self._sleepers.idle,
+            StartExplainer: self._explainers.start,
             Listening: self._listening,
             QueryRuntime: lambda _sender, message, reply: reply(self._report.report(message)),
+            QueryWorkers: lambda _sender, message, reply: reply(self._report.workers(message)),
             ReportProblems: self._problems_reported,
             ReplayEvents: self._replay_events,
         }
 
     # --- orders from the supervisor ---
 
-    def start(self, specs: Iterable[ProxySpec]) -> None:
-        """Start everything."""
+    def start(
+        self, specs: Iterable[ProxySpec], objects: Iterable[FleetObject], on_bound: Callable[[], None] = noop
+    ) -> None:
+        """Start everything; `objects` are what the proxies name. `on_bound` is called when all addresses are bound that
+        can be."""
+        self._desired.objects.replace(objects)
         self._desired.replace(specs)
+        for spec in self._desired.specs.values():
+            self._sleepers.begin_asleep(spec)
+        fd_reserve.warn_if_short(
+            (len(each.ports), worker_count(each)) for each in self._desired.specs.values() if each.active
+        )
         self._context.settings.put(self._egress_group())
         for actor in self._fixed.values():
             actor.start()
-        self.reconcile()
+        self._reconciler.bring_up(self._desired.specs.keys(), on_bound)
         active = {forwarding_name(spec.id) for spec in self._desired.specs.values() if spec.active}
         for name in self._predecessors.names() - active:
             self._predecessors.drain(name, self._config.drain_timeout)
@@ -135,13 +172,13 @@ class ActorSupervisor:
         for actor in self._all():
             if actor.name != but:
                 actor.apply_settings(latch)
-        self.reconcile()
+        self._reconciler.reconcile_awake()
 
-    def terminated(self, name: str) -> None:
-        """A SIGTERM asked the process of this actor, and no other, to end."""
-        actor = self._by_name(name)
+    def terminated(self, name: str, instance: int) -> None:
+        """A SIGTERM asked this process of an actor, and no other, to end."""
+        actor = self._actor_of(name, instance)
         if actor is not None:
-            actor.terminated()
+            actor.terminated(instance)
 
     @property
     def beyond_help(self) -> str:
@@ -163,24 +200,29 @@ class ActorSupervisor:
     def end(self, on_end: Callable[[], None]) -> None:
         """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
         self._listeners.keep_for_restart()
+        self._sleepers.ending = True
+        for proxy_id in tuple(self._sleepers.by_id):
+            self._actors.stop(proxy_id, noop)
         for name in self._predecessors.names():
             self._predecessors.drain(name, self._config.drain_timeout)
-        self._shut_down(list(self._proxies.values()), on_end, lambda: len(self._predecessors) > 0)
+        self._shut_down(list(self._actors.all()), on_end, lambda: len(self._predecessors) > 0)
 
     def end_fixed(self, on_end: Callable[[], None]) -> None:
         """Let all but the proxies drain, for a program that comes after this one, and call `on_end`."""
+        self._sleepers.hand_over()
         self._shut_down([], on_end, lambda: False)
 
     def hand_over(self) -> tuple[list[int], list[Predecessor]]:
         """After `end_fixed`: the listening sockets and the forwarding actors, which are the next program's now."""
         self._actors.settle_listeners(self._desired.specs)
-        predecessors = [predecessor for actor in self._proxies.values() for predecessor in actor.hand_over()]
+        predecessors = [predecessor for actor in self._actors.all() for predecessor in actor.hand_over()]
         return self._listeners.hand_over(), [*predecessors, *self._predecessors.hand_over()]
 
     def kill_all(self) -> None:
         """Kill every process that still lives."""
         for actor in self._all():
             actor.kill_all()
+        self._explainers.close()
         self._predecessors.kill_all()
 
     def kill_fixed(self) -> None:
@@ -198,16 +240,14 @@ class ActorSupervisor:
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:
             self._context.router.tell(api.name, DrainConnections())
-        phases.append(
-            [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY, RESOLVER) if name in self._fixed]
-        )
+        last = (POOLS, METRICS, WEBHOOKS, LOGS, TELEMETRY, RESOLVER)
+        phases.append([self._fixed[name] for name in last if name in self._fixed])
         self._shutdown = PhasedShutdown(phases, self._end_actor, on_end, busy)
         self._shutdown.advance()
 
     def _end_actor(self, actor: ManagedActor) -> None:
-        proxy_id = _proxy_id(actor)
-        if proxy_id:
-            self._actors.stop(proxy_id, noop)
+        if actor.worker.proxy_id:
+            self._actors.stop(actor.worker.proxy_id, noop)
         else:
             actor.stop(self._config.drain_timeout, noop)
 
@@ -217,56 +257,80 @@ class ActorSupervisor:
 
     # --- what managed actors report (ActorObserver) ---
 
-    def label(self, name: str) -> str:
-        """What logs call the actor of this name."""
-        return self._desired.label(name)
+    def label(self, name: str, index: int | None = None) -> str:
+        """What logs call the actor of this name, or one of its workers where there are several."""
+        return self._desired.label(name, index)
 
     def actor_ready(self, actor: ManagedActor, instance: int) -> None:
-        """Configure a forwarding actor before any other message can reach it."""
-        spec = self._desired.get(_proxy_id(actor))
-        if spec is not None:
-            # It must never serve without its own address, which waits for the next batch elsewhere.
-            self._actors.configure(actor, instance, Configure(spec, self._egress.now()))
+        """Configure a forwarding actor before any other message can reach it, and the checks of pools."""
+        if actor.name == POOLS:
+            self._pools.configure(instance)
+        configure = self._configuration(actor.worker.proxy_id)
+        if configure is not None and not self._actors.has_at_start(actor, configure):
+            self._actors.forget_configuration(actor)  # that of the process before: this one has no objects
+            self._actors.configure(actor, instance, configure)
+
+    def _configuration(self, proxy_id: str) -> Configure | None:
+        """It must never serve without its own address, which waits for the next batch elsewhere."""
+        spec = self._desired.get(proxy_id)
+        return None if spec is None else self._desired.configuration(spec, self._egress.fresh())
 
     def actor_up(self, actor: ManagedActor) -> None:
         """Drain its predecessors, and send what has changed while it was starting."""
         log.info("%s runs (pid %s)", actor.label, actor.runtime().pid)
-        self._predecessors.drain(actor.name, self._config.drain_timeout)
+        self._actors.drain_predecessors(actor)
         if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name not in OPTIONAL):
             on_ready, self.on_ready = self.on_ready, noop
             on_ready()
         self._names.started(actor.name, self._desired.specs)
         actor.apply_settings(CountdownLatch(noop))
-        self._proxy_events.up(_proxy_id(actor), actor.life)
+        self._proxy_events.up(actor.worker.proxy_id, actor.life)
         self._publish_problems(actor)
-        self._starting.update(_proxy_id(actor))
+        self._starting.update(actor.worker.proxy_id)
+        self._start_others(actor)
+
+    def _start_others(self, actor: ManagedActor) -> None:
+        if self._actors.has_taken_over(actor):
+            self._reconciler.wake(actor.worker.proxy_id)
 
     def actor_down(self, actor: ManagedActor) -> None:
-        """Publish that a proxy is down; its next process has no configuration."""
-        proxy_id = _proxy_id(actor)
+        """Publish that a proxy is down, or that a worker of it is; its next process has no configuration."""
+        proxy_id = actor.worker.proxy_id
         if proxy_id:
-            self._actors.forget_configuration(proxy_id)
-            self._proxy_events.down(proxy_id, actor.life)
+            self._actors.forget_configuration(actor)
+            if not any(each.life.state is State.RUNNING for each in self._by_name(actor.name)):
+                self._proxy_events.down(proxy_id, actor.life)
+            self._publish_problems(actor)
             self._starting.update(proxy_id)
+            self._start_others(actor)
 
     def actor_ended(self, actor: ManagedActor) -> None:
         """Continue with what has waited for its end."""
+        if actor.life.state is State.SLEEPING:
+            self._actors.slept(actor)
+            self._advance_shutdown()
+            return
         log.info("%s has stopped", actor.label)
-        self._starting.update(_proxy_id(actor))
+        if actor.name == POOLS:
+            self._pools.ended()
+        self._starting.update(actor.worker.proxy_id)
         self._advance_shutdown()
-        self.reconcile()
+        self._reconcile_of(actor)
 
     def actor_due(self, actor: ManagedActor) -> None:
         """Start it again."""
         if actor.name in self._fixed and not self.is_ending:
             actor.start()
         else:
-            self.reconcile()
+            self._reconcile_of(actor)
+
+    def _reconcile_of(self, actor: ManagedActor) -> None:
+        self._reconciler.reconcile([actor.worker.proxy_id] if actor.worker.proxy_id else [])
 
     # --- messages ---
 
     def _hello(self, sender: str, message: Hello, _reply: Reply) -> None:
-        actor = self._by_name(sender)
+        actor = self._actor_of(sender, message.instance)
         if actor is not None:
             actor.hello(message.instance, message.pid)
 
@@ -277,49 +341,38 @@ class ActorSupervisor:
         reply(ReplayedEvents(self._events.recall(message.since)))
 
     def _problems_reported(self, sender: str, message: ReportProblems, _reply: Reply) -> None:
-        actor = self._by_name(sender)
-        if actor is not None and actor.life.state is not State.DRAINING:
+        accepting = [each for each in self._by_name(sender) if each.life.state is not State.DRAINING]
+        if accepting:
             self._problems.put(sender, message)
-            self._publish_problems(actor)
+            self._publish_problems(accepting[0])
 
     def _publish_problems(self, actor: ManagedActor) -> None:
-        begun, over = self._problems.changes(actor.name, actor.instance)
-        self._proxy_events.problems(actor.label, _proxy_id(actor), begun, over)
+        serving = [each.serving for each in self._by_name(actor.name) if each.serving is not None]
+        others = self._report.own_problems(actor.worker.proxy_id)
+        begun, over = self._problems.changes(actor.name, serving, others)
+        self._proxy_events.problems(self.label(actor.name), actor.worker.proxy_id, begun, over)
 
     def _forget_problems(self, proxy_id: str) -> None:
         self._problems.forget(forwarding_name(proxy_id))
         self._proxy_events.forget(proxy_id)
 
-    def _is_starting(self, proxy_id: str) -> bool:
-        actor = self._proxies.get(proxy_id)
-        return actor is not None and actor.life.state is State.STARTING
+    def _forget_actor(self, name: str) -> None:
+        self._problems.forget(name)
+        self._proxy_events.forget(name)
 
     # --- the product's own listeners, which no proxy may reach ---
-
-    def listeners_changed(self) -> None:
-        """Listeners may have been added or removed."""
-        self._egress.refresh(len(self._proxies))
 
     def _egress_changed(self) -> None:
         self._context.settings.put(self._egress_group())
         self._fixed[WEBHOOKS].apply_settings(CountdownLatch(noop))
-        self.reconcile()
+        self._reconciler.reconcile_awake()
 
     def _egress_group(self) -> dict[str, dict[str, Any]]:
-        return {EGRESS: {"own": [list(each) for each in self._egress.published.own]}}
+        own, ranges = self._egress.published.own, self._egress.published.own_ranges
+        return {EGRESS: {"own": [list(each) for each in own], "own_ranges": [list(each) for each in ranges]}}
 
-    # --- reconciliation ---
-
-    def reconcile(self, quiet: Callable[[], None] | None = None) -> None:
-        """Bring the actual state to the desired one. `quiet` is called when what has to stop accepting has stopped."""
-        latch = CountdownLatch(quiet or noop)
-        if self.is_ending:
-            latch.release()
-            return
-        actual = self._actors.actual()
-        self._actors.execute(reconcile(self._desired.specs, actual, self._egress.published), latch)
-        latch.release()
-        self.listeners_changed()
+    def _wake(self, proxy_id: str) -> None:
+        self._reconciler.wake(proxy_id)
 
     def _check(self) -> None:
         now = self._context.loop.now
@@ -331,18 +384,17 @@ class ActorSupervisor:
             actor.check()
         self._context.spawner.check(held_up)
         if self._listeners.expire_reservations():
-            self.listeners_changed()
+            self._reconciler.listeners_changed()
         if self._actors.any_unconfigured():
-            self.reconcile()
+            self._reconciler.reconcile_awake()
 
     def _all(self) -> list[ManagedActor]:
-        return [*self._fixed.values(), *self._proxies.values()]
+        return [*self._fixed.values(), *self._actors.all()]
 
-    def _by_name(self, name: str) -> ManagedActor | None:
-        return self._fixed.get(name) or self._proxies.get(name.removeprefix(forwarding_name("")))
+    def _by_name(self, name: str) -> list[ManagedActor]:
+        """The actors with this name on the bus: one, or the workers of a proxy."""
+        found = self._fixed.get(name) or self._explainers.actor(name)
+        return self._actors.of_proxy(actor_proxy(name)) if found is None else [found]
 
-
-def _proxy_id(actor: ManagedActor) -> str:
-    """The id of the proxy of a forwarding actor; empty for other actors."""
-    prefix = forwarding_name("")
-    return actor.name.removeprefix(prefix) if actor.name.startswith(prefix) else ""
+    def _actor_of(self, name: str, instance: int) -> ManagedActor | None:
+        return next((actor for actor in self._by_name(name) if actor.owns(instance)), None)

@@ -16,11 +16,13 @@ class ActorClasses:
     api: str = "api.process:ApiActor"
     tls: str = "api.server.tls_terminator:TlsTerminator"
     forwarding: str = "actors.forwarding.actor:ForwardingActor"
+    explaining: str = "actors.forwarding.explaining_actor:ExplainingActor"
     metrics: str = "actors.metrics.actor:MetricsActor"
     logs: str = "actors.logs.actor:LogsActor"
     webhooks: str = "actors.webhooks.actor:WebhooksActor"
     telemetry: str = "actors.telemetry.actor:TelemetryActor"
     resolver: str = "actors.resolver.actor:ResolverActor"
+    pools: str = "actors.pools.actor:PoolsActor"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,43 +2,87 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from actors.bus.messages.common import forwarding_name, proxy_label
-from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.fleet_objects import POOL_KEY
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.specs import EgressSpec, ProxySpec
+from actors.supervision.desired_objects import DesiredObjects
+from actors.supervision.worker_count import worker_count
 
 REMOVED_REMEMBERED = 1_000
 
 
 class DesiredProxies:
-    """`specs` are all proxies by id, active or not."""
+    """`specs` are all proxies by id, active or not; `objects` what they name."""
 
     def __init__(self) -> None:
         self.specs: dict[str, ProxySpec] = {}
+        self.objects = DesiredObjects()
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
+        self._named: Counter[tuple[str, ...]] = Counter()
+        """How many active proxies name the same objects."""
 
     def get(self, proxy_id: str) -> ProxySpec | None:
         """The proxy with this id; None if it is gone."""
         return self.specs.get(proxy_id)
+
+    def configuration(self, spec: ProxySpec, egress: EgressSpec) -> Configure:
+        """What the process of a proxy should be configured with."""
+        return Configure(spec, egress, self.objects.needed_by(spec.objects))
+
+    def pools_in_use(self) -> dict[str, bytes]:
+        """By key, the packed pools that a proxy which is active may use, by whatever names them."""
+        return {
+            key: packed
+            for names in self._named
+            for key, packed in self.objects.needed_by(names).items()
+            if key.startswith(POOL_KEY)
+        }
 
     def is_outdated(self, spec: ProxySpec) -> bool:
         """True if a later revision is known, or the proxy was removed: messages may overtake each other."""
         known = self.get(spec.id)
         return spec.id in self._removed or (known is not None and known.revision > spec.revision)
 
+    def put(self, spec: ProxySpec) -> ProxySpec | None:
+        """The desired state of one proxy from now on; returns what it was."""
+        before = self.specs.get(spec.id)
+        self.specs[spec.id] = spec
+        self._count(before, -1)
+        self._count(spec, 1)
+        return before
+
     def remove(self, proxy_id: str) -> ProxySpec | None:
         """The proxy no longer exists; returns what it was."""
         self._removed.append(proxy_id)
-        return self.specs.pop(proxy_id, None)
-
-    def replace(self, specs: Iterable[ProxySpec]) -> dict[str, ProxySpec]:
-        """These are all proxies; returns those before."""
-        before, self.specs = self.specs, {spec.id: spec for spec in specs}
-        self._removed.clear()
+        before = self.specs.pop(proxy_id, None)
+        self._count(before, -1)
         return before
 
-    def label(self, actor: str) -> str:
-        """What logs call the actor of this name: of a proxy `office (3128)`."""
+    def replace(self, specs: Iterable[ProxySpec], unchanged: Iterable[str] = ()) -> dict[str, ProxySpec]:
+        """These are all proxies, with those of the ids `unchanged`, which are known; returns those before."""
+        before = self.specs
+        self.specs = {each: before[each] for each in unchanged} | {spec.id: spec for spec in specs}
+        self._removed.clear()
+        self._named = Counter(spec.objects for spec in self.specs.values() if spec.active)
+        return before
+
+    def revisions(self) -> dict[str, int]:
+        """Of all proxies, by id."""
+        return {proxy_id: spec.revision for proxy_id, spec in self.specs.items()}
+
+    def _count(self, spec: ProxySpec | None, number: int) -> None:
+        if spec is not None and spec.active:
+            self._named[spec.objects] += number
+            if not self._named[spec.objects]:
+                del self._named[spec.objects]
+
+    def label(self, actor: str, index: int | None = None) -> str:
+        """What logs call the actor of this name: of a proxy `office (3128)`, of one of its workers with its number."""
         spec = self.get(actor.removeprefix(forwarding_name("")))
-        return actor if spec is None else proxy_label(spec.name, spec.port)
+        if spec is None:
+            return actor
+        return proxy_label(spec.name, spec.ports, index or 0, 1 if index is None else worker_count(spec))

@@ -43,10 +43,20 @@ class EgressConfigPublisher:
         """The configuration at this moment."""
         config = self._config
         services = tuple(dict.fromkeys((*config.services, *self._services.values())))
-        own = (*services, *sorted(self._listeners.addresses()))
+        proxies = self._listeners.addresses()
         return EgressSpec(
-            config.egress_policy, config.egress_allow, own, services, config.upstreams_allow, config.private_backends
+            policy=config.egress_policy,
+            allow=config.egress_allow,
+            own=(*services, *((host, first) for host, first, last in proxies if first == last)),
+            services=services,
+            upstreams_allow=config.upstreams_allow,
+            private_backends=config.private_backends,
+            own_ranges=tuple(each for each in proxies if each[1] != each[2]),
         )
+
+    def fresh(self) -> EgressSpec:
+        """The configuration at this moment, made anew only when a listener was added or removed."""
+        return self.published if self._listeners.changes == self._seen else self.now()
 
     def add_service(self, actor: str, address: tuple[str, int]) -> None:
         """An actor listens at an address that it has chosen itself."""

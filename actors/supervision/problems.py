@@ -1,11 +1,13 @@
 """The problems that actors report of themselves, and which of them are published.
 
-A report belongs to one process. What counts is that of the current one; until a new process has made its first report,
-that of the process before it counts.
+A report belongs to one process. What counts are those of the processes that serve: of an actor one, of a proxy with
+several workers as many, whose problems are united by reason and subject. Until a new process has made its first report,
+what was published before counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from actors.bus.messages.problems import Problem, ReportProblems
@@ -32,38 +34,65 @@ class ProblemBook:
         self._reports.pop(name, None)
         self._published.pop(name, None)
 
-    def changes(self, name: str, instance: int | None) -> tuple[list[Problem], list[Problem]]:
-        """What has begun and what is over since the last call, by the report of the current process.
+    def changes(
+        self, name: str, instances: Collection[int], others: Iterable[Problem] = ()
+    ) -> tuple[list[Problem], list[Problem]]:
+        """What has begun and what is over since the last call, by the reports of the processes that serve.
 
-        Reports of older processes are dropped.
+        `others` are problems that the supervisor itself has found. Nothing is over before each has reported. Reports of
+        older processes are dropped.
         """
-        reports = self._reports.get(name, {})
-        report = None if instance is None else reports.get(instance)
-        if report is None:
+        reports, before = self._reports.get(name, {}), self._published.get(name, {})
+        known = [reports[each] for each in instances if each in reports]
+        if not instances:
             return [], []
-        self._reports[name] = {number: each for number, each in reports.items() if number >= report.instance}
-        before, now = self._published.get(name, {}), {_key(each): each for each in report.problems}
-        how = {_key(each): each.detail for each in report.over}
+        now = {**_united(known), **{_key(each): each for each in others}}
+        how = {_key(each): each.detail for report in known for each in report.over}
+        if len(known) < len(instances):
+            now = {**before, **now}
+        else:
+            self._reports[name] = {each: reports[each] for each in instances}
         in_order = [*(key for key in how if key in before), *(key for key in before if key not in how)]
         over = [replace(before[key], detail=how.get(key, REPLACED)) for key in in_order if key not in now]
         self._published[name] = now
         return [each for key, each in now.items() if key not in before], over
 
-    def applied(self, name: str, instance: int | None, runtime: Runtime) -> Runtime:
+    def certificate_ends(self, name: str) -> float:
+        """Of a proxy that sleeps; what else was wrong is judged again when it is awake."""
+        return _first_end(self._reports[name].values()) if name in self._reports else 0.0
+
+    def applied(self, name: str, instances: Collection[int], runtime: Runtime) -> Runtime:
         """`runtime` of the actor, `degraded` when it runs and has problems."""
-        reports = self._reports.get(name, {})
-        if not reports or runtime.state != "running":
+        if runtime.state != "running":
             return runtime
-        report = reports.get(instance or 0) or reports[min(reports)]
-        if not report.problems:
-            return replace(runtime, certificate_ends=report.certificate_ends)
+        reports = self._reports.get(name, {})
+        oldest = sorted(reports)[:1]
+        known = [reports[each] for each in instances if each in reports] or [reports[each] for each in oldest]
+        problems = (*runtime.problems, *_united(known).values())
+        ends = _first_end(known)
+        if not problems:
+            return replace(runtime, certificate_ends=ends) if ends else runtime
         return replace(
             runtime,
             state="degraded",
-            error="; ".join(each.detail for each in report.problems),
-            problems=report.problems,
-            certificate_ends=report.certificate_ends,
+            error="; ".join(each.detail for each in problems),
+            problems=problems,
+            certificate_ends=ends,
         )
+
+
+def _first_end(reports: Iterable[ReportProblems]) -> float:
+    return min((each.certificate_ends for each in reports if each.certificate_ends), default=0.0)
+
+
+def _united(reports: Iterable[ReportProblems]) -> dict[_Key, Problem]:
+    """By key, the problems of all processes, each as the process reports it that has had it for longest."""
+    found: dict[_Key, Problem] = {}
+    for problem in (each for report in reports for each in report.problems):
+        known = found.get(_key(problem))
+        if known is None or problem.since < known.since:
+            found[_key(problem)] = problem
+    return found
 
 
 def _key(problem: Problem) -> _Key:

@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import METRICS, Done, Failed
 from actors.bus.messages.metrics import DropProxyMetrics
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import (
+    ApplyObjects,
     ApplyProxy,
     AwaitProxy,
     CancelListeners,
+    DesiredRevisions,
     ListenerRefused,
     ListenerReserved,
+    QueryDesired,
     RemoveProxy,
     ReplaceProxies,
     ReserveListener,
     RestartProxy,
 )
-from actors.supervision.callbacks import call_once
+from actors.supervision.callbacks import CountdownLatch, call_once
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.listeners.bind import ListenError, ResourceExhausted
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.managed_actor import ManagedActor, SupervisionContext
+from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.processes.start_waiters import StartWaiters
 from actors.supervision.proxy_names import ProxyNamePublisher
+from actors.supervision.reconciler import Reconciler
+from actors.supervision.sleepers import Sleepers
+from actors.supervision.worker_count import worker_count
+from config.net.ports import Ports
 
 RESTART_REPLY_MAX = 4.0
 """Seconds after which a restart is acknowledged though the new process still starts."""
-
-
-class Reconciler(Protocol):
-    """What carries out a change of the desired state."""
-
-    def reconcile(self, quiet: Callable[[], None] | None = None) -> None:
-        """Bring the actual state to the desired one; `quiet` is called when what has to stop accepting has stopped."""
-
-    def listeners_changed(self) -> None:
-        """Listeners may have been added or removed."""
-
-    @property
-    def is_ending(self) -> bool:
-        """True when nothing is started any more."""
 
 
 class ProxyCommands:
@@ -56,7 +50,8 @@ class ProxyCommands:
         context: SupervisionContext,
         listeners: ListenerRegistry,
         desired: DesiredProxies,
-        proxies: Mapping[str, ManagedActor],
+        proxies: ProxyActors,
+        sleepers: Sleepers,
         starting: StartWaiters,
         names: ProxyNamePublisher,
     ) -> None:
@@ -65,6 +60,7 @@ class ProxyCommands:
         self._listeners = listeners
         self._desired = desired
         self._proxies = proxies
+        self._sleepers = sleepers
         self._starting = starting
         self._names = names
         self.handlers: dict[type[Any], Callable[[str, Any, Reply], None]] = {
@@ -74,12 +70,15 @@ class ProxyCommands:
             RemoveProxy: self._remove,
             RestartProxy: self._restart,
             AwaitProxy: self._await,
+            QueryDesired: lambda _sender, _message, reply: reply(DesiredRevisions(self._desired.revisions())),
             ReplaceProxies: self._replace,
+            ApplyObjects: self._apply_objects,
         }
 
     def _reserve(self, _sender: str, message: ReserveListener, reply: Reply) -> None:
         try:
-            self._listeners.reserve(message.proxy_id, message.host, message.port, message.instead_of)
+            ports = Ports.of(message.port, message.last_port)
+            self._listeners.reserve(message.proxy_id, message.host, ports, message.instead_of)
         except ResourceExhausted as error:
             reply(Failed(error.error))
         except ListenError as error:
@@ -98,30 +97,50 @@ class ProxyCommands:
         if self._desired.is_outdated(spec):
             reply(Done())
             return
-        known = self._desired.get(spec.id)
-        self._desired.specs[spec.id] = spec
+        known = self._desired.put(spec)
         self._names.changed({} if known is None else {spec.id: known}, {spec.id: spec})
         self._start_at_once(spec)
-        self._reconcile(reply)
+        if self._sleepers.many_awake:
+            self._sleepers.begin_asleep(spec)
+        self._reconciler.reconcile([spec.id], _done(reply))
 
     def _remove(self, _sender: str, message: RemoveProxy, reply: Reply) -> None:
         known = self._desired.remove(message.proxy_id)
         self._names.changed({} if known is None else {known.id: known}, {})
         self._listeners.cancel(message.proxy_id)
-        self._reconcile(reply)
+        self._reconciler.reconcile([message.proxy_id], _done(reply))
         self._context.router.tell(METRICS, DropProxyMetrics(message.proxy_id))
 
+    def _apply_objects(self, _sender: str, message: ApplyObjects, reply: Reply) -> None:
+        self._desired.objects.apply(message.objects, message.gone)
+        self._reconciler.reconcile_awake(_done(reply))
+
     def _replace(self, _sender: str, message: ReplaceProxies, reply: Reply) -> None:
-        before = self._desired.replace(message.specs)
+        if not self._desired.specs.keys() >= set(message.unchanged):
+            reply(Failed("proxies that are said to be unchanged are not known"))
+            return
+        self._desired.objects.replace(message.objects)
+        before = self._desired.replace(message.specs, message.unchanged)
         after = self._desired.specs
+        changed = [spec for spec in message.specs if before.get(spec.id) != spec]
+        gone = before.keys() - after.keys()
         self._names.changed(before, after)
-        for spec in after.values():
-            if before.get(spec.id) != spec:
-                self._start_at_once(spec)
-        self._reconcile(reply)
-        for proxy_id in before.keys() - after.keys():
+        for spec in changed:
+            self._start_at_once(spec)
+            self._sleepers.begin_asleep(spec)
+        self._replace_all(changed, gone, reply)
+        for proxy_id in gone:
             self._listeners.cancel(proxy_id)
             self._context.router.tell(METRICS, DropProxyMetrics(proxy_id))
+
+    def _replace_all(self, changed: Iterable[ProxySpec], gone: Collection[str], reply: Reply) -> None:
+        """First those that leave or move, and those whose objects may be others, then what is to be bound anew."""
+        new = [spec.id for spec in changed if self._listeners.kept(spec.id) is None]
+        others = {spec.id for spec in changed} - set(new)
+        latch = CountdownLatch(_done(reply))
+        self._reconciler.reconcile({**self._proxies.by_id, **dict.fromkeys((*gone, *others))}, latch.add())
+        self._reconciler.bring_up(new, latch.add())
+        latch.release()
 
     def _restart(self, _sender: str, message: RestartProxy, reply: Reply) -> None:
         spec = self._desired.get(message.proxy_id)
@@ -131,21 +150,35 @@ class ProxyCommands:
         reply = call_once(reply)
         self._context.loop.call_later(RESTART_REPLY_MAX, lambda: reply(Done()))
         self._start_at_once(spec)
-        self._reconciler.reconcile()
-        actor = self._proxies[spec.id]
-        if actor.life.state is State.FAILED:
-            reply(Failed(actor.life.error or "it can't be started"))
+        self._sleepers.wake(spec.id)
+        self._reconciler.reconcile([spec.id])
+        self._replace_next(self._proxies.of_proxy(spec.id)[: worker_count(spec)], reply)
+
+    def _replace_next(self, workers: Sequence[ManagedActor], reply: Reply) -> None:
+        """Replace the first of these, and when that serves the next. The rest stay as they are when one fails."""
+        first, *rest = workers
+
+        def replaced(outcome: object) -> None:
+            if rest and isinstance(outcome, Done):
+                self._replace_next(rest, reply)
+            else:
+                reply(outcome)
+
+        if first.life.state is State.FAILED:
+            reply(Failed(first.life.error or "it can't be started"))
         else:
-            actor.replace(reply)
+            first.replace(replaced)
 
     def _await(self, _sender: str, message: AwaitProxy, reply: Reply) -> None:
+        if message.wake:
+            self._sleepers.wake(message.proxy_id)
         self._starting.wait(message.proxy_id, message.seconds, lambda: reply(Done()))
 
     def _start_at_once(self, spec: ProxySpec) -> None:
-        """A change of a proxy ends its back-off."""
-        actor = self._proxies.get(spec.id)
-        if spec.active and actor is not None:
+        """A change of a proxy ends the back-off of its workers."""
+        for actor in self._proxies.of_proxy(spec.id) if spec.active else ():
             actor.reset_backoff()
 
-    def _reconcile(self, reply: Reply) -> None:
-        self._reconciler.reconcile(call_once(lambda: reply(Done())))
+
+def _done(reply: Reply) -> Callable[[], None]:
+    return call_once(lambda: reply(Done()))

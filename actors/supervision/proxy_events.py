@@ -1,4 +1,4 @@
-"""The supervisor's events about proxies, which it logs, too: down, up, error, recovered."""
+"""The supervisor's events about proxies and pools, which it logs, too: down, up, error, recovered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from actors.bus.events import Forwarder, event_topic, new_event
-from actors.bus.messages.problems import Problem
+from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE, Problem
 from actors.bus.messages.specs import ProxySpec
 from actors.supervision.processes.lifecycle import Lifecycle
 from config.model.event_check import checked
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 SUBJECTS_MAX = 10
 SUBJECTS_WITHIN = 60.0
 """Problems with parts of one proxy that are published within so many seconds: it may have hundreds."""
+_OF_POOLS = {UPSTREAM_DOWN: "upstream", UPSTREAMS_UNREACHABLE: "pool"}
+"""What is down, by the reason of a problem of a pool."""
 
 
 class ProxyEventPublisher:
@@ -59,12 +61,12 @@ class ProxyEventPublisher:
             if (problem.reason, problem.subject) in published:
                 published.discard((problem.reason, problem.subject))
                 log.info("%s: %s", label, problem.detail)
-                self._publish_problem("proxy.recovered", proxy_id, problem)
+                self._publish_problem(proxy_id, problem, over=True)
         for problem in begun:
             if not problem.subject or self._may_publish(proxy_id):
                 published.add((problem.reason, problem.subject))
                 log.log(logging.WARNING if problem.serves else logging.ERROR, "%s: %s", label, problem.detail)
-                self._publish_problem("proxy.error", proxy_id, problem)
+                self._publish_problem(proxy_id, problem, over=False)
 
     def _may_publish(self, proxy_id: str) -> bool:
         now, moments = self._clock(), self._subjects.setdefault(proxy_id, deque(maxlen=SUBJECTS_MAX))
@@ -73,13 +75,21 @@ class ProxyEventPublisher:
         moments.append(now)
         return True
 
-    def _publish_problem(self, kind: str, proxy_id: str, problem: Problem) -> None:
+    def _publish_problem(self, proxy_id: str, problem: Problem, over: bool) -> None:
         if self._spec_of(proxy_id) is not None:
             about = {"upstream": problem.subject} if problem.subject else {}
+            kind = "proxy.recovered" if over else "proxy.error"
             self._publish(kind, proxy_id, error=problem.reason, detail=problem.detail, **about)
+        elif not proxy_id and problem.reason in _OF_POOLS:
+            pool, _, upstream = problem.subject.partition("/")
+            about = {"pool": pool, "detail": problem.detail, **({"upstream": upstream} if upstream else {})}
+            self._send(f"{_OF_POOLS[problem.reason]}.{'up' if over else 'down'}", about)
 
     def _publish(self, kind: str, proxy_id: str, **data: Any) -> None:
         spec = self._spec_of(proxy_id)
         about = {"name": "", "port": None} if spec is None else {"name": spec.name, "port": spec.port}
-        event = new_event(kind, checked(kind, {"proxy_id": proxy_id, **about, **data}))
+        self._send(kind, {"proxy_id": proxy_id, **about, **data})
+
+    def _send(self, kind: str, data: dict[str, Any]) -> None:
+        event = new_event(kind, checked(kind, data))
         self._events.publish(event_topic(event), event)

@@ -6,32 +6,48 @@ something has changed. It may be called at any time: where desired and actual st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import EgressSpec, ProxySpec
+from actors.supervision.listeners.listener import Address
 from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.worker_id import Worker
 
-Address = tuple[str, int]
+Configuration = Callable[[ProxySpec, EgressSpec], Configure]
+Count = Callable[[ProxySpec], int]
 
 
 @dataclass(frozen=True, slots=True)
 class ActualState:
-    """The actual state of one proxy: its actor's, the address that is kept, what its process was configured with last.
+    """The actual state of one worker: its actor's, and what its process was configured with last.
 
     While it `backs_off`, nothing is to be started.
     """
 
     state: State
-    bound: Address | None = None
     configured: Configure | None = None
     backs_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
+class ActualProxy:
+    """The actual state of one proxy: the address that is kept, and its workers by index.
+
+    One that is `asleep` has none but those that drain, and needs none. When one wakes its first worker takes over what
+    those before have left: the others are started when it `takes_over` no more.
+    """
+
+    bound: Address | None = None
+    workers: Mapping[int, ActualState] = field(default_factory=dict)
+    asleep: bool = False
+    takes_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
-    """Listen for the proxy at its address; if that is impossible the proxy has failed, and its `Start` is left out."""
+    """Listen for the proxy at its address; if that is impossible the proxy has failed, and each `Start` is left out."""
 
     proxy_id: str
     address: Address
@@ -39,69 +55,136 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Make a process for the proxy on its socket."""
+    """Make a process of the worker on the proxy's socket."""
+
+    worker: Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The proxy sleeps: watch the sockets that it has now."""
 
     proxy_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SendConfiguration:
-    """Send the process its configuration."""
+    """Send the process of the worker its configuration."""
 
-    proxy_id: str
+    worker: Worker
     configure: Configure
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Have the process drain and end, and close the listener."""
+    """Have all processes of the proxy drain and end, and close the listener."""
 
     proxy_id: str
 
 
 @dataclass(frozen=True, slots=True)
+class StopWorker:
+    """Have this process drain and end; the listener stays, for the others."""
+
+    worker: Worker
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
-    """Nothing is left of a proxy that is gone."""
+    """Nothing is left of a worker that is not desired."""
 
-    proxy_id: str
+    worker: Worker
 
 
-Step = Bind | Start | SendConfiguration | Stop | Forget
+Step = Bind | Start | Watch | SendConfiguration | Stop | StopWorker | Forget
 
 _ALIVE = (State.STARTING, State.RUNNING)
+_NOTHING = ActualProxy()
+_STOPPED = ActualState(State.STOPPED)
 
 
-def reconcile(desired: Mapping[str, ProxySpec], actual: Mapping[str, ActualState], egress: EgressSpec) -> list[Step]:
-    """The steps from `actual` to `desired`, both by proxy id. Stops come first: they may free an address for a bind."""
+def one_worker(_spec: ProxySpec) -> int:
+    """The number of workers of a proxy that says nothing about it."""
+    return 1
+
+
+def reconcile(
+    desired: Mapping[str, ProxySpec],
+    actual: Mapping[str, ActualProxy],
+    egress: EgressSpec,
+    configuration: Configuration = Configure,
+    count: Count = one_worker,
+) -> list[Step]:
+    """The steps from `actual` to `desired`, both by proxy id. Stops come first: they may free an address for a bind.
+
+    `configuration` makes what the processes of a proxy should be configured with, `count` is how many it has.
+    """
     steps: list[Step] = []
     for proxy_id, now in actual.items():
-        spec = desired.get(proxy_id)
-        if spec is None or not spec.active or _moved(spec, now):
-            steps += _down(proxy_id, now)
-            if spec is None and now.state is State.STOPPED:
-                steps.append(Forget(proxy_id))
+        steps += _down(proxy_id, desired.get(proxy_id), now)
     for spec in desired.values():
         if spec.active:
-            steps += _up(spec, actual.get(spec.id, ActualState(State.STOPPED)), egress)
+            steps += _up(spec, actual.get(spec.id, _NOTHING), egress, configuration, count(spec))
     return steps
 
 
-def _moved(spec: ProxySpec, now: ActualState) -> bool:
-    return now.bound is not None and now.bound != (spec.host, spec.port)
+def reconcile_one(
+    proxy_id: str,
+    spec: ProxySpec | None,
+    now: ActualProxy,
+    egress: EgressSpec,
+    configuration: Configuration = Configure,
+    count: Count = one_worker,
+) -> list[Step]:
+    """As `reconcile`, for one proxy: `spec` is None when it is gone."""
+    desired = {} if spec is None else {proxy_id: spec}
+    return reconcile(desired, {proxy_id: now}, egress, configuration, count)
 
 
-def _down(proxy_id: str, now: ActualState) -> list[Step]:
-    if now.state in _ALIVE or now.state is State.FAILED or now.bound is not None:
-        return [Stop(proxy_id)]
-    return []
+def _moved(spec: ProxySpec, now: ActualProxy) -> bool:
+    return now.bound is not None and now.bound != spec.address
 
 
-def _up(spec: ProxySpec, now: ActualState, egress: EgressSpec) -> list[Step]:
-    if now.state in _ALIVE and not _moved(spec, now):
-        configure = Configure(spec, egress)
-        is_current = now.state is not State.RUNNING or now.configured == configure
-        return [] if is_current else [SendConfiguration(spec.id, configure)]
-    if now.backs_off:
+def _down(proxy_id: str, spec: ProxySpec | None, now: ActualProxy) -> list[Step]:
+    if spec is not None and spec.active and (now.asleep or not _moved(spec, now)):
         return []
-    bind: list[Step] = [] if now.bound == (spec.host, spec.port) else [Bind(spec.id, (spec.host, spec.port))]
-    return [*bind, Start(spec.id)]
+    steps: list[Step] = []
+    if now.bound is not None or any(each.state in (*_ALIVE, State.FAILED) for each in now.workers.values()):
+        steps.append(Stop(proxy_id))
+    return [*steps, *_forget(proxy_id, now, 0)] if spec is None else steps
+
+
+def _up(spec: ProxySpec, now: ActualProxy, egress: EgressSpec, configuration: Configuration, count: int) -> list[Step]:
+    if now.asleep and spec.sleep_after:
+        return [] if now.bound == spec.address else [Bind(spec.id, spec.address), Watch(spec.id)]
+    configure, moved = configuration(spec, egress), _moved(spec, now)
+    steps: list[Step] = []
+    starts: list[Step] = []
+    for index in range(count):
+        each, worker = now.workers.get(index, _STOPPED), Worker(spec.id, index)
+        if each.state in _ALIVE and not moved:
+            if each.state is State.RUNNING and each.configured != configure:
+                steps.append(SendConfiguration(worker, configure))
+        elif not each.backs_off and not (index and now.takes_over):
+            starts.append(Start(worker))
+    if now.bound is None and any(each.backs_off for each in now.workers.values()):
+        starts = []  # the address could not be bound a moment ago
+    elif starts and now.bound != spec.address:
+        steps.append(Bind(spec.id, spec.address))
+    return [*steps, *starts, *_fewer(spec.id, now, count), *_forget(spec.id, now, count)]
+
+
+def _fewer(proxy_id: str, now: ActualProxy, count: int) -> list[Step]:
+    """Workers beyond the desired number end."""
+    surplus = [index for index, each in now.workers.items() if index >= count]
+    ending = (State.STOPPED, State.DRAINING)
+    return [StopWorker(Worker(proxy_id, index)) for index in surplus if now.workers[index].state not in ending]
+
+
+def _forget(proxy_id: str, now: ActualProxy, count: int) -> list[Step]:
+    """Workers beyond the desired number that have ended."""
+    return [
+        Forget(Worker(proxy_id, index))
+        for index, each in now.workers.items()
+        if index >= count and each.state is State.STOPPED
+    ]

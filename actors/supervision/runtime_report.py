@@ -3,64 +3,118 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from actors.bus.messages.supervision import QueryRuntime, Runtime, RuntimeReport
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.supervision import QueryRuntime, QueryWorkers, Runtime, RuntimeReport, Workers, asleep_runtime
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.problems import ProblemBook
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.managed_actor import ManagedActor
+from actors.supervision.processes.proxy_actors import ProxyActors
+from actors.supervision.sleepers import Sleepers
+from actors.supervision.worker_states import combined
 
 
 class RuntimeReporter:
-    """`proxies` are forwarding actors by the id of their proxy, `fixed` the other actors by name."""
+    """`proxies` are the forwarding actors, `fixed` the other actors by name."""
 
     def __init__(
         self,
         desired: DesiredProxies,
-        proxies: Mapping[str, ManagedActor],
+        proxies: ProxyActors,
         fixed: Mapping[str, ManagedActor],
         problems: ProblemBook,
+        sleepers: Sleepers,
     ) -> None:
         self._desired = desired
         self._proxies = proxies
         self._fixed = fixed
         self._problems = problems
+        self._sleepers = sleepers
         self._started_at = time.time()
 
     def report(self, query: QueryRuntime) -> RuntimeReport:
         """The reply to `query`."""
         desired = self._desired.specs
-        wanted = query.proxy_ids or tuple(desired if query.stopped else self._proxies)
-        stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
+        wanted = query.proxy_ids or self._all(query)
         proxies = {
             proxy_id: replace(
-                self._runtime(self._proxies[proxy_id]) if proxy_id in self._proxies else stopped,
+                self._of_proxy(proxy_id),
                 name=desired[proxy_id].name,
                 protocol=desired[proxy_id].protocol,
             )
             for proxy_id in wanted
             if proxy_id in desired
         }
-        return RuntimeReport(
-            proxies, {name: self._runtime(actor) for name, actor in self._fixed.items()}, self._started_at
+        actors = {name: self._runtime([actor]) for name, actor in self._fixed.items()}
+        whole = RuntimeReport(proxies, actors, self._started_at)
+        return whole if query.asleep_since is None else self._with_sleepers(whole, query.asleep_since)
+
+    def _all(self, query: QueryRuntime) -> Iterable[str]:
+        awake = self._proxies.by_id
+        if query.asleep_since is not None:
+            return [each for each in (self._desired.specs if query.stopped else awake) if each not in self._sleepers]
+        return self._desired.specs if query.stopped else {**awake, **self._sleepers.by_id}
+
+    def _with_sleepers(self, report: RuntimeReport, since: int) -> RuntimeReport:
+        sleepers, changed = self._sleepers, self._sleepers.log.since(since)
+        asleep = sleepers.by_id if changed is None else changed & sleepers.by_id.keys()
+        return replace(
+            report,
+            asleep={each: self._asleep(each) for each in asleep},
+            asleep_all=changed is None,
+            woken=() if changed is None else tuple(changed - sleepers.by_id.keys()),
+            asleep_step=sleepers.log.step,
         )
+
+    def _asleep(self, proxy_id: str) -> tuple[float, int, float]:
+        asleep = self._sleepers.by_id[proxy_id]
+        return asleep.since, asleep.restarts, self._problems.certificate_ends(forwarding_name(proxy_id))
+
+    def workers(self, query: QueryWorkers) -> Workers:
+        """The reply to `query`."""
+        instances = {each: tuple(self._serving(self._proxies.of_proxy(each))) for each in query.proxy_ids}
+        return Workers({proxy_id: found for proxy_id, found in instances.items() if found})
 
     @property
     def summary(self) -> str:
         """One line for `systemctl status`."""
-        running = sum(actor.life.state is State.RUNNING for actor in self._proxies.values())
+        states = [self._runtime(self._proxies.of_proxy(proxy_id)).state for proxy_id in self._proxies.by_id]
         wanted = sum(spec.active for spec in self._desired.specs.values())
-        degraded = sum(self._runtime(actor).state == "degraded" for actor in self._proxies.values())
-        return f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
+        degraded = states.count("degraded")
+        running = states.count("running") + degraded
+        asleep = len(self._sleepers.by_id)
+        return (
+            f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
+            f"{f', {asleep} asleep' if asleep else ''}"
+        )
 
     @property
     def beyond_help(self) -> str:
         """The processes that neither a kill nor waiting has replaced, as a clause; empty when there are none."""
-        actors = (*self._fixed.values(), *self._proxies.values())
+        actors = (*self._fixed.values(), *self._proxies.all())
         stuck = [actor.label for actor in actors if actor.stuck]
         return f"killed and still there, or never made: {', '.join(stuck)}" if stuck else ""
 
-    def _runtime(self, actor: ManagedActor) -> Runtime:
-        return self._problems.applied(actor.name, actor.instance, actor.runtime())
+    def _of_proxy(self, proxy_id: str) -> Runtime:
+        if proxy_id in self._sleepers:
+            return asleep_runtime(*self._asleep(proxy_id))
+        if proxy_id in self._proxies.by_id:
+            return self._runtime(self._proxies.of_proxy(proxy_id))
+        return Runtime(State.STOPPED.value, None, self._started_at, 0, None)
+
+    def own_problems(self, proxy_id: str) -> tuple[Problem, ...]:
+        """What is wrong with a proxy that serves all the same, as the supervisor sees it: a worker is missing."""
+        workers = self._proxies.of_proxy(proxy_id)
+        runtime = combined([(actor.worker.index, actor.runtime()) for actor in workers]) if len(workers) > 1 else None
+        return runtime.problems if runtime is not None and runtime.runs else ()
+
+    def _runtime(self, workers: Sequence[ManagedActor]) -> Runtime:
+        runtime = combined([(actor.worker.index, actor.runtime()) for actor in workers])
+        return self._problems.applied(workers[0].name, self._serving(workers), runtime)
+
+    def _serving(self, workers: Sequence[ManagedActor]) -> list[int]:
+        return [actor.serving for actor in workers if actor.serving is not None]

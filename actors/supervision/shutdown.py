@@ -43,4 +43,4 @@ class PhasedShutdown:
         for actor in phase:
             if actor.life.state not in (State.STOPPED, State.DRAINING):
                 self._stop(actor)
-        return not self._busy() and all(actor.life.state is State.STOPPED for actor in phase)
+        return not self._busy() and all(actor.life.state is State.STOPPED and not actor.drains for actor in phase)

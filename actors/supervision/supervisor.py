@@ -24,6 +24,7 @@ from actors.bus.events import Forwarder
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Failed, Terminated
+from actors.bus.messages.fleet_objects import FleetObject
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import (
     ApplyOverrides,
@@ -33,6 +34,7 @@ from actors.bus.messages.supervision import (
     Upgrade,
     ValidateSettings,
 )
+from actors.memory import give_back
 from actors.process import Boot
 from actors.supervision.actor_specs import api_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor
@@ -42,16 +44,20 @@ from actors.supervision.listeners.api import ApiListener, inner_listener
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners
 from actors.supervision.processes import fd_reserve, reaping
+from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.managed_actor import ActorSpec, SupervisionContext
 from actors.supervision.processes.spawner import Spawner
+from actors.supervision.processes.zygote_process import ZygoteProcess
 from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
 from actors.supervision.settings_updates import SettingsUpdates
 from actors.supervision.systemd import notify, notify_reloading, watchdog_period
+from actors.supervision.ticket_rotation import TicketRotation
 from actors.supervision.upgrade.handover import (
     SIGNALS,
     Handover,
     Predecessor,
     exec_successor,
+    instances_of,
     last_signals,
     unblock_signals,
 )
@@ -92,7 +98,7 @@ class SupervisorProcess:
     """The supervisor's process. `reload` returns the configuration, read again, or raises `ConfigError`.
 
     `settings` are those of the configuration, which `origins` reads the sources of; `stored` are the overrides made
-    through the API. `on_ready` is called once, when the fixed actors run.
+    through the API. `on_ready` is called once, when the fixed actors run. `zygote` was started already, if any.
     """
 
     def __init__(
@@ -104,6 +110,7 @@ class SupervisorProcess:
         classes: ActorClasses | None = None,
         stored: Stored | None = None,
         origins: Callable[[], Origins] = Origins,
+        zygote: ZygoteProcess | None = None,
     ) -> None:
         self._life = ProgramLifecycle()
         self._effective = EffectiveSettings.of(settings, stored or {}, origins())
@@ -125,20 +132,25 @@ class SupervisorProcess:
         self._api = ApiListener(resources.api_socket, address, run, time.monotonic, inherited.store)
         self._inner = inner_listener(run.api_inner) if settings.server.tls.enabled else None
         self._loop = Loop()
+        self._tickets = TicketRotation(self._loop, run.tickets)
         self._upgrade = ProgramUpgrade(self._loop, self._upgrade_blocker, self._hand_over)
         self._context: zmq.Context[Any] = zmq.Context()
         self._router = MailboxRouter(self._loop, self._context, run.mailbox, self._receive)
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
-        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks)
+        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks, zygote)
         self._actors = self._new_actors(classes or ActorClasses(), SupervisionConfig.of(settings, self._api.bound))
         self._settings = SettingsUpdates(
             self._effective, reload, origins, self._life, self._api, self._actors, self._spawner, self._events
         )
 
     def _new_actors(self, classes: ActorClasses, config: SupervisionConfig) -> ActorSupervisor:
-        context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot)
+        columns = WorkerColumns(self._resources.run.workers)
+        columns.adopt(instances_of(self._resources.predecessors))
+        context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot, columns)
         context.settings.put(config.groups)
+        context.packs = self._resources.run.workers
         inherited = self._resources.inherited
+        inherited.store.later = self._loop.call_later
         actors = ActorSupervisor(
             context,
             self._events,
@@ -151,8 +163,8 @@ class SupervisorProcess:
         actors.on_ready = self._ready
         return actors
 
-    def run(self, desired: Iterable[ProxySpec]) -> int:
-        """Serve until a signal ends it; the exit status."""
+    def run(self, desired: Iterable[ProxySpec], objects: Iterable[FleetObject] = ()) -> int:
+        """Serve these proxies, and what they name, until a signal ends it; the exit status."""
         self._loop.watch(self._wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(self._wake, 4096)))
         period = watchdog_period()
         if period is not None:
@@ -160,8 +172,7 @@ class SupervisorProcess:
         self._settings.warn_of_shadowed_keys()
         self._loop.call_every(STATUS_PERIOD, self._api.expire_reservation)
         self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._actors.summary}"))
-        self._actors.start(desired)
-        self._resources.inherited.close_unclaimed()
+        self._actors.start(desired, objects, self._all_bound)
         self._loop.run()
         if self._life.state is ProgramState.HANDED_OVER:
             self._handle_last_signals()
@@ -173,6 +184,10 @@ class SupervisorProcess:
         return self._status
 
     # --- parts ---
+
+    def _all_bound(self) -> None:
+        self._resources.inherited.close_unclaimed()
+        give_back()
 
     def _api_specs(self, classes: ActorClasses, config: SupervisionConfig) -> list[ActorSpec]:
         """The API, at its own address or behind the TLS terminator that has it. Which of the two holds until the
@@ -202,20 +217,20 @@ class SupervisorProcess:
             case Upgrade():
                 self._upgrade.upgrade(reply)
             case Terminated():
-                self._terminated(sender, reply)
+                self._terminated(sender, message.instance, reply)
             case DescribeProgram():
                 reply(Program(VERSION, self._started_at, self._life.state is ProgramState.RUNNING))
             case _:
                 self._actors.receive(sender, message, reply)
 
-    def _terminated(self, sender: str, reply: Reply) -> None:
+    def _terminated(self, sender: str, instance: int, reply: Reply) -> None:
         """An actor got a SIGTERM. The same one may be on its way to this process."""
 
         def decide() -> None:
             if self._life.closes_listeners:
                 reply(Done())
             else:
-                self._actors.terminated(sender)
+                self._actors.terminated(sender, instance)
                 reply(Failed(f"only {sender} was to end"))
 
         if self._life.closes_listeners:
@@ -227,6 +242,7 @@ class SupervisorProcess:
         self._life.transition(ProgramEvent.READY)
         notify("READY=1", f"STATUS={self._actors.summary}")
         self._on_ready()
+        self._tickets.begin()
 
     def _ping_watchdog(self) -> None:
         """Report to systemd unless a process hangs that the supervisor has not been able to replace."""
@@ -251,7 +267,7 @@ class SupervisorProcess:
 
     def _reap(self) -> None:
         for pid, status in reaping.ended():
-            if not self._upgrade.reaped(pid, status):
+            if not (self._upgrade.reaped(pid, status) or self._tickets.reaped(pid, status)):
                 self._spawner.reaped(pid, status)
 
     # --- upgrade ---

@@ -37,14 +37,17 @@ def notify_reloading() -> None:
     notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
 
 
-def store(name: str, descriptor: int) -> None:
-    """Have the manager keep a copy of the descriptor under this name; it keeps one that it has already once."""
-    _send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", (descriptor,), DELIVERED_WITHIN)
+def store(name: str, descriptor: int, patience: float = DELIVERED_WITHIN) -> bool:
+    """Have the manager keep a copy of the descriptor under this name; it keeps one that it has already once.
+
+    Without `patience` it is False, and nothing was sent, when the manager is busy.
+    """
+    return _send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", (descriptor,), patience)
 
 
-def unstore(name: str) -> None:
-    """The manager closes its copies of this name."""
-    _send(f"FDSTOREREMOVE=1\nFDNAME={name}", (), DELIVERED_WITHIN)
+def unstore(name: str, patience: float = DELIVERED_WITHIN) -> bool:
+    """The manager closes its copies of this name. `patience` is as for `store`."""
+    return _send(f"FDSTOREREMOVE=1\nFDNAME={name}", (), patience)
 
 
 def managed() -> bool:
@@ -52,11 +55,11 @@ def managed() -> bool:
     return bool(os.environ.get("NOTIFY_SOCKET"))
 
 
-def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
-    """Send one notification; a failure is logged and has no other consequence."""
+def _send(text: str, descriptors: tuple[int, ...], patience: float) -> bool:
+    """Send one notification; a failure is logged and has no other consequence. False: the manager is busy."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
-        return
+        return True
     if address.startswith("@"):
         address = f"\0{address[1:]}"
     try:
@@ -64,10 +67,13 @@ def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
             manager.settimeout(patience)
             manager.connect(address)
             socket.send_fds(manager, [text.encode()], descriptors)
+    except BlockingIOError:
+        return False
     except OSError as error:
         _errors.error(error, logging.WARNING)
     else:
         _errors.recovered()
+    return True
 
 
 def watchdog_period() -> float | None:

@@ -63,6 +63,12 @@ _ATTRIBUTES = {
     "detail": "detail",
     "rule": "rule",
     "credential": "credential",
+    "source_address": "source.address",
+    "parameters": "user.parameters",
+    "pool": "pool",
+    "country": "destination.geo.country.iso_code",
+    "asn": "destination.as.number",
+    "listen_port": "listen_port",
 }
 """Names of OpenTelemetry's conventions where there are some, by the fields of a record."""
 

@@ -36,6 +36,7 @@ from actors.throttled_log import ThrottledLog
 from actors.webhooks.missed_events import MissedEvents
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import DISK_PAUSE, Sender
+from config.net.ports import Range
 from config.settings.view import view
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class WebhooksActor(Actor):
         self._settings: Settings = view(boot.settings["webhooks"])
         self._outbox = Outbox(self.data_dir.webhooks)
         self._sender = Sender(self.loop, self._outbox, self._settings, self._report_disabled)
-        self._sender.set_own_addresses(_own(boot.settings[EGRESS]))
+        self._sender.set_own_addresses(*_own(boot.settings[EGRESS]))
         self._revision = -1
         self._taken = 0
         self._disabling: set[str] = set()
@@ -91,7 +92,7 @@ class WebhooksActor(Actor):
     def settings_changed(self, groups: Collection[str]) -> None:
         """See `Actor`: how events are delivered, and the listeners of the product itself."""
         if EGRESS in groups:
-            self._sender.set_own_addresses(_own(self.settings[EGRESS]))
+            self._sender.set_own_addresses(*_own(self.settings[EGRESS]))
         if "webhooks" in groups:
             self._settings = view(self.settings["webhooks"])
             self._sender.apply_settings(self._settings)
@@ -248,6 +249,7 @@ class WebhooksActor(Actor):
             log.error("cannot prune old deliveries: %s", error)
 
 
-def _own(group: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """The addresses of the product's own listeners."""
-    return [(str(host), int(port)) for host, port in group.get("own", ())]
+def _own(group: Mapping[str, Any]) -> tuple[list[tuple[str, int]], list[Range]]:
+    """The addresses of the product's own listeners, and those with consecutive ports."""
+    ranges = [(str(host), int(first), int(last)) for host, first, last in group.get("own_ranges", ())]
+    return [(str(host), int(port)) for host, port in group.get("own", ())], ranges

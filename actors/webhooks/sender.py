@@ -28,6 +28,7 @@ from actors.webhooks.retry_policy import Outcome, RetryDecision, after_attempt
 from actors.webhooks.slot_scheduler import SlotScheduler
 from config.model.event_check import checked
 from config.model.subscriptions import matches
+from config.net.ports import Range
 
 if TYPE_CHECKING:
     from actors.webhooks.request import Request
@@ -77,6 +78,7 @@ class Sender:
         self._slots = SlotScheduler()
         self._disk_errors = ThrottledLog(log, "deliveries wait for the disk")
         self._own: tuple[tuple[str, int], ...] = ()
+        self._own_ranges: tuple[Range, ...] = ()
         self._threads = ThreadPool(loop, settings.max_concurrent)
         self.apply_settings(settings)
 
@@ -90,13 +92,13 @@ class Sender:
         self._settings = settings
         self._threads.resize(settings.max_concurrent)
         self._slots.slots = settings.max_concurrent
-        self.set_own_addresses(self._own)
+        self.set_own_addresses(self._own, self._own_ranges)
 
-    def set_own_addresses(self, own: Sequence[tuple[str, int]]) -> None:
-        """The listeners of the product itself, which no webhook may reach."""
-        self._own = tuple(own)
+    def set_own_addresses(self, own: Sequence[tuple[str, int]], ranges: Sequence[Range] = ()) -> None:
+        """The listeners of the product itself, which no webhook may reach; `ranges` are of consecutive ports."""
+        self._own, self._own_ranges = tuple(own), tuple(ranges)
         excepted_by = "" if self._settings.allow_private else "webhooks.allow_private"
-        self._guard = OutgoingGuard(self._own, excepted_by)
+        self._guard = OutgoingGuard(self._own, excepted_by, self._own_ranges)
 
     def set_webhooks(self, webhooks: tuple[WebhookSpec, ...]) -> None:
         """Replace all webhooks. Raises `sqlite3.Error`."""

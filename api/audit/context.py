@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from api.security.account_holder import AccountHolder
-from api.security.caller import Caller
-from api.security.users import User
+if TYPE_CHECKING:  # the supervisor, which writes to the trail at a first start, needs nothing of tokens
+    from api.security.account_holder import AccountHolder
+    from api.security.caller import Caller
+    from api.security.users import User
 
 
 @dataclass(slots=True)

@@ -74,6 +74,10 @@ class AuditedStore:
         """See `Store.find`."""
         return self._store.find(collection, where, **fields)
 
+    def every(self, collection: str) -> list[Document]:
+        """See `Store.every`."""
+        return self._store.every(collection)
+
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """See `Store.put`."""
         with self.audited([Write(collection, document["id"], document, expect)]):

@@ -274,7 +274,7 @@ def _check_documents(store: Store, fresh: DataDir) -> None:
         ApiKey.model_validate(document.body)
     for name, kind in KINDS.items():
         for document in store.find(name):
-            kind.spec(kind.model.model_validate(document.body), document.revision, seal)
+            kind.spec(kind.model.model_validate(document.body), document.revision, seal, lambda _record: "")
     for document in store.find("webhooks"):
         seal.open(WebhookRecord.model_validate(document.body).secret_sealed, SECRET_PURPOSE)
 

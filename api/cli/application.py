@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from api.cli.commands import OTHER, RECOVER, RESOURCES, RUN, WATCH, command, guarded, local_command
+from actors.compiled import runs_compiled
+from api.cli.commands import CONFIGURE, OTHER, RECOVER, RESOURCES, RUN, WATCH, command, guarded, local_command
 from api.cli.errors import EXIT_STATUSES
 from api.cli.flags import FlagsGroup
 from api.cli.help import Commands
-from api.cli.local import backup, check, effective_settings, offline, reset_password, restore, upgrade
+from api.cli.local import backup, check, convert, effective_settings, offline, reset_password, restore, upgrade
 from api.cli.remote import (
     account_files,
     accounts,
@@ -82,6 +83,7 @@ def add_commands(app: typer.Typer) -> None:
     command(app, "top", rich_help_panel=WATCH)(top.top)
     command(app, "usage", usage.OPTIONS, rich_help_panel=WATCH)(usage.usage)
     import_export.add_commands(app)
+    local_command(app, "convert", rich_help_panel=CONFIGURE)(convert.convert)
     history.add_commands(app)
     trail = typer.Typer(help="The audit trail.", no_args_is_help=True)
     command(trail, "list", PERIOD)(audit.list_audit)
@@ -141,5 +143,7 @@ def completion(
 
 
 def version(out: Output) -> None:
-    """Print the version."""
-    out.data({"version": VERSION}, lambda: out.line(f"proxyfleet {VERSION}"))
+    """Print the version, and whether the forwarding path is compiled."""
+    compiled = runs_compiled()
+    line = f"proxyfleet {VERSION} (compiled)" if compiled else f"proxyfleet {VERSION}"
+    out.data({"version": VERSION, "compiled": compiled}, lambda: out.line(line))

@@ -51,6 +51,15 @@ def require_changes(body: Mapping[str, Any], group: str) -> None:
         raise CommandError("Nothing to change was given", f"See proxyfleet {group} update --help", Status.USAGE)
 
 
+def header_fields(option: str, texts: Sequence[str] | None) -> dict[str, str] | None:
+    """Names and values of header fields, each given as `NAME: VALUE`; None where there are none."""
+    pairs = [(text, *text.partition(":")) for text in texts or ()]
+    for text, _name, colon, _value in pairs:
+        if not colon:
+            raise CommandError(f"{option} {text!r}: must be NAME: VALUE", status=Status.USAGE)
+    return {name.strip(): value.strip() for _text, name, _colon, value in pairs} or None
+
+
 def put(body: dict[str, Any], name: str, value: Any) -> None:
     """Set the dotted `name` to `value`. Raises `CommandError` if a part of the path is not an object."""
     *path, last = name.split(".")

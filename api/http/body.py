@@ -45,6 +45,8 @@ def read_body(request: falcon.Request, most: int = MAX_BODY) -> bytes:
         if not gate.open(most, caller.user.id if caller else request.context.address):
             raise TooBusy(RETRY_AFTER, "Too many large bodies are being received at once")
         raise BodyAwaited
+    if not request.content_length:
+        return b""
     content: bytes = request.bounded_stream.read(most + 1)
     if len(content) > most:
         raise too_large(most)

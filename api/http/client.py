@@ -59,13 +59,15 @@ NO_SITE = Site(False, "", 0)
 def client_address(peer: str, forwarded_for: str | None, trusted: Sequence[str]) -> str:
     """The client's address as text."""
     current = _address(peer)
-    hops = [hop.strip(" \t") for hop in (forwarded_for or "").split(",")] if forwarded_for else []
+    if forwarded_for is None:
+        return peer if current is None else _text(current)
+    hops = [hop.strip(" \t") for hop in forwarded_for.split(",")] if forwarded_for else []
     while current is not None and hops and _trusted(current, trusted):
         following = _address(hops.pop())
         if following is None:
             break
         current = following
-    return peer if current is None else str(current)
+    return peer if current is None else _text(current)
 
 
 def is_secure(scheme: str, peer: str, forwarded_proto: str | None, trusted: Sequence[str]) -> bool:
@@ -129,6 +131,12 @@ def _network(text: str) -> IPv4Network | IPv6Network:
     return ip_network(text, strict=False)
 
 
+@lru_cache(maxsize=4096)
+def _text(address: IPv4Address | IPv6Address) -> str:
+    return str(address)
+
+
+@lru_cache(maxsize=4096)
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
         return unmapped(ip_address(text))  # the zone of a link-local client stays in the log

@@ -18,7 +18,6 @@ from actors.bus.messages.supervision import (
     CancelListeners,
     ListenerRefused,
     ListenerReserved,
-    ReplaceProxies,
     ReserveListener,
     ValidateSettings,
 )
@@ -27,6 +26,7 @@ from api.container import Services
 from api.errors import Invalid, PeerUnavailable, StaleRevision
 from api.import_export.accounts import names_of, plan_accounts, plan_plans, refuse_plans_in_use
 from api.import_export.document import ConfigDocument
+from api.import_export.object_users import refuse_names_of_nothing
 from api.import_export.objects import plan_objects
 from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step, pending
 from api.import_export.proxies import plan_proxies
@@ -39,9 +39,8 @@ from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR, User
 from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
-from api.services.object_kinds import KINDS
+from api.services.object_kinds import KINDS, LISTS
 from api.services.proxy_cache import StoredProxy
-from api.services.proxy_specs import read_specs
 from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
 from api.services.shared_objects import about
@@ -50,6 +49,7 @@ from config.files.paths import forget_initial_password
 from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
+from config.net.ports import Range
 
 APPLY_TIMEOUT = 60.0
 """Seconds that the supervisor may take to start and stop the proxies of an import."""
@@ -87,6 +87,7 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
         with _reserved_listeners(services, plan, keep=not dry_run):
             if dry_run:
                 return Outcome(plan, plan.state.mark, moved=False)
+            _prepare_lists(services, plan)
             revoked = _commit(services, plan)
         revision = services.history.visible
         error = _notify(services, plan)
@@ -121,6 +122,7 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
         objects,
     )
     refuse_plans_in_use(plans, accounts, services.account_store, problems)
+    refuse_names_of_nothing(plan, services.object_users, problems)
     problems.refuse()
     refuse_clashes(services, plan)
     return plan
@@ -198,15 +200,16 @@ def _binds(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
     return address is not None and address != _listens_at(before)
 
 
-def _listens_at(record: ProxyRecord | None) -> tuple[str, int] | None:
-    return (record.host, record.port) if record is not None and record.status == "active" else None
+def _listens_at(record: ProxyRecord | None) -> Range | None:
+    return record.listens_at if record is not None and record.status == "active" else None
 
 
 def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str, ...]) -> None:
     problems = Problems()
     for step in wanted:
-        host, port = step.record.host, step.record.port
-        reply = services.bridge.ask(SUPERVISOR, ReserveListener(step.id, host, port, leaving))
+        record = step.record
+        message = ReserveListener(step.id, record.host, record.port, leaving, record.last_port)
+        reply = services.bridge.ask(SUPERVISOR, message)
         if isinstance(reply, ListenerRefused):
             problems.add(f"{step.path}.{reply.field}", reply.error)
         elif not isinstance(reply, ListenerReserved):
@@ -230,6 +233,13 @@ def _release_listeners(services: Services, plan: Plan, wanted: Sequence[Step[Any
 
 
 # --- the change itself --------------------------------------------------------------------------------------------
+
+
+def _prepare_lists(services: Services, plan: Plan) -> None:
+    """Compile the lists that come with their entries: their files are there when proxies learn of them."""
+    for step in pending(plan.objects):
+        if step.collection == LISTS.collection and step.after is not None:
+            services.list_contents.prepare(step.after)
 
 
 def _commit(services: Services, plan: Plan) -> list[ApiKey]:
@@ -278,7 +288,7 @@ def _notifications(services: Services, plan: Plan) -> Iterator[Callable[[], None
     of_settings = plan.settings
     if of_settings is not None and of_settings.changed:
         yield lambda: services.live.apply(of_settings.stored)
-    if _any(plan.proxies) or _any(plan.objects):
+    if _any(plan.proxies) or _any(plan.objects) or _any(plan.plans):
         yield lambda: _replace_proxies(services)
     if _any(plan.webhooks):
         yield services.webhooks.notify_sender
@@ -292,7 +302,7 @@ def _any(steps: Sequence[Step[Any]]) -> bool:
 
 
 def _replace_proxies(services: Services) -> None:
-    reply = services.bridge.ask(SUPERVISOR, ReplaceProxies(read_specs(services.store, services.seal)), APPLY_TIMEOUT)
+    reply = services.proxies.link.replace_all(APPLY_TIMEOUT)
     if not isinstance(reply, Done):
         services.proxies.link.resync(reply)
         raise PeerUnavailable(SUPERVISOR, reason_of(reply))

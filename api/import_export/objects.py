@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from api.import_export.document import EntryPoolUpstream
@@ -11,9 +11,11 @@ from api.import_export.plan import ImportRequest, PlanContext, Problems, Step, p
 from api.import_export.sealed_secrets import UpstreamSecret
 from api.import_export.state import State, StoredRecord
 from api.services.object_kinds import KINDS, ObjectKind
+from api.services.shared_objects import kind_of
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.fields import InvalidResource
+from config.model.object_names import Named
 from config.model.pools import Pool
 from config.model.upstreams import PURPOSE
 
@@ -97,21 +99,29 @@ def refuse_unknown_names(state: State, steps: Sequence[Step[Any]], problems: Pro
             after[step.collection][step.id] = step.after
     for step in pending(steps):
         paths[step.id] = step.path
-    names = {collection: {each.name for each in records.values()} for collection, records in after.items()}
+    names = {
+        collection: {each.name: kind_of(each) for each in records.values()} for collection, records in after.items()
+    }
     for kind in KINDS.values():
         for record in after[kind.collection].values():
-            _refuse_names_of(kind, record, names, paths.get(record.id), problems)
+            found = kind.names(record)
+            refuse_missing(found, names, f"{kind.name} {record.name!r}", paths.get(record.id), problems)
 
 
-def _refuse_names_of(
-    kind: ObjectKind, record: Any, names: Mapping[str, set[str]], path: str | None, problems: Problems
-) -> None:
-    for each in kind.names(record):
-        if each.name in names[each.collection]:
+Names = Mapping[str, Mapping[str, str]]
+"""By collection the names of objects, with the kind of a list."""
+
+
+def refuse_missing(found: Iterable[Named], names: Names, user: str, path: str | None, problems: Problems) -> None:
+    """Add a problem for each of these that can't be named; `path` is that of `user`, None if it stays."""
+    for each in found:
+        kind = names[each.collection].get(each.name)
+        misfit = "" if kind is None else each.misfit(kind)
+        if misfit:
+            problems.add(f"{path}.{each.field}" if path else each.collection, f"{misfit} ({user})")
+        if kind is not None:
             continue
-        what = KINDS[each.collection].name
         if path is not None:
-            problems.add(f"{path}.{each.field}", f"there is no {what} {each.name!r}")
+            problems.add(f"{path}.{each.field}", f"there is no {each.kind} {each.name!r}")
         else:
-            text = f"the {what} {each.name!r} would be deleted, and the {kind.name} {record.name!r} names it"
-            problems.add(each.collection, text)
+            problems.add(each.collection, f"the {each.kind} {each.name!r} would be deleted, and the {user} names it")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.container import Services
+from api.import_export.object_users import refuse_names_of_nothing
 from api.import_export.objects import refuse_unknown_names
 from api.import_export.plan import Plan, Problems, Step, pending
 from api.import_export.users import keep_the_caller
@@ -26,6 +27,7 @@ def refuse_invalid(services: Services, plan: Plan, caller_id: str, problems: Pro
         of_kind = [step for step in plan.objects if step.collection == name]
         _refuse_twins(of_kind, _after({each.record.id: each.record for each in found.values()}, of_kind), problems)
     refuse_unknown_names(state, plan.objects, problems)
+    refuse_names_of_nothing(plan, services.object_users, problems)
     for steps, records in ((plan.proxies, proxies), (plan.users, users), (plan.plans, plans)):
         _refuse_twins(steps, records, problems)
     keep_the_caller(plan.users, caller_id, problems)

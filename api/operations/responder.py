@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from actors.net.client_key import client_key
 from api.audit import origin
-from api.call import Call, Reply
+from api.call import Call, Reply, RequestHeaders
 from api.container import Services
 from api.errors import Denied, MissingPermission, StaleRevision
 from api.http.body import read_body, read_model
@@ -71,7 +71,7 @@ class Responder:
             identified=caller,
             identified_holder=req.context.holder,
             if_match_header=req.get_header("If-Match"),
-            headers=req.headers_lower,
+            headers=RequestHeaders(lambda: req.headers_lower),
             site=self._site(req) if operation.session_cookie else NO_SITE,
         )
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from api.http.body import MAX_IMPORT
 from api.openapi.schemas.base import Deleted
-from api.openapi.schemas.shared_objects import ONE, PAGES, ListChecked, ListRefreshing
+from api.openapi.schemas.shared_objects import ONE, PAGES, ListChecked, ListRefreshing, PoolUpstreamReported
 from api.operations.operation import V1, Operation, create, delete, get, post, resource, update
-from api.resources import list_contents
+from api.resources import list_contents, pool_reports
 from api.resources.shared_objects import Handlers, ListObjects
 from api.services.object_kinds import KINDS, ObjectKind
 from config.model.object_fields import READ_ONLY_FIELDS
+from config.model.pools import UpstreamReport
 
 _TEXTS: dict[str, dict[str, str]] = {
     "lists": {
@@ -90,4 +91,15 @@ _CONTENTS = resource(f"{V1}/lists/{{list_id}}", read="proxy.read", write="proxy.
     post("/refresh", "refreshList", list_contents.refresh_list, ListRefreshing),
 )
 
-TABLE = (*_all(), *_CONTENTS)
+_REPORTS = resource(f"{V1}/pools/{{pool_id}}", write="proxy.write")(
+    post(
+        "/upstreams/{upstream}/report",
+        "reportPoolUpstream",
+        pool_reports.report_upstream,
+        PoolUpstreamReported,
+        body=UpstreamReport,
+        audit=False,
+    ),
+)
+
+TABLE = (*_all(), *_CONTENTS, *_REPORTS)

@@ -1,22 +1,24 @@
-"""The desired state and the settings of the API, read once by the supervisor at its start, before the API's process."""
+"""The desired state, read once by the supervisor at its start, before the API's process."""
 
 from __future__ import annotations
 
+from actors.bus.messages.fleet_objects import FleetObject
 from actors.bus.messages.specs import ProxySpec
+from api.services.list_states import ListStates
+from api.services.object_messages import read_objects, with_plans
 from api.services.proxy_specs import read_specs
-from api.services.settings import read_stored
-from api.store import StoreDamaged, open_store
+from api.store import Store, StoreDamaged
+from api.store.accounts import read_plans
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
-from config.settings.runtime import Stored
+from config.model.plans import Plan
 
 
-def read_desired_proxies(data: DataDir) -> tuple[ProxySpec, ...]:
+def read_desired_proxies(store: Store, data: DataDir) -> tuple[ProxySpec, ...]:
     """All proxies, active or not. The caller holds the lock of the data directory. Raises `StoreError`.
 
     The key file of sealed secrets is made here at the first start; without it no secret that is there could be read.
     """
-    store = open_store(data)
     try:
         seal = secret_box_of(data)
         specs = read_specs(store, seal)
@@ -24,14 +26,15 @@ def read_desired_proxies(data: DataDir) -> tuple[ProxySpec, ...]:
         return specs
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error
-    finally:
-        store.close()
 
 
-def read_stored_settings(data: DataDir) -> Stored:
-    """The settings changed through the API. The caller holds the lock of the data directory. Raises `StoreError`."""
-    store = open_store(data)
+def read_desired_objects(store: Store, data: DataDir) -> tuple[FleetObject, ...]:
+    """All lists, pools and policies, and what plans name.
+
+    The caller holds the lock of the data directory. Raises `StoreError`.
+    """
     try:
-        return read_stored(store)
-    finally:
-        store.close()
+        objects = read_objects(store, secret_box_of(data), ListStates(data.lists).current_file)
+        return with_plans(objects, map(Plan.model_validate, read_plans(data)))
+    except SecretBoxError as error:
+        raise StoreDamaged(str(error)) from error

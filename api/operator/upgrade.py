@@ -12,7 +12,7 @@ from api.operator.run_dir import run_dir
 from config.files.paths import PathError
 from config.settings.settings import Settings
 
-PREFLIGHT_TIMEOUT = 65.0
+PREFLIGHT_TIMEOUT = 245.0
 """Seconds that the supervisor may take to find out whether the new program would start."""
 POLL_INTERVAL = 0.1
 

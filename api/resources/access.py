@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictStr
 
-from actors.bus.messages.common import Failed, forwarding_name
-from actors.bus.messages.forwarding import Explain, Explanation
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, explainer_name, forwarding_name
+from actors.bus.messages.fleet_objects import ListRef
+from actors.bus.messages.forwarding import Explain, ExplainedSource, ExplainedUpstreams, Explanation
+from actors.bus.messages.policies import PolicySpec
+from actors.bus.messages.supervision import StartExplainer
 from actors.forwarding.access.policy import without_address
 from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
-from api.bus_bridge import request
+from api.bus_bridge import Bridge, checked, is_asleep, request
 from api.call import Call, Reply
-from api.errors import Invalid
+from api.errors import Invalid, MissingPermission
+from api.services.object_kinds import LISTS, POLICIES
+from api.services.object_specs import policy_spec
 from config.model import json_patterns
-from config.model.fields import Body, example
+from config.model.fields import Body, InvalidResource, Part, Port, example
+from config.model.object_fields import ObjectName
+from config.model.policies import Policy, PolicyCreate, Rules, new_policy
 from config.net.entries import one_address
 
 
@@ -34,8 +42,19 @@ def _method(text: str) -> str:
     return text
 
 
+class PolicyDraft(Part):
+    """A policy that need not be stored."""
+
+    name: ObjectName
+    rules: Rules
+
+
 class ExplainBody(Body):
-    """A client and a target. `method` is for http URLs, GET by default."""
+    """A client and a target. `method` is for http URLs, GET by default.
+
+    `draft` is judged in place of the policy of its name; where the proxy and the account's plan name another one, in
+    place of the proxy's.
+    """
 
     model_config = example({"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"})
 
@@ -46,32 +65,73 @@ class ExplainBody(Body):
         AfterValidator(_target),
         json_patterns.text(json_patterns.TARGET),
     ]
-    user: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
+    user: Annotated[StrictStr, Field(min_length=1, max_length=1024)] | None = None
     credential: Annotated[StrictStr, Field(min_length=1, max_length=64)] | None = None
     method: (
         Annotated[StrictStr, Field(max_length=64), AfterValidator(_method), json_patterns.text("[A-Za-z]+", 1, 64)]
         | None
     ) = None
+    draft: PolicyDraft | None = None
+    listen_port: Port | None = None
 
 
 def explain_access(call: Call) -> Reply:
     """Explain the decision about a request.
 
-    Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the
-    target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an
-    id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an
-    http URL. `rules` are all rules of the policies that apply, each with why it does or does not match.
+    Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to
+    the target. The response names the rule that decides. `user` is taken to have the right password, or
+    `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that
+    of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does
+    not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the
+    request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed
+    in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by
+    default its first. `name` says how a user name with parameters is understood.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
         raise Invalid("status", "the proxy is inactive, so it decides nothing; start it first")
     body = call.body
-    query = Explain(body.client_ip, body.user, body.target, body.credential, body.method or "GET")
-    reply: Any = request(call.services.bridge, forwarding_name(proxy.record.id), query, Explanation, Failed)
+    draft = _messages(call, None if body.draft is None else _policy(call, body.draft))
+    if body.listen_port is not None and body.listen_port not in proxy.record.ports:
+        raise Invalid("listen_port", f"must be a port of the proxy, {proxy.record.ports}")
+    port = body.listen_port or proxy.record.port
+    query = Explain(body.client_ip, body.user, body.target, body.credential, body.method or "GET", *draft, port)
+    reply: Any = _explained(call.services.bridge, proxy.record.id, query)
     if isinstance(reply, Failed):
         raise Invalid(reply.field, reply.error)
     hidden = not read_target(call.body.target).literal and not call.caller.may("proxy.write")
     return Reply(_view(_without_addresses(reply) if hidden else reply))
+
+
+def _explained(bridge: Bridge, proxy_id: str, query: Explain) -> object:
+    """The reply of the proxy's process, or where it sleeps of one for this alone. Raises `PeerUnavailable`."""
+    reply = bridge.ask(forwarding_name(proxy_id), query)
+    if not is_asleep(reply):
+        return checked(forwarding_name(proxy_id), reply, Explanation, Failed)
+    request(bridge, SUPERVISOR, StartExplainer(proxy_id), Done)
+    return request(bridge, explainer_name(proxy_id), query, Explanation, Failed)
+
+
+def _policy(call: Call, draft: PolicyDraft) -> Policy:
+    """The policy that would be stored. The process of the proxy compiles it: only for those who may give it one."""
+    if not call.caller.may("proxy.write"):
+        raise MissingPermission("proxy.write", call.caller.key is not None)
+    try:
+        policy = new_policy(PolicyCreate(name=draft.name, rules=draft.rules), time.time())
+        call.services.shared_objects.refuse_unknown(POLICIES.names(policy))
+    except InvalidResource as error:
+        raise InvalidResource(f"draft.{error.field}", error.error) from error
+    except Invalid as error:
+        raise Invalid(f"draft.{error.field}", error.error) from error
+    return policy
+
+
+def _messages(call: Call, policy: Policy | None) -> tuple[PolicySpec | None, tuple[ListRef, ...]]:
+    """The policy and the lists that it names, as the forwarding actor gets them."""
+    if policy is None:
+        return None, ()
+    named = {each.name for each in POLICIES.names(policy) if each.collection == LISTS.collection}
+    return policy_spec(policy, 0), tuple(map(call.services.shared_objects.list_ref, sorted(named)))
 
 
 def _without_addresses(explanation: Explanation) -> Explanation:
@@ -80,13 +140,24 @@ def _without_addresses(explanation: Explanation) -> Explanation:
     return replace(explanation, rule=rule, addresses=())
 
 
+def _source_view(source: ExplainedSource) -> dict[str, Any]:
+    return {**asdict(source), "ipv4": source.ipv4 or None, "ipv6": source.ipv6 or None}
+
+
+def _upstreams_view(upstreams: ExplainedUpstreams) -> dict[str, Any]:
+    return {**asdict(upstreams), "pool": upstreams.pool or None, "chosen": upstreams.chosen or None}
+
+
 def _view(explanation: Explanation) -> dict[str, Any]:
     view = asdict(explanation)
     target = {"host": view.pop("host"), "port": view.pop("port")}
     return {
         **view,
+        "headers": {"set": dict(explanation.headers.set), "remove": list(explanation.headers.remove)},
         "rules": [{**rule, "use": rule["use"] or None} for rule in view["rules"]],
         "target": target,
         "account": explanation.account or None,
         "credential": explanation.credential or None,
+        "upstreams": None if explanation.upstreams is None else _upstreams_view(explanation.upstreams),
+        "source": None if explanation.source is None else _source_view(explanation.source),
     }

@@ -16,10 +16,13 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.forwarding.connections.table import SORTS
-from api.bus_bridge import request
+from api.bus_bridge import Bridge
 from api.call import Call, Reply
-from api.errors import Invalid, NotFound
+from api.errors import Invalid, NotFound, PeerUnavailable
 from api.http.query import Query, choice, integer, network, text
+from api.services.fleet_connections import FleetConnections
+from api.services.worker_requests import request_workers
+from config.model.proxies import ProxyRecord
 from config.text.formatting import timestamp_text
 
 EVERYTHING = ConnectionFilter()
@@ -32,10 +35,11 @@ class ConnectionFilters(Query):
     user: str | None = text("Only of this user", "alice", lowest=1)
     target: str | None = text("Only to targets with this in their name", "example.com", lowest=1)
     min_age: int = integer("Only older than so many seconds", 0, 1_000_000_000, 0)
+    listen_port: int | None = integer("Only of clients that came to this port of the proxy", 1, 65535)
 
     def filter(self) -> ConnectionFilter:
         """As the message to the forwarding actor has it."""
-        return ConnectionFilter(self.client, self.user, self.target, float(self.min_age))
+        return ConnectionFilter(self.client, self.user, self.target, float(self.min_age), self.listen_port)
 
 
 class ListConnections(ConnectionFilters):
@@ -62,8 +66,23 @@ def list_connections(call: Call) -> Reply:
     """
     query: ListConnections = call.query
     message = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
-    page = _ask(call, message, Connections((), 0))
+    proxy = call.services.proxies.get(call.params["proxy_id"]).record
+    page = _page(call.services.bridge, proxy, message)
     return Reply({"connections": [connection_view(each) for each in page.connections], "total": page.total})
+
+
+def _page(bridge: Bridge, proxy: ProxyRecord, message: QueryConnections) -> Connections:
+    """A page of all workers' connections; a proxy that is inactive or sleeps has none."""
+    if proxy.status == "inactive":
+        return Connections((), 0)
+    if proxy.workers == 1:
+        pages: list[Connections] = request_workers(bridge, proxy, message, Connections)
+        return pages[0] if pages else Connections((), 0)
+    fleet = FleetConnections(bridge, [proxy])
+    rows, total = fleet.page(message)
+    for reason in fleet.silent.values():
+        raise PeerUnavailable(forwarding_name(proxy.id), reason)
+    return Connections(tuple(row.connection for row in rows), total)
 
 
 def end_connection(call: Call) -> Reply:
@@ -72,8 +91,7 @@ def end_connection(call: Call) -> Reply:
     Ends one open connection at once. Its access record has the reason `ended_by_operator`.
     """
     connection_id = call.params["connection_id"]
-    ended = _ask(call, CloseConnections(connection_id, EVERYTHING), Ended(0))
-    if not ended.count:
+    if not _end(call, CloseConnections(connection_id, EVERYTHING)):
         raise NotFound("The connection")
     return Reply({"id": connection_id, "ended": True})
 
@@ -87,7 +105,7 @@ def end_connections(call: Call) -> Reply:
     query: EndConnections = call.query
     only = query.filter()
     require_filter(query, only != EVERYTHING, query.all)
-    return Reply({"ended": _ask(call, CloseConnections(None, only), Ended(0)).count})
+    return Reply({"ended": _end(call, CloseConnections(None, only))})
 
 
 def require_filter(query: Query, filtered: bool, everything: str | None) -> None:
@@ -99,12 +117,12 @@ def require_filter(query: Query, filtered: bool, everything: str | None) -> None
         raise Invalid("all", "must not be true when there is a filter")
 
 
-def _ask(call: Call, message: Any, nothing: Any) -> Any:
-    """The reply of the forwarding actor, of the type of `nothing`; that is the reply of an inactive proxy."""
-    proxy = call.services.proxies.get(call.params["proxy_id"])
-    if proxy.record.status == "inactive":
-        return nothing
-    return request(call.services.bridge, forwarding_name(proxy.record.id), message, type(nothing))
+def _end(call: Call, message: CloseConnections) -> int:
+    """How many the processes of the proxy have closed; an inactive one has none."""
+    proxy = call.services.proxies.get(call.params["proxy_id"]).record
+    if proxy.status == "inactive":
+        return 0
+    return sum(each.count for each in request_workers(call.services.bridge, proxy, message, Ended))
 
 
 def connection_view(connection: Connection) -> dict[str, Any]:
@@ -115,6 +133,10 @@ def connection_view(connection: Connection) -> dict[str, Any]:
         "target": connection.target or None,
         "parent": connection.parent or None,
         "credential": connection.credential or None,
+        "source_address": connection.source_address or None,
+        "source_rule": connection.source_rule or None,
+        "parameters": connection.parameters or None,
+        "pool": connection.pool or None,
         "started_at": timestamp_text(connection.started_at),
         "age": math.floor(connection.age * 1000) / 1000,
         "rate_in": round(connection.rate_in),

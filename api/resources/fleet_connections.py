@@ -33,7 +33,7 @@ class FleetFilters(ConnectionFilters):
         named = self.account if account is None else account.username
         if named is not None and self.user not in (None, named):
             raise Invalid("account", "must be the same as user, or be left out")
-        return ConnectionFilter(self.client, named or self.user, self.target, float(self.min_age))
+        return ConnectionFilter(self.client, named or self.user, self.target, float(self.min_age), self.listen_port)
 
 
 class ListFleetConnections(FleetFilters):

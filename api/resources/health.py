@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 
+from actors.compiled import runs_compiled
 from api.call import Call, Reply
 from api.services.health import UNHEALTHY
 from api.store.migrations import DATA_FORMAT
@@ -59,10 +60,11 @@ def system_status(call: Call) -> Reply:
 def version(_call: Call) -> Reply:
     """Show the version.
 
-    Returns the release that runs, the format of its data directory and the version of Python. A release restores a
-    backup of its own or of an older data format.
+    Returns the release that runs, whether its forwarding path is compiled, the format of its data directory and the
+    version of Python. A release restores a backup of its own or of an older data format.
     """
-    return Reply({"version": VERSION, "data_format": DATA_FORMAT, "python": platform.python_version()})
+    python, compiled = platform.python_version(), runs_compiled()
+    return Reply({"version": VERSION, "compiled": compiled, "data_format": DATA_FORMAT, "python": python})
 
 
 def _http_status(status: str) -> int:

@@ -7,6 +7,7 @@ from api.errors import Invalid
 from api.http.query import Query, text
 from api.services.object_kinds import LISTS
 from config.model.lists import DestinationList
+from config.net.entries import GEO
 
 
 class CheckTarget(Query):
@@ -19,13 +20,15 @@ def check_list(call: Call) -> Reply:
     """Check whether a list matches a target.
 
     Returns the entry of the list that matches: the domain that the target is or is below of, or the most specific
-    network of an address. A list of networks is checked with an address, since nothing is resolved.
+    network of an address. A list of networks is checked with an address, since nothing is resolved. A database of
+    places (kind `geo`) says what it knows of the address: its network, `country` and `asn`.
     """
     record = _record(call)
     if call.query.target is None:
         raise Invalid("target", "is required")
-    entry = call.services.list_contents.check(record, call.query.target)
-    return Reply({"matches": entry is not None, "entry": entry, "kind": record.kind})
+    found = call.services.list_contents.check(record, call.query.target)
+    place = {"country": found.country, "asn": found.asn} if record.kind == GEO else {}
+    return Reply({"matches": found.entry is not None, "entry": found.entry, "kind": record.kind, **place})
 
 
 def refresh_list(call: Call) -> Reply:

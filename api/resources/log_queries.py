@@ -69,6 +69,7 @@ class LogFilters(Query):
     )
     credential: str | None = text("Only with this credential; its id", "crd_0123456789abcdef", 128, 1)
     request_id: str | None = text("Only of the request with this id", "4f1d2c3b0000002a", 128, 1)
+    listen_port: int | None = integer("Only of clients that came to this port of the proxy", 1, 65535)
     method: str | None = text("Only with this method; `CONNECT` of tunnels", "GET", 64, 1)
     target: str | None = text(
         "Only with this text in the target; case-insensitive for A to Z", "example.com", SEARCH_MAX, 1
@@ -143,4 +144,5 @@ def _checksum(search: QueryLogs) -> int:
     then = [search.status_class, search.user, search.method, search.reason, search.target]
     added = [] if search.credential is None else [search.credential]
     added += [] if search.request_id is None else ["request_id", search.request_id]
+    added += [] if search.listen_port is None else ["listen_port", str(search.listen_port)]
     return checksum([*first, *then, *added])

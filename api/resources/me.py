@@ -240,8 +240,9 @@ def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
 
 
 def _connection(row: Row) -> dict[str, Any]:
-    """Upstreams are the operator's own."""
-    return {"proxy": row.proxy.name, **connection_view(row.connection), "parent": None}
+    """Upstreams, pools and where connections leave from are the operator's own."""
+    hidden = dict.fromkeys(("parent", "pool", "source_address", "source_rule"))
+    return {"proxy": row.proxy.name, **connection_view(row.connection), **hidden}
 
 
 def _resource(account_id: str, username: str) -> dict[str, Any]:

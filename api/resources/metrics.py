@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.bus.messages.common import METRICS, RESOLVER
 from actors.bus.messages.dns import DnsState, QueryDns
@@ -15,10 +15,14 @@ from api.call import Call, Document, Reply
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.query import Query, choice, moment, text
 from api.services.metrics import Proxy, read_realtime, read_series
+from api.services.object_kinds import POOLS
 from api.services.proxy_upstreams import ask_all_upstreams
 from api.services.proxy_views import listed
 from api.services.top_accounts import TopAccount, top_accounts
 from config.text.formatting import timestamp_text
+
+if TYPE_CHECKING:
+    from api.services.prometheus_pools import PoolSummary
 
 log = logging.getLogger(__name__)
 
@@ -127,9 +131,18 @@ def exposition(call: Call) -> Reply:
         hooks,
         _top_accounts(call) if scope is None else (),
         names if isinstance(names, DnsState) else None,
+        _pools(call) if scope is None else (),
     )
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
     return Reply({}, document=Document(text, MEDIA_TYPE))
+
+
+def _pools(call: Call) -> list[PoolSummary]:
+    from api.services.prometheus_pools import PoolSummary
+
+    services = call.services
+    pools = (each.record for each in services.shared_objects.all(POOLS))
+    return [PoolSummary(each.id, each.name, services.pool_states.summary(each)) for each in pools]
 
 
 def _top_accounts(call: Call) -> Sequence[TopAccount]:

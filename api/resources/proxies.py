@@ -11,8 +11,9 @@ from api.services import proxy_views
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, upstream_states
+from api.services.source_warnings import unrouted
 from config.model import json_patterns
-from config.model.exposure_warnings import warnings
+from config.model.exposure_warnings import Warned, warnings
 from config.model.fields import Body, example
 
 TEST_TIMEOUT = 15.0
@@ -150,13 +151,18 @@ def _acted(call: Call, proxy: StoredProxy, changed: bool, message: str) -> Reply
 
 
 def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
-    return [each._asdict() for each in warnings(proxy.record)]
+    found = (*proxy.once(_exposure), *unrouted(proxy.record.bind_address, "bind_address"))
+    return [each._asdict() for each in found]
+
+
+def _exposure(proxy: StoredProxy) -> tuple[Warned, ...]:
+    return tuple(warnings(proxy.record))
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
     view = proxy_views.with_backend_secret(proxy_views.detail(call.services.runtime, proxy), proxy)
     if not call.caller.may("proxy.write"):
         view = proxy_views.with_masked_backend(view)
-    if proxy.record.upstreams and view["runtime"] is not None:
+    if (proxy.record.upstreams or proxy.record.pool) and view["runtime"] is not None:
         view["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
     return view

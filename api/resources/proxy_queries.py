@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,6 +23,7 @@ SORTS: Mapping[str, Callable[[StoredProxy], str | float]] = MappingProxyType(
     }
 )
 _OLDEST_FIRST = "created_at"
+_PORT = re.compile("[0-9]{1,5}", re.ASCII)
 """The order in which the store has them."""
 
 
@@ -54,7 +56,12 @@ class ListProxies(Query):
     per_page: int = integer("The size of the page", 1, 100, 50)
     status: str | None = choice("Only proxies of this status", ("active", "inactive"))
     protocol: str | None = choice("Only proxies of this protocol", PROTOCOLS)
-    q: str | None = text("Only proxies with this text in name, host, port or a tag; ignores case", "office", 128, 1)
+    q: str | None = text(
+        "Only proxies with this text in name, host, port or a tag, or with this port in their range; ignores case",
+        "office",
+        128,
+        1,
+    )
     tag: tuple[str, ...] = texts("Only proxies with this tag; several must all be there", "office", 128)
     sort: str = choice(
         "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), _OLDEST_FIRST
@@ -86,7 +93,7 @@ class ListProxies(Query):
             self.status in (None, proxy.record.status)
             and self.protocol in (None, proxy.record.protocol)
             and all(each in proxy.record.tags for each in self.tag)
-            and (self.q is None or any(self.q.casefold() in each for each in proxy.once(_texts)))
+            and (self.q is None or _has_text(proxy, self.q))
         )
 
     def _sorted(self, proxies: Sequence[StoredProxy]) -> Sequence[StoredProxy]:
@@ -112,7 +119,13 @@ class ListProxies(Query):
         return checksum([self.status, self.protocol, self.q, sorted(set(self.tag)), self.sort])
 
 
+def _has_text(proxy: StoredProxy, text: str) -> bool:
+    if any(text.casefold() in each for each in proxy.once(_texts)):
+        return True
+    return bool(proxy.record.last_port) and _PORT.fullmatch(text) is not None and int(text) in proxy.record.ports
+
+
 def _texts(proxy: StoredProxy) -> tuple[str, ...]:
     """What `q` may be a part of."""
     record = proxy.record
-    return tuple(each.casefold() for each in (record.name, record.host, str(record.port), *record.tags))
+    return tuple(each.casefold() for each in (record.name, record.host, str(record.ports), *record.tags))

@@ -9,7 +9,7 @@ from api.call import Call, Reply
 from api.errors import Invalid
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum, foreign_cursor
 from api.http.query import Query, cursor, integer, text
-from api.services.object_kinds import LISTS, ObjectKind
+from api.services.object_kinds import LISTS, POOLS, ObjectKind
 from api.services.shared_objects import StoredObject
 
 Handler = Callable[[Call], Reply]
@@ -90,6 +90,8 @@ def _update(kind: ObjectKind, call: Call) -> Reply:
 
 def _delete(kind: ObjectKind, call: Call) -> Reply:
     deleted = call.services.shared_objects.delete(kind, _key(kind, call), call.if_match)
+    if kind is POOLS:
+        call.services.pool_states.forget(deleted)
     return Reply({"id": deleted, "deleted": True})
 
 
@@ -105,9 +107,13 @@ def _one(
         warned = [*warned, *call.services.list_contents.warnings(stored.record)]
     warnings: Sequence[Any] = [each._asdict() for each in warned]
     view = kind.view(stored.record) | _status(kind, call, stored.record)
+    if kind is POOLS:
+        view["status"]["upstreams"] = call.services.pool_states.upstreams(stored.record)
     return Reply({kind.name: view, "warnings": warnings}, status, stored.revision, headers or {})
 
 
 def _status(kind: ObjectKind, call: Call, record: Any) -> dict[str, Any]:
     """What a view says about the state of an object."""
+    if kind is POOLS:
+        return {"status": call.services.pool_states.status(record)}
     return {"status": call.services.list_contents.status(record)} if kind is LISTS else {}

@@ -22,12 +22,13 @@ from __future__ import annotations
 import logging
 import math
 import socket
+import threading
 import time
 from enum import Enum, auto
 from io import BytesIO
 from typing import Any
 
-from waitress.channel import HTTPChannel
+from waitress.channel import ClientDisconnected, HTTPChannel
 
 from actors.net.proxy_protocol import BadHeader, read_header
 from api.server.parser import Parser
@@ -48,6 +49,10 @@ of a client's next request."""
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
 """Seconds that a connection may still send its first request, or another one, when the server drains."""
+
+
+_thread = threading.local()
+"""`channel` is the one that the thread serves."""
 
 
 class ChannelPhase(Enum):
@@ -73,6 +78,8 @@ class Channel(HTTPChannel):
     request: Parser | None = None
     """The request that is being read."""
     outdated_since: float | None = None
+    _unsent: bytes | None = None
+    """A response whose request has left the queue, or is about to."""
 
     def __init__(self, server: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(server, *arguments, **options)
@@ -86,12 +93,21 @@ class Channel(HTTPChannel):
 
     # --- requests ---
 
+    @staticmethod
+    def served_by_this_thread() -> Channel | None:
+        """The connection whose request this thread serves; None in the server's thread."""
+        return getattr(_thread, "channel", None)
+
     def service(self) -> None:
+        _thread.channel = self
         request = self.requests[0]
         if request.awaits_decision and self.connected and self._body_is_wanted(request):
             self._read_body(request)
-        else:
+            return
+        try:
             super().service()
+        finally:
+            self._send_unsent()
 
     def _body_is_wanted(self, request: Parser) -> bool:
         """Call the application with the head only. The response that rejects the request is kept for its task."""
@@ -155,6 +171,54 @@ class Channel(HTTPChannel):
         self._enter(ChannelPhase.FRESH)
         return self._proxy_header[header.size :]
 
+    # --- responses ---
+
+    @property
+    def needs_the_loop(self) -> bool:
+        """Whether the server's thread has to send, to close, or to watch this connection again."""
+        return bool(self.writable()) or not self.server.event_loop.watches(self._fileno)
+
+    def send_last(self, response: bytes) -> None:
+        """Send a whole response as soon as its request has left the queue, in the thread that serves it.
+
+        By then the connection awaits the next request, which many clients send before this thread goes on. The lock
+        keeps the responses in order: it is released when this one is sent. Raises `ClientDisconnected`.
+        """
+        self.outbuf_lock.acquire()
+        if not self.connected:
+            self.outbuf_lock.release()
+            raise ClientDisconnected
+        self.last_activity = time.time()
+        self._unsent = response
+
+    def _send_unsent(self) -> None:
+        response = self._unsent
+        if response is None:
+            return
+        try:
+            self._send_now(response)
+        finally:
+            self._unsent = None
+            self.outbuf_lock.release()
+        self.server.pull_trigger()
+
+    def _send_now(self, data: bytes) -> None:
+        """What the socket doesn't take is left to the server's thread."""
+        sent, failed = 0, False
+        if not self.total_outbufs_len:
+            sent, failed = self._flush_exception(lambda do_close: self.send(data, do_close), do_close=False)
+        if sent < len(data) and not failed:
+            self.write_soon(data[sent:])
+
+    def flush_now(self) -> None:
+        """Send what the socket takes of what is to be sent, in the thread that serves the request."""
+        if self.total_outbufs_len:
+            self._flush_exception(self._flush_some, do_close=False)
+
+    def _flush_some(self, do_close: bool = True) -> bool:
+        with self.outbuf_lock:  # a thread may still send when its request has left the queue
+            return bool(super()._flush_some(do_close))
+
     # --- the end ---
 
     def handle_close(self) -> None:
@@ -190,7 +254,8 @@ class Channel(HTTPChannel):
     @property
     def idle(self) -> bool:
         """Nothing is being read, served or written."""
-        return self.phase is not ChannelPhase.READING and not self.requests and not self.total_outbufs_len
+        unsent = self.requests or self._unsent is not None or self.total_outbufs_len
+        return self.phase is not ChannelPhase.READING and not unsent
 
     def overdue(self, now: float) -> bool:
         """Whether its phase takes too long."""

@@ -18,7 +18,6 @@ from typing import Any
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
 
 from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
@@ -31,12 +30,13 @@ from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel, ChannelPhase
 from api.server.connection_limits import per_address
 from api.server.draining_listener import DrainingListener
+from api.server.event_loop import EventLoop
 from api.server.parser import Bodies
 from api.server.rejected_requests import RejectedRequest
+from api.server.task_threads import TaskThreads
 from api.server.tasks import MAX_HEAD
 
 log = logging.getLogger(__name__)
-logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of every queued request
 
 THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX + COUNTS_MAX
 """Enough for all requests that may wait for the hash of a password, for records or for a client that reads many, and
@@ -44,6 +44,8 @@ for others at the same time."""
 IDLE_TIMEOUT = 60
 OWN_SOCKETS = 2
 """That waitress counts as connections: the listener and the trigger of its loop."""
+TURN = 1.0
+"""Seconds between two turns of the loop at most: deadlines are checked in each."""
 OnRejected = Callable[[RejectedRequest], dict[str, str]]
 
 
@@ -52,7 +54,16 @@ class _Server(TcpWSGIServer):
 
     channel_class = Channel
 
-    def __init__(self, *arguments: Any, behind_tls: bool, on_rejected: OnRejected, **options: Any) -> None:
+    def __init__(
+        self,
+        application: Callable[..., Any],
+        event_loop: EventLoop,
+        *,
+        behind_tls: bool,
+        on_rejected: OnRejected,
+        **options: Any,
+    ) -> None:
+        self.event_loop = event_loop
         self.behind_tls = behind_tls
         self.on_rejected = on_rejected
         self.per_address = 0
@@ -62,7 +73,20 @@ class _Server(TcpWSGIServer):
         self._crowded_log = ThrottledLog(log, "connections are closed")
         self._descriptors_log = ThrottledLog(log, "connections can't be accepted")
         self._overdue_log = ThrottledLog(log, "connections are ended")
-        super().__init__(*arguments, **options)
+        super().__init__(application, event_loop, **options)
+
+    def run(self) -> None:
+        while self.event_loop:
+            self.event_loop.ask(self)
+            for listener in self.draining_listeners:
+                self.event_loop.ask(listener)
+            self.event_loop.turn(TURN)
+
+    def pull_trigger(self) -> None:
+        """Wake the loop for the connection whose request this thread serves, if it has something for the loop."""
+        channel = Channel.served_by_this_thread()
+        if channel is not None and channel.needs_the_loop:
+            self.trigger.pull_trigger(lambda: self.event_loop.ask(channel))
 
     def getsockname(self) -> tuple[str, Any]:
         return ("localhost", 443) if self.socket.family == socket.AF_UNIX else super().getsockname()
@@ -107,6 +131,7 @@ class _Server(TcpWSGIServer):
 
     def maintenance(self, now: float) -> None:
         super().maintenance(now)
+        self.event_loop.outdated = True
         moment = time.monotonic()
         for channel in tuple(self.active_channels.values()):
             if channel.stalled(moment):  # its socket never gets writable, so `will_close` would have no effect
@@ -127,6 +152,7 @@ class _Server(TcpWSGIServer):
         now = time.monotonic()
         if self.draining_since is None:
             self.draining_since = now
+        self.event_loop.outdated = True
         for channel in tuple(self.active_channels.values()):
             if channel.idle and not channel.may_send_request(now - self.draining_since):
                 channel.close_when_flushed = True
@@ -192,7 +218,7 @@ class ApiServer:
         `on_rejected` is called with each request that never reaches the application, and returns headers for its
         response.
         """
-        self._map: dict[int, Any] = {}
+        self._map = EventLoop()
         adjustments = Adjustments(
             sockets=[listener],
             threads=THREADS,
@@ -203,15 +229,13 @@ class ApiServer:
             max_request_header_size=MAX_HEAD,
             max_request_body_size=sys.maxsize,  # the parser asks the application about large ones
             inbuf_overflow=MAX_BODY,
-            asyncore_use_poll=True,
             clear_untrusted_proxy_headers=False,  # the application judges X-Forwarded-For itself
             ident=None,
             url_scheme="https" if behind_tls else "http",
             log_socket_errors=False,
         )
         self.bodies = adjustments.bodies = Bodies()
-        self._dispatcher = ThreadedTaskDispatcher()
-        self._dispatcher.set_thread_count(THREADS)
+        self._dispatcher = TaskThreads(THREADS)
         self._server = _Server(
             lambda environ, start: _notifying(environ, application(environ, start)),
             self._map,
@@ -268,10 +292,10 @@ class ApiServer:
         another file that has the same descriptor by now. A thread that doesn't end keeps the pipe.
         """
         self._server.trigger.pull_trigger(self._close_in_thread)
-        self._dispatcher.shutdown(timeout=1)
+        self._dispatcher.shutdown(1.0)
         if self._thread.is_alive():
             self._thread.join(1.0)
-        if not self._thread.is_alive() and not self._dispatcher.threads:
+        if not self._thread.is_alive() and not self._dispatcher.running:
             self._server.trigger.close()
 
     def _stop_in_thread(self) -> None:

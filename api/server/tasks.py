@@ -73,6 +73,8 @@ class ErrorResponse(ErrorTask):
 class Response(WSGITask):
     """The application's response; its `rejection` of a request whose body was not read ends the connection."""
 
+    wrote_header: bool
+
     def execute(self) -> None:
         if self.request.rejection is None:
             super().execute()
@@ -89,6 +91,26 @@ class Response(WSGITask):
         if self.request.gate is not None:
             environ[BODY_GATE] = self.request.gate
         return environ
+
+    def write(self, data: bytes) -> None:
+        """A whole response that isn't the last one of its connection goes by one system call."""
+        if self.wrote_header or not self.complete or self.content_length != len(data) or not self._is_plain:
+            super().write(data)
+            return
+        head = self.build_response_header()
+        self.wrote_header, self.content_bytes_written = True, len(data)
+        if self.close_on_finish:
+            self.channel.write_soon(head + data)
+        else:
+            self.channel.send_last(head + data)
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.has_body and (self.environ is None or AFTER_RESPONSE not in self.environ)
+
+    def finish(self) -> None:
+        super().finish()
+        self.channel.flush_now()
 
     def build_response_header(self) -> bytes:
         moves = self.environ is not None and AFTER_RESPONSE in self.environ  # after it, the API has another address

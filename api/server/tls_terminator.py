@@ -24,6 +24,7 @@ from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.listener_drain import DRAIN_SECONDS, reject_new_syns
 from actors.net.tls_stream import Certificate, TlsStream
+from actors.net.tls_tickets import Tickets
 from actors.problems import Problems
 from actors.process import Actor, Boot
 from actors.throttled_log import ThrottledLog
@@ -49,7 +50,9 @@ class TlsTerminator(Actor):
         super().__init__(boot, sockets)
         server = boot.settings["server"]
         self._problems = Problems(self.loop, time.time, self._report)
-        self._certificate = Certificate(server["tls"]["cert_file"], server["tls"]["key_file"], self._on_certificate)
+        pair = server["tls"]["cert_file"], server["tls"]["key_file"]
+        tickets = Tickets(self.run_dir.tickets, boot.name)
+        self._certificate = Certificate(*pair, self._on_certificate, tickets=tickets)
         self.loop.call_every(CERTIFICATE_PERIOD, self._certificate.check)
         self._max_connections: int = server["max_connections"]
         self._descriptors_log = ThrottledLog(log, "connections can't be accepted")

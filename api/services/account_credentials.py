@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from api.audit import AuditedStore
@@ -15,6 +15,7 @@ from api.store.accounts import ACCOUNTS, CREDENTIALS, AccountStore, Position
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import FleetAccount
 from config.model.new_credentials import CredentialCreate, new_credential
+from config.model.object_names import Named, named_in
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class AccountCredentials:
         self._publish = publish
         self._drop_usage = drop_usage
         self._clock = clock
+        self.refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None
+        """Raises `Invalid` for the first name of no object."""
 
     def mint(self, account_id: str, body: CredentialCreate) -> tuple[AccountCredential, str]:
         """The new credential and its secret. Raises `NotFound`, `Invalid`, `InvalidResource`, `StoreError`."""
@@ -53,6 +56,7 @@ class AccountCredentials:
             raise Invalid(None, "the account is disabled, which ends its credentials: enable it first")
         if account.expires_at is not None and account.expires_at <= now:
             raise Invalid(None, "the account has expired, and no credential outlives it")
+        self.refuse_unknown(named_in(body.allow_destinations, "allow_destinations"))
         credential, secret = new_credential(account_id, account.expires_at, body, now)
         self._audited.put(CREDENTIALS, credential.model_dump(mode="json"), expect=0)
         if self._store.get(ACCOUNTS, account_id) is None:  # deleted meanwhile, with the credentials that it had then

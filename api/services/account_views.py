@@ -56,6 +56,8 @@ def plan_view(plan: StoredPlan) -> dict[str, Any]:
         "description": record.description,
         **rules_view(record),
         "self_service": record.self_service.model_dump(),
+        "policy": record.policy,
+        "egress": record.egress,
         "accounts": plan.accounts,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),

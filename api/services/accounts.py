@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from actors.bus.messages.accounts import (
@@ -17,11 +18,12 @@ from actors.bus.messages.accounts import (
     ResetUsage,
     Usage,
 )
-from actors.bus.messages.common import METRICS, Done, forwarding_name
+from actors.bus.messages.common import METRICS, Done
 from api.bus_bridge import Bridge, request
 from api.errors import Invalid, NotFound
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
+from api.services.worker_requests import ask_workers
 from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, change_account, check_accounts, new_account
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord, apply_auth
@@ -81,7 +83,7 @@ class Accounts:
         unknown: dict[str, str] = {
             account.id: account.quota.period
             for account in proxy.record.accounts
-            if account.id not in states or not states[account.id].known
+            if proxy.record.workers != 1 or account.id not in states or not states[account.id].known
         }
         if unknown:
             reply: Any = self._bridge.ask(METRICS, QueryUsage(unknown), ASK_TIMEOUT)
@@ -93,8 +95,14 @@ class Accounts:
     def _states(self, proxy: StoredProxy) -> dict[str, AccountState]:
         if proxy.record.status != "active" or not proxy.record.accounts:
             return {}
-        reply: Any = self._bridge.ask(forwarding_name(proxy.record.id), QueryAccounts(settle=False), ASK_TIMEOUT)
-        return reply.accounts if isinstance(reply, AccountStates) else {}
+        replies = ask_workers(self._bridge, proxy.record, QueryAccounts(settle=False), ASK_TIMEOUT)
+        states: dict[str, AccountState] = {}
+        for reply in replies:
+            for each, state in reply.accounts.items() if isinstance(reply, AccountStates) else ():
+                before = states.get(each)
+                more = 0 if before is None else before.connections
+                states[each] = replace(state, connections=state.connections + more)
+        return states
 
     def _change(
         self, proxy_id: str, alter: Callable[[ProxyRecord], list[ProxyAccount]], if_match: int | None

@@ -6,10 +6,10 @@ last request has failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from actors.bus.messages.common import LOGS, METRICS, RESOLVER, TLS, WEBHOOKS
+from actors.bus.messages.common import LOGS, METRICS, POOLS, RESOLVER, TLS, WEBHOOKS
 from actors.bus.messages.problems import PROCESS, Problem
 from actors.bus.messages.supervision import Runtime, RuntimeReport
 from actors.bus.messages.webhooks import WebhookStatus
@@ -19,6 +19,8 @@ from config.text.formatting import timestamp_text
 
 ALWAYS = (METRICS, LOGS, WEBHOOKS)
 """The actors that run beside proxies and API whatever is configured."""
+OPTIONAL = (RESOLVER, POOLS)
+"""The actors without which the product serves; that one does not run yet is no problem."""
 WEBHOOK_FAILING = "webhook_failing"
 
 
@@ -60,13 +62,18 @@ def of_proxies(fleet: RuntimeReport, proxies: Iterable[StoredProxy]) -> list[Fla
 def of_actors(fleet: RuntimeReport) -> list[Flaw]:
     """The problems of the actors beside the proxies; one that does not run at all has one."""
     found = []
-    resolver = fleet.actors.get(RESOLVER)
-    failed = (RESOLVER,) if resolver is not None and resolver.state == "failed" else ()  # the product serves without it
-    for name in (*ALWAYS, *({TLS} & fleet.actors.keys()), *failed):
+    for name in (*ALWAYS, *({TLS} & fleet.actors.keys()), *_optional_with_problems(fleet)):
         runtime = fleet.actors.get(name)
         problems = _problems_of(runtime) if runtime is not None and runtime.runs else (_absent(runtime),)
         found += [Flaw("actor", name, name, None, problem) for problem in problems]
     return found
+
+
+def _optional_with_problems(fleet: RuntimeReport) -> Iterator[str]:
+    for name in OPTIONAL:
+        runtime = fleet.actors.get(name)
+        if runtime is not None and _problems_of(runtime):
+            yield name
 
 
 def of_webhooks(webhooks: Sequence[WebhookRecord], statuses: dict[str, WebhookStatus]) -> list[Flaw]:

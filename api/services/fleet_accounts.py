@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from config.model.fleet_accounts import (
     change_fleet_account,
     new_fleet_account,
 )
+from config.model.object_names import Named, names_of_rules
 
 ATTEMPTS = 5
 """Of a change without `If-Match` that other changes of the same account overtake."""
@@ -97,6 +98,8 @@ class FleetAccounts:
         self._proxies = proxies
         self._publish = publish
         self._drop_usage = drop_usage
+        self.refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None
+        """Raises `Invalid` for the first name of no object."""
 
     # --- reading ---
 
@@ -156,6 +159,7 @@ class FleetAccounts:
         plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
         record = new_fleet_account(body, plan, time.time())
         self._refuse_unknown_proxies(record, None, path)
+        self._refuse_unknown_lists(record, path)
         return AccountChange(None, record, path)
 
     def prepare_update(
@@ -168,6 +172,7 @@ class FleetAccounts:
             plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
         after = change_fleet_account(before.record, body, plan, time.time())
         self._refuse_unknown_proxies(after, before.record, path)
+        self._refuse_unknown_lists(after, path)
         return AccountChange(before, after, path)
 
     def prepare_delete(self, account_id: str, if_match: int | None, path: str = "") -> AccountChange:
@@ -192,6 +197,8 @@ class FleetAccounts:
         for each in changes:
             if each.after is not None and each.after.plan and not self._accounts.revision_of(PLANS, each.after.plan):
                 raise Invalid(f"{each.path}plan", "was deleted at this moment")
+            if each.after is not None:
+                self._refuse_unknown_lists(each.after, each.path)
         self._names.refuse_accounts({each.id: each.after for each in changes}, {each.id: each.path for each in changes})
 
     def finish(self, changes: Sequence[AccountChange]) -> None:
@@ -234,6 +241,9 @@ class FleetAccounts:
         for index, proxy_id in enumerate(after.proxies.ids):
             if proxy_id not in known:
                 raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
+
+    def _refuse_unknown_lists(self, account: FleetAccount, path: str) -> None:
+        self.refuse_unknown(each._replace(field=f"{path}{each.field}") for each in names_of_rules(account))
 
 
 def status_of(account: FleetAccount, now: float, quota_reached: bool = False) -> Status:

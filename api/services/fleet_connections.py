@@ -1,4 +1,4 @@
-"""The live connections of several proxies: their forwarding actors are asked at once, and the replies merged.
+"""The live connections of several proxies: all their processes are asked at once, and the replies merged.
 
 All requests for one response share one deadline. An actor that doesn't reply in time is in `silent`, and nothing of its
 connections is in the result.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from actors.bus.messages.common import Unreachable, forwarding_name
+from actors.bus.mailbox import NOT_ON_THE_BUS
+from actors.bus.messages.common import Unreachable
 from actors.bus.messages.forwarding import (
     CloseConnections,
     Connection,
@@ -23,7 +24,8 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.forwarding.connections.table import PAGE_MAX
-from api.bus_bridge import Bridge, reason_of
+from api.bus_bridge import Bridge, is_asleep, reason_of
+from api.services.worker_requests import addresses_of
 from config.model.proxies import ProxyRecord
 
 WAIT = 3.0
@@ -61,7 +63,9 @@ class FleetConnections:
         self.silent: dict[str, str] = {}
         """By proxy id, why there is no reply."""
         self._bridge = bridge
-        self._proxies = {forwarding_name(each.id): each for each in proxies if each.status == "active"}
+        self._proxies = addresses_of(bridge, [each for each in proxies if each.status == "active"])
+        self._silent: set[str] = set()
+        """Addresses of those that don't reply."""
         self._ends = time.monotonic() + WAIT
 
     def page(self, query: QueryConnections) -> tuple[list[Row], int]:
@@ -77,27 +81,22 @@ class FleetConnections:
             share = min(share, end, PAGE_MAX)
             requests = {to: QueryConnections(query.only, query.sort, share, fetched.count(to)) for to in asked}
             fetched.add(self._ask(requests, Connections))
-            for to in asked & self._silent_actors():
+            for to in asked & self._silent:
                 fetched.drop(to)
             asked, share = fetched.unfinished(end), PAGE_MAX
-        rows = [Row(self._proxies[to], each) for to, each in fetched.sorted()[query.offset : end]]
-        return rows, fetched.total()
+        rows = _at_one_moment(fetched.sorted()[query.offset : end])
+        return [Row(self._proxies[to], each) for to, each in rows], fetched.total()
 
     def groups(self, only: ConnectionFilter, by: str) -> list[Group]:
         """The groups by a field of `connections.GROUPS`, the largest first."""
         replies = self._ask(dict.fromkeys(self._proxies, GroupConnections(only, by)), ConnectionGroups)
-        merged: dict[str, tuple[int, int, int]] = {}
-        for reply in replies.values():
-            for value, counts in reply.groups.items():
-                count, bytes_in, bytes_out = merged.get(value, (0, 0, 0))
-                merged[value] = (count + counts[0], bytes_in + counts[1], bytes_out + counts[2])
-        return _largest_first(Group(value, *counts) for value, counts in merged.items())
+        return _merged(each for reply in replies.values() for each in reply.groups.items())
 
     def groups_by_proxy(self, only: ConnectionFilter) -> list[Group]:
         """A group for each proxy with connections, the largest first; its value is the proxy's id."""
         replies = self._ask(dict.fromkeys(self._proxies, GroupConnections(only, None)), ConnectionGroups)
-        return _largest_first(
-            Group(self._proxies[to].id, *counts) for to, reply in replies.items() for counts in reply.groups.values()
+        return _merged(
+            (self._proxies[to].id, counts) for to, reply in replies.items() for counts in reply.groups.values()
         )
 
     def end(self, only: ConnectionFilter) -> int:
@@ -108,13 +107,19 @@ class FleetConnections:
     def _ask(self, requests: Mapping[str, Any], kind: type[R]) -> dict[str, R]:
         """The replies of those that reply in time."""
         replies = self._bridge.ask_all(requests, max(SHORTEST, self._ends - time.monotonic()))
-        for to, reply in replies.items():
-            if not isinstance(reply, kind):
+        found = {to: reply for to, reply in replies.items() if isinstance(reply, kind)}
+        for to in replies.keys() - found.keys():
+            self._silent.add(to)
+            if not (self._has_ended(to, replies) or is_asleep(replies[to])):
+                reply = replies[to]
                 self.silent[self._proxies[to].id] = reply.reason if isinstance(reply, Unreachable) else reason_of(reply)
-        return {to: reply for to, reply in replies.items() if isinstance(reply, kind)}
+        return found
 
-    def _silent_actors(self) -> set[str]:
-        return {forwarding_name(each) for each in self.silent}
+    def _has_ended(self, to: str, replies: Mapping[str, Any]) -> bool:
+        """Whether it was one of several workers and is on the bus no more: its connections have ended with it."""
+        reply, proxy_id = replies[to], self._proxies[to].id
+        others = any(self._proxies[each].id == proxy_id for each in self._proxies.keys() - self._silent)
+        return isinstance(reply, Unreachable) and reply.reason == NOT_ON_THE_BUS and others
 
 
 class _Fetched:
@@ -167,6 +172,12 @@ class _Fetched:
         return one > other if self._reverse else one < other
 
 
+def _at_one_moment(rows: list[tuple[str, Connection]]) -> list[tuple[str, Connection]]:
+    """With ages as of the last reply: each actor has counted its own as of another moment."""
+    now = max((each.started_at + each.age for _, each in rows), default=0.0)
+    return [(actor, replace(each, age=now - each.started_at)) for actor, each in rows]
+
+
 def _key(sort: str) -> _Key:
     """Ties go by age, as within one actor (`actors.forwarding.connections.table`)."""
     if sort == "age":
@@ -174,5 +185,11 @@ def _key(sort: str) -> _Key:
     return lambda each: (getattr(each, sort), each.started_at)
 
 
-def _largest_first(groups: Iterable[Group]) -> list[Group]:
-    return sorted(groups, key=lambda each: (-each.count, -each.bytes_in - each.bytes_out, each.value))
+def _merged(groups: Iterable[tuple[str, tuple[int, int, int]]]) -> list[Group]:
+    """Those with the same value added, the largest first."""
+    merged: dict[str, tuple[int, int, int]] = {}
+    for value, counts in groups:
+        count, bytes_in, bytes_out = merged.get(value, (0, 0, 0))
+        merged[value] = (count + counts[0], bytes_in + counts[1], bytes_out + counts[2])
+    found = (Group(value, *counts) for value, counts in merged.items())
+    return sorted(found, key=lambda each: (-each.count, -each.bytes_in - each.bytes_out, each.value))

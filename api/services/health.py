@@ -16,6 +16,7 @@ import psutil
 from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.metrics import SystemMetrics
 from actors.bus.messages.supervision import RuntimeReport
+from actors.compiled import runs_compiled
 from api.services import condition
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
@@ -23,7 +24,7 @@ from api.services.runtime_view import NO_STATS, RuntimeView
 from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
 from config import VERSION
-from config.files.paths import DataDir
+from config.files.paths import DataDir, RunDir
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
 HEALTHY, DEGRADED, UNHEALTHY = "healthy", "degraded", "unhealthy"
@@ -44,6 +45,7 @@ class HealthService:
         webhooks: Webhooks,
         data: DataDir,
         supervisor_pid: int | None,
+        run: RunDir,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -51,6 +53,7 @@ class HealthService:
         self._webhooks = webhooks
         self._data = data
         self._supervisor_pid = supervisor_pid
+        self._run = run
         self._started_at = time.time()
 
     def status(self) -> str:
@@ -89,6 +92,8 @@ class HealthService:
                 "status": _worst(checks.values()),
                 "uptime": int(self._uptime(fleet)),
                 "pid": self._supervisor_pid or os.getpid(),
+                "compiled": runs_compiled(),
+                "tls_tickets": "shared" if self._run.tickets.exists() else "process",
                 **_resource_view(metrics),
             },
             "proxy": _proxies_view(metrics, checks["proxy_service"], _wanted(self._proxies.all())),
@@ -119,7 +124,7 @@ class HealthService:
         failed = [each.id for each in flaws if fleet.proxies[each.id].state == "failed"]
         return {
             "status": DEGRADED if flaws or others else HEALTHY,
-            "active_proxies": sum(each.runs for name, each in fleet.proxies.items() if scope is None or name in scope),
+            "active_proxies": sum(each.works for name, each in fleet.proxies.items() if scope is None or name in scope),
             "wanted_proxies": _wanted(proxies),
             "failed_proxies": failed,
             "degraded_proxies": list(dict.fromkeys(each.id for each in flaws if each.id not in failed)),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from actors.bounded import keep
 from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
 from actors.lists.compiled import CompiledList
-from actors.lists.files import compile_entries, is_older, is_whole, list_of_file, remove_outdated
+from actors.lists.files import compile_entries, is_older, is_whole, list_of_file, opened, remove_outdated
 from actors.lists.formats.reading import DOMAINS
 from actors.lists.layout import ListDamaged
 from actors.lists.names import domain_of
@@ -24,8 +24,12 @@ from api.services.list_states import ListState, ListStates
 from api.store import StoreWriteError
 from config.model.exposure_warnings import Warned
 from config.model.lists import DestinationList
+from config.net.entries import GEO
 from config.net.ip import unmapped
 from config.text.formatting import timestamp_text
+
+if TYPE_CHECKING:
+    from actors.lists.places import PlaceDatabase
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +39,20 @@ OPEN_MAX: Final = 16
 """Lists that are kept mapped for checks."""
 
 
+class Checked(NamedTuple):
+    """The entry of a list that matches, None without one; of a database the network that it knows, and its place."""
+
+    entry: str | None
+    country: str | None = None
+    asn: int | None = None
+
+
 class ListContents:
     """Thread-safe: files are replaced whole, and each has one content for good."""
 
     def __init__(self, states: ListStates) -> None:
         self.states = states
-        self._open: dict[str, CompiledList] = {}
+        self._open: dict[str, CompiledList | PlaceDatabase] = {}
         self._settled: dict[str, str] = {}
 
     def prepare(self, record: DestinationList) -> None:
@@ -67,7 +79,7 @@ class ListContents:
         before = self._settled.get(record.id)
         if before == file:
             return False
-        known = is_whole(self.states.folder / file)
+        known = is_whole(self.states.folder / file, record.kind)
         if not known:
             compile_entries(self.states.folder, record.id, record.kind, record.entries)
         remove_outdated(self.states.folder, record.id, filter(None, (file, before)), SETTLED)
@@ -105,17 +117,21 @@ class ListContents:
             return [Warned("source", "the list has no content yet: rules that deny it deny everything")]
         return [] if state.entries else [Warned("source", "what was fetched has no entries: the list matches nothing")]
 
-    def check(self, record: DestinationList, target: str) -> str | None:
-        """The entry that matches a target: a host, `host:port` or a URL. Raises `Invalid`."""
+    def check(self, record: DestinationList, target: str) -> Checked:
+        """What a list says about a target: a host, `host:port` or a URL. Raises `Invalid`."""
         host, literal = _host(target)
         content = self._content(record)
+        if record.kind != DOMAINS and not literal:
+            what = "a database" if record.kind == GEO else f"a list of {record.kind}"
+            raise Invalid("target", f"must have an IP address: {what} matches addresses, not names")
+        if not isinstance(content, CompiledList):
+            found = content.find(unmapped(ip_address(host)))
+            return Checked(None) if found is None else Checked(*found)
         if record.kind == DOMAINS:
-            return None if literal else content.by_name(host)
-        if not literal:
-            raise Invalid("target", f"must have an IP address: a list of {record.kind} matches addresses, not names")
-        return content.by_address(unmapped(ip_address(host)))
+            return Checked(None if literal else content.by_name(host))
+        return Checked(content.by_address(unmapped(ip_address(host))))
 
-    def _content(self, record: DestinationList) -> CompiledList:
+    def _content(self, record: DestinationList) -> CompiledList | PlaceDatabase:
         file = self.states.current_file(record)
         found = self._open.get(file)
         if found is not None:
@@ -123,8 +139,7 @@ class ListContents:
         try:
             if not file:
                 raise ListDamaged("it has no content yet")
-            content = CompiledList(self.states.folder / file)
-            content.verify()
+            content = opened(self.states.folder / file, record.kind)
         except (ListDamaged, OSError) as error:
             raise Invalid(None, f"the list {record.name!r} can't be read: {error}") from error
         keep(self._open, file, content, OPEN_MAX)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from actors.lists.fetching import Fetched, Job
-from actors.lists.files import is_whole, remove_outdated
+from actors.lists.files import is_whole, remove_outdated, version_of
 from actors.throttled_log import ThrottledLog
 from api.services.list_states import ListState, ListStates, asked
 from config.model.lists import DestinationList, ListSource
+from config.net.ports import Range
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +38,11 @@ RETRY_FIRST: Final = 60.0
 """Seconds from a first failure to the next attempt."""
 JITTER: Final = 0.1
 """The part of an interval by which it varies, so that many installations don't ask at once."""
+ERROR_MAX: Final = 500
+"""Characters of an unforeseen error."""
 _PROGRAM: Final = (sys.executable, "-P", "-m", "actors.lists.worker")
 
-Target = tuple[list[tuple[str, int]], str]
+Target = tuple[list[Range], str]
 """Where requests may not go: the product's own listeners, and the setting that permits private addresses, or empty."""
 
 
@@ -67,11 +71,13 @@ class ListFetches:
         self._changed = changed
         self._settle = settle
         self._fetch_max = fetch_max
-        self._disk_errors = ThrottledLog(log, "lists can't be compiled")
+        self._errors = ThrottledLog(log, "lists can't be fetched or compiled")
         self._lock = threading.Lock()
         self._wanted: set[str] = set()
         self._whole: set[str] = set()
         """Files that were checked once."""
+        self._versions: dict[str, tuple[str, str]] = {}
+        """Of the files that lists are read from: which was there last, and which was read."""
         self._under_way: set[str] = set()
         self._processes: set[subprocess.Popen[str]] = set()
         self._wake = threading.Event()
@@ -110,19 +116,19 @@ class ListFetches:
     def _run(self) -> None:
         while not self._closed:
             self._wake.clear()
-            records = self._lists()
-            self._settle_others(records)
-            self._begin_due(records)
+            try:
+                records = self._lists()
+                self._begin_due(records)
+                self._settle_others(records)
+            except Exception as error:  # noqa: BLE001 - whatever it is about, the other lists are fetched on
+                self._errors.error(error)
+            else:
+                self._errors.recovered()
             self._wake.wait(CHECK_PERIOD)
 
     def _settle_others(self, records: Sequence[DestinationList]) -> None:
-        try:
-            for list_id in self._settle(records):
-                self._changed(list_id)
-        except OSError as error:
-            self._disk_errors.error(error)
-        else:
-            self._disk_errors.recovered()
+        for list_id in self._settle(records):
+            self._changed(list_id)
 
     def _begin_due(self, records: Sequence[DestinationList]) -> None:
         now = time.time()
@@ -139,35 +145,60 @@ class ListFetches:
 
     def _is_due(self, record: DestinationList, now: float) -> bool:
         state = self.states.get(record.id)
-        if now >= state.next_at or not state.has_asked(record):
+        if now >= state.next_at or not state.has_asked(record) or self._is_replaced(record, state):
             return True
         if state.file and state.file not in self._whole:
-            if not is_whole(self.states.folder / state.file):
+            if not is_whole(self.states.folder / state.file, state.kind):
                 return not state.failures  # as of a backup that was made while it was replaced
             self._whole.add(state.file)
         return False
+
+    def _is_replaced(self, record: DestinationList, state: ListState) -> bool:
+        """Whether the file that a list is read from is another one, and is not being written any more."""
+        path = record.source and record.source.file
+        if not path:
+            return False
+        try:
+            version = version_of(os.stat(path))
+        except OSError:
+            return False
+        before, tried = self._versions.get(record.id, ("", ""))
+        is_new = version == before and version not in (tried, state.etag)
+        self._versions[record.id] = version, version if is_new else tried
+        return is_new
 
     # --- fetching ---
 
     def _fetch(self, record: DestinationList, source: ListSource) -> None:
         try:
-            self._store(record, source, self._fetched(record, source))
+            self._store(record, source, self._result_of(record, source))
         except OSError as error:
-            log.error("the state of the list %s can't be stored: %s", record.name, error)
-        except Exception:
-            log.exception("fetching the list %s failed", record.name)
+            self._unstored(record, source, f"its state can't be stored: {error.strerror or error}")
+        except Exception as error:
+            log.exception("what was fetched of the list %s can't be used", record.name)
+            self._unstored(record, source, _unforeseen(error))
         finally:
             with self._lock:
                 self._under_way.discard(record.id)
 
+    def _result_of(self, record: DestinationList, source: ListSource) -> Fetched:
+        """The result; whatever goes wrong is its error."""
+        try:
+            return self._fetched(record, source)
+        except OSError as error:
+            return Fetched(f"no process that fetches it can be started: {error.strerror or error}")
+        except Exception as error:
+            log.exception("fetching the list %s failed", record.name)
+            return Fetched(_unforeseen(error))
+
     def _fetched(self, record: DestinationList, source: ListSource) -> Fetched:
         state = self.states.get(record.id)
-        same = state.is_of(record) and is_whole(self.states.folder / state.file)
+        same = state.is_of(record) and is_whole(self.states.folder / state.file, record.kind)
         own, excepted_by = self._guard()
         job = Job(
-            record.id, str(self.states.folder), record.kind, source.url, source.format, source.max_bytes,
+            record.id, str(self.states.folder), record.kind, source.url or "", source.format, source.max_bytes,
             state.etag if same else "", state.last_modified if same else "", state.entries if same else 0,
-            own, excepted_by,
+            own, excepted_by, source.file or "",
         )  # fmt: skip
         return self._result(json.dumps(asdict(job)))
 
@@ -210,7 +241,7 @@ class ListFetches:
             }
         )
         if result.file:
-            known = {"kind": record.kind, "url": source.url, "form": source.format}
+            known = {"kind": record.kind, "url": source.place, "form": source.format}
             names = ("file", "etag", "last_modified", "entries", "skipped", "examples")
             after = after.model_copy(update={**known, **{name: getattr(result, name) for name in names}})
         self.states.put(record.id, after)
@@ -221,19 +252,33 @@ class ListFetches:
             self._changed(record.id)
             remove_outdated(self.states.folder, record.id, (after.file, before.file))
 
+    def _unstored(self, record: DestinationList, source: ListSource, error: str) -> None:
+        """As after a failure, until the next start."""
+        log.error("the list %s: %s", record.name, error)
+        before = self.states.get(record.id)
+        self.states.remember(record.id, _after_failure(record, source, before, error, time.time()))
+
     def _failed(self, record: DestinationList, source: ListSource, before: ListState, error: str, now: float) -> None:
-        pause = min(float(source.interval), RETRY_FIRST * 2 ** min(before.failures, 20))
-        update = {
-            "asked": asked(record),
-            "failures": before.failures + 1,
-            "last_error": error,
-            "next_at": now + _varied(pause),
-        }
         if not before.failures or before.last_error != error:
             log.warning("the list %s can't be fetched, its content stays: %s", record.name, error)
         if not before.failures:
             self._publish("list.error", {"list_id": record.id, "name": record.name, "error": error})
-        self.states.put(record.id, before.model_copy(update=update))
+        self.states.put(record.id, _after_failure(record, source, before, error, now))
+
+
+def _after_failure(record: DestinationList, source: ListSource, before: ListState, error: str, now: float) -> ListState:
+    pause = min(float(source.interval), RETRY_FIRST * 2 ** min(before.failures, 20))
+    update = {
+        "asked": asked(record),
+        "failures": before.failures + 1,
+        "last_error": error,
+        "next_at": now + _varied(pause),
+    }
+    return before.model_copy(update=update)
+
+
+def _unforeseen(error: Exception) -> str:
+    return f"fetching it failed: {type(error).__name__}: {error}"[:ERROR_MAX]
 
 
 def _varied(seconds: float) -> float:

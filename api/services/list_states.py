@@ -19,8 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class ListState(BaseModel):
-    """The content is `file`, of `kind` and read as `form` from `url`; empty: there is none. Times are Unix seconds.
+    """The content is `file`, of `kind` and read as `form` from `url` (or a path); empty: there is none.
 
+    Times are Unix seconds.
     `fetched_at` is when the source was last found to have this content, 0 for never; `next_at` when it is asked again.
     `asked` is the source that was requested last, `failures` how often in a row that has failed, `last_error` why.
     `examples` are lines that were skipped: number, text and why.
@@ -46,7 +47,7 @@ class ListState(BaseModel):
     def is_of(self, record: DestinationList) -> bool:
         """Whether the content is of the present source of the list."""
         source = record.source
-        return source is not None and (self.kind, self.url, self.form) == (record.kind, source.url, source.format)
+        return source is not None and (self.kind, self.url, self.form) == (record.kind, source.place, source.format)
 
     def has_asked(self, record: DestinationList) -> bool:
         """Whether the last request was to the present source of the list."""
@@ -56,7 +57,7 @@ class ListState(BaseModel):
 def asked(record: DestinationList) -> str:
     """The source of a list as a state remembers it."""
     source = record.source
-    return "" if source is None else f"{record.kind} {source.format} {source.url}"
+    return "" if source is None else f"{record.kind} {source.format} {source.place}"
 
 
 class ListStates:
@@ -87,6 +88,10 @@ class ListStates:
         """Store it. Raises `OSError`."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         replace_file(self._path(list_id), state.model_dump_json().encode())
+        self._known[list_id] = state
+
+    def remember(self, list_id: str, state: ListState) -> None:
+        """Have it without storing it."""
         self._known[list_id] = state
 
     def forget(self, list_id: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from api.services.object_specs import list_ref, policy_spec, pool_spec
+from api.services.source_warnings import warnings_of_policy
 from config.files.secret_box import SecretBox
 from config.model import lists, policies, pools
 from config.model.declaration import visible
@@ -24,6 +25,8 @@ from config.model.pools import Pool, PoolCreate, PoolUpdate
 from config.text.formatting import timestamp_text
 
 Record = Pool | DestinationList | Policy
+FileOf = Callable[[DestinationList], str]
+"""The name of the compiled file of a list, empty while there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class ObjectKind:
 
     `entries` is the field of its entries, which lists of objects leave out, and `entry` what one of them is called.
     `new` and `change` make the record of a body; they raise `InvalidResource` and `SecretBoxError`. `spec` is what
-    forwarding actors get, of a record and its revision.
+    forwarding actors get, of a record and its revision; of a list with the name of its compiled file.
     """
 
     name: str
@@ -45,7 +48,7 @@ class ObjectKind:
     entry: str
     new: Callable[[Any, float, SecretBox], Any]
     change: Callable[[Any, Any, float, SecretBox], Any]
-    spec: Callable[[Any, int, SecretBox], Any]
+    spec: Callable[[Any, int, SecretBox, FileOf], Any]
     entry_view: Callable[[Any], Any] = lambda entry: entry
     names: Callable[[Any], Iterator[Named]] = lambda _record: iter(())
     warnings: Callable[[Any], list[Warned]] = lambda _record: []
@@ -67,7 +70,7 @@ class ObjectKind:
 
 
 def _plain(value: Any) -> Any:
-    return value.model_dump() if isinstance(value, BaseModel) else value
+    return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
 
 
 def _names_of_policy(policy: Policy) -> Iterator[Named]:
@@ -94,7 +97,7 @@ LISTS = ObjectKind(
     "entry",
     new=lambda body, now, _seal: lists.new_list(body, now),
     change=lambda record, body, now, _seal: lists.change_list(record, body, now),
-    spec=lambda record, revision, _seal: list_ref(record, revision),
+    spec=lambda record, revision, _seal, file_of: list_ref(record, revision, file_of(record)),
 )
 POOLS = ObjectKind(
     "pool",
@@ -107,7 +110,7 @@ POOLS = ObjectKind(
     "upstream",
     new=pools.new_pool,
     change=pools.change_pool,
-    spec=pool_spec,
+    spec=lambda record, revision, seal, _file_of: pool_spec(record, revision, seal),
     entry_view=pools.pool_upstream_view,
     warnings=_warnings_of_pool,
 )
@@ -122,10 +125,10 @@ POLICIES = ObjectKind(
     "rule",
     new=lambda body, now, _seal: policies.new_policy(body, now),
     change=lambda record, body, now, _seal: policies.change_policy(record, body, now),
-    spec=lambda record, revision, _seal: policy_spec(record, revision),
+    spec=lambda record, revision, _seal, _file_of: policy_spec(record, revision),
     entry_view=policies.rule_view,
     names=_names_of_policy,
-    warnings=policies.policy_warnings,
+    warnings=warnings_of_policy,
 )
 
 KINDS: Mapping[str, ObjectKind] = {each.collection: each for each in (LISTS, POOLS, POLICIES)}

@@ -12,6 +12,7 @@ from config.model.lists import DestinationList
 from config.model.policies import Policy, PolicyRule
 from config.model.pools import Pool
 from config.model.schedules import schedule_data
+from config.net.ports import Ports
 
 
 def list_ref(record: DestinationList, revision: int, file: str = "") -> ListRef:
@@ -54,6 +55,7 @@ def _rule_spec(rule: PolicyRule) -> RuleSpec:
         match,
         action,
         params=tuple(match.params.items()),
+        listen_ports=tuple((ports.first, ports.last) for ports in map(Ports.given, match.listen_ports)),
         schedule=None if match.schedule is None else schedule_data(match.schedule.model_dump()),
         report=rule.mode == "report",
         set_headers=tuple(action.headers.set.items()),

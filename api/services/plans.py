@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from api.errors import Invalid, NotFound, StaleRevision
 from api.services.account_names import AccountNames
+from api.services.shared_objects import SharedObjects
 from api.store import Document, Store
 from api.store.accounts import PLANS, AccountStore
 from api.store.records import Loaded, is_same
+from config.model.object_names import names_of_plan
 from config.model.plans import Plan, PlanCreate, PlanUpdate, change_plan, new_plan
 
 MAX_PLANS = 1_000
@@ -29,10 +33,14 @@ def _load(document: Document) -> Plan:
 
 
 class Plans:
-    """Reads and changes. Thread-safe. Changes raise `Invalid`, `NotFound`, `StaleRevision` and `StoreWriteError`."""
+    """Reads and changes. Thread-safe.
 
-    def __init__(self, store: Store, accounts: AccountStore, names: AccountNames) -> None:
+    Changes raise `Invalid`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
+    """
+
+    def __init__(self, store: Store, accounts: AccountStore, names: AccountNames, objects: SharedObjects) -> None:
         """`store` is `accounts` with an audit trail."""
+        self._objects = objects
         self._store = store
         self._accounts = accounts
         self._names = names
@@ -65,21 +73,23 @@ class Plans:
     def create(self, body: PlanCreate) -> StoredPlan:
         """A new plan."""
         record = new_plan(body, time.time())
-        with self._names.lock:
+        with self._changing(body):
             if self._accounts.count(PLANS) >= MAX_PLANS:
                 raise Invalid(None, f"there are {MAX_PLANS} plans already")
             self._refuse_taken_name(record)
+            self._check_objects(record, body)
             document = self._store.put(PLANS, record.model_dump(mode="json"), expect=0)
         return StoredPlan(record, document.revision, 0)
 
     def update(self, plan_id: str, body: PlanUpdate, if_match: int | None) -> StoredPlan:
         """Change any part."""
-        with self._names.lock:
+        with self._changing(body):
             before = self._matching(plan_id, if_match)
             record = change_plan(before.record, body, time.time())
             self._refuse_taken_name(record)
             if is_same(before.record, record):
                 return before
+            self._check_objects(record, body)
             document = self._store.put(PLANS, record.model_dump(mode="json"), before.revision)
         return StoredPlan(record, document.revision, before.accounts)
 
@@ -90,6 +100,18 @@ class Plans:
             if before.accounts:
                 raise Invalid(None, f"the plan has {before.accounts} accounts; give them another one first")
             self._store.delete(PLANS, plan_id, before.revision)
+
+    @contextmanager
+    def _changing(self, body: PlanUpdate) -> Iterator[None]:
+        """Holds up other changes; of objects as well, if the plan gets a policy. Raises `PeerUnavailable`."""
+        with nullcontext() if body.policy is None else self._objects.lock(), self._names.lock:
+            yield
+
+    def _check_objects(self, record: Plan, body: PlanUpdate) -> None:
+        """Refuse names of no object. A new policy is at the proxies before an account can need it."""
+        self._objects.refuse_unknown(names_of_plan(record))
+        if body.policy is not None:
+            self._objects.send_plans(record)
 
     def _matching(self, plan_id: str, if_match: int | None) -> StoredPlan:
         stored = self.get(plan_id)

@@ -25,6 +25,7 @@ from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, Labe
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.services.metrics import Proxy
 from api.services.prometheus_names import expose_names
+from api.services.prometheus_pools import PoolSummary, expose_pools
 from api.services.runtime_view import NO_STATS
 from api.services.top_accounts import TopAccount
 from config import VERSION
@@ -47,6 +48,7 @@ class Parts(NamedTuple):
     accounts: Sequence[TopAccount] = ()
     names: DnsState | None = None
     """Counters of the resolver."""
+    pools: Sequence[PoolSummary] = ()
 
 
 def expose(
@@ -100,6 +102,8 @@ class _Exposition(Collector):
         yield from self._accounts()
         if self._parts.names is not None:
             yield from expose_names(self._parts.names)
+        if self._parts.pools:
+            yield from expose_pools(self._parts.pools)
 
     def _by_label(self, row: LabelledCounter) -> Metric:
         family = CounterMetricFamily(f"proxyfleet_{row.name}", row.help, labels=(*_LABELS, row.label))
@@ -130,14 +134,16 @@ class _Exposition(Collector):
                 last.add_metric(labels, stats.last_request)
         up = GaugeMetricFamily("proxyfleet_proxy_up", "1 while it can serve clients", labels=_LABELS)
         restarts = CounterMetricFamily("proxyfleet_proxy_restarts", "Starts after a failure", labels=_LABELS)
+        workers = GaugeMetricFamily("proxyfleet_proxy_workers", "Workers that serve it", labels=_LABELS)
         info = GaugeMetricFamily("proxyfleet_proxy_info", "The name of each proxy", labels=_LABELS)
         for proxy in self._proxies:
             labels, runtime = (proxy.id, proxy.protocol, proxy.name), self._runtimes.get(proxy.id)
             if proxy.active:  # one that was stopped isn't down
                 up.add_metric(labels, int(runtime is not None and runtime.serves))
+                workers.add_metric(labels, 0 if runtime is None else runtime.workers_running)
             restarts.add_metric(labels, runtime.restarts if runtime else 0)
             info.add_metric(labels, 1)
-        return (*gauges, last, up, restarts, info)
+        return (*gauges, last, up, workers, restarts, info)
 
     def _conditions(self) -> Iterable[Metric]:
         degraded = GaugeMetricFamily("proxyfleet_proxy_degraded", "1 while it runs with problems", labels=_LABELS)

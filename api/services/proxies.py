@@ -11,14 +11,15 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 from actors.bus.messages.accounts import DropAccountUsage, ResetUsage
 from actors.bus.messages.common import METRICS, SUPERVISOR, Done
-from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.fleet_objects import FleetObject
 from actors.bus.messages.supervision import (
     ApplyProxy,
     CancelListeners,
@@ -26,6 +27,7 @@ from actors.bus.messages.supervision import (
     ListenerReserved,
     QueryRuntime,
     RemoveProxy,
+    ReplaceProxies,
     ReserveListener,
     RestartProxy,
     RuntimeReport,
@@ -33,6 +35,7 @@ from actors.bus.messages.supervision import (
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.account_names import AccountNames
+from api.services.pool_upstreams import OfPool, refuse_chain, refuse_pool
 from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_specs import spec_of, specs_of
@@ -45,24 +48,28 @@ from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.auth_backend import AuthBackend, set_secret
 from config.model.choices import ProxyStatus
 from config.model.exposure_warnings import warnings
+from config.model.object_names import Named, names_of_proxy
+from config.model.pools import Pool
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
-from config.model.upstreams import refuse_circle
 from config.settings.settings import Proxy, Server, ServerTls
 
 log = logging.getLogger(__name__)
 
+NOTHING_KNOWN: Mapping[str, int] = MappingProxyType({})
 LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyRules:
-    """The settings that a change of a proxy depends on: `proxy.default_timeout`, `server.tls`, allowed upstreams."""
+    """The settings that a change of a proxy depends on: what new ones have, `server.tls`, allowed upstreams."""
 
     default_timeout: int = Proxy().default_timeout
+    sleep_after: int = Proxy().sleep_after
     tls: ServerTls = field(default_factory=ServerTls)
     upstream_policy: UpstreamPolicy = field(default_factory=lambda: UpstreamPolicy.of(Server(), Proxy(), {}))
+    workers: int | Literal["auto"] = 1
 
 
 class Proxies:
@@ -90,7 +97,12 @@ class Proxies:
         self._publish = publish
         self._names = names
         self._lock = threading.Lock()
-        self.link = SupervisorLink(bridge, self.specs, self.lock, changed)
+        self.objects: Callable[[], tuple[FleetObject, ...]] = tuple
+        """All lists, pools and policies, as they are sent with the proxies."""
+        self.refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None
+        """Raises `Invalid` for the first name of no object."""
+        self.upstreams_of_pool: OfPool = lambda _name: ()
+        self.link = SupervisorLink(bridge, self.desired_state, self.lock, changed)
 
     def close(self) -> None:
         """End what runs in the background."""
@@ -100,9 +112,15 @@ class Proxies:
         """All proxies, oldest first."""
         return self._cache.all()
 
-    def specs(self) -> tuple[ProxySpec, ...]:
-        """The whole desired state. Raises `StoreDamaged` when a secret in it can't be opened."""
-        return specs_of(self._cache, self._seal)
+    def desired_state(self, known: Mapping[str, int] = NOTHING_KNOWN) -> ReplaceProxies:
+        """The whole desired state, for a supervisor that has these revisions of proxies.
+
+        Raises `StoreDamaged` when a secret in it can't be opened.
+        """
+        proxies = self._cache.all()
+        changed = [each for each in proxies if known.get(each.record.id) != each.revision]
+        unchanged = tuple(each.record.id for each in proxies if known.get(each.record.id) == each.revision)
+        return ReplaceProxies(specs_of(changed, self._seal), self.objects(), unchanged)
 
     def get(self, proxy_id: str) -> StoredProxy:
         """One proxy. Raises `NotFound`."""
@@ -118,11 +136,13 @@ class Proxies:
 
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
-        record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self.rules.default_timeout)
+        rules, identifier = self.rules, "prx_" + secrets.token_hex(8)
+        record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
         record = self._with_upstreams(record, body)
         check_certificate(record, self.rules.tls)
         with self.lock():
             self._refuse_taken_name(record)
+            self.refuse_unknown(names_of_proxy(record))
             with self._reserved(record):
                 stored = self._put_named(None, record, expect=0)
             self._apply(stored)
@@ -166,6 +186,7 @@ class Proxies:
             check_certificate(record, self.rules.tls)
             _refuse_move(before.record, record)
             self._refuse_taken_name(record)
+            self.refuse_unknown(names_of_proxy(record))
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
             stored = before if same else self._put_named(before.record, record, before.revision)
@@ -176,6 +197,12 @@ class Proxies:
         self.drop_account_usage(before.record, record)
         self.publish_event("proxy.updated", record)
         return stored
+
+    def check_pool(self, pool: Pool) -> None:
+        """Raise `InvalidProxy` when upstreams of a pool may not be used, or lead back to a proxy that has the pool."""
+        records = [each.record for each in self.all()]
+        refuse_pool(pool.name, pool.upstreams, records, self.upstreams_of_pool)
+        self.rules.upstream_policy.refuse(pool, records)
 
     def delete(self, proxy_id: str, if_match: int | None) -> None:
         """Delete a proxy; its connections drain."""
@@ -200,7 +227,7 @@ class Proxies:
             self._apply(after)
         if changed:
             self.publish_event("proxy.started", after.record)
-        self.link.await_start(proxy_id)
+        self.link.await_start(proxy_id, wake=True)
         return after, changed
 
     def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
@@ -242,9 +269,9 @@ class Proxies:
             record = with_backend(with_upstreams(record, body, self._seal), body, self._seal)
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
-        if body.upstreams:
+        if body.upstreams or body.pool is not None:
             records = [each.record for each in self.all()]
-            refuse_circle(record, records)
+            refuse_chain(record, records, self.upstreams_of_pool)
             self.rules.upstream_policy.refuse(record, records, scope)
         return record
 
@@ -331,7 +358,9 @@ class Proxies:
             raise
 
     def _reserve(self, record: ProxyRecord) -> None:
-        reply = self._bridge.ask(SUPERVISOR, ReserveListener(record.id, record.host, record.port))
+        reply = self._bridge.ask(
+            SUPERVISOR, ReserveListener(record.id, record.host, record.port, last_port=record.last_port)
+        )
         if isinstance(reply, ListenerRefused):
             raise Invalid(reply.field, reply.error)
         if not isinstance(reply, ListenerReserved):
@@ -347,8 +376,8 @@ class Proxies:
 
 def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
     if after.status == "active":
-        for name in ("host", "port", "protocol"):
-            if getattr(before, name) != getattr(after, name):
+        for name, values in {"host": "host", "port": "ports", "protocol": "protocol"}.items():
+            if getattr(before, values) != getattr(after, values):
                 raise Invalid(name, "can't be changed while the proxy is active; stop it first")
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from actors.bus.messages.fleet_objects import ALL_LISTS, PLANS
 from actors.bus.messages.specs import (
     AccessSpec,
     AccountSpec,
@@ -16,14 +19,18 @@ from actors.bus.messages.specs import (
     DnsSpec,
     LimitsSpec,
     ProxySpec,
+    RequestHeadersSpec,
+    UsernameParamsSpec,
 )
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
-from api.services.proxy_cache import ProxyCache, StoredProxy
+from api.services.proxy_cache import COLLECTION, StoredProxy, load
 from api.store import Store, StoreDamaged
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
 from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.auth_backend import AuthBackend
+from config.model.egress import entries_of
+from config.model.object_names import names_of_proxy
 from config.model.proxies import ProxyRecord, ProxyTls
 from config.model.upstreams import PURPOSE, ProxyUpstream
 
@@ -35,6 +42,7 @@ def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
     record = proxy.record
     with_auth = record.auth.enabled
     special: dict[str, Any] = {
+        "host": sys.intern(record.host),
         "active": record.status == "active",
         "revision": proxy.revision,
         "timeout": float(record.settings.timeout),
@@ -49,8 +57,22 @@ def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
         "backend": _backend_spec(record.auth.backend, seal) if with_auth and record.auth.backend else None,
         "dns": spec(DnsSpec, record.dns, hosts={name: tuple(each) for name, each in record.dns.hosts.items()}),
         "limits": spec(LimitsSpec, record.limits, connections=record.limits.connections_per_client),
+        "request_headers": spec(RequestHeadersSpec, record.headers, set=tuple(record.headers.set.items())),
+        "username_params": spec(UsernameParamsSpec, names) if (names := record.username_params).enabled else None,
+        "policy": record.policy or "",
+        "pool": record.pool or "",
+        "bind_address": "" if entries_of(record.bind_address) else record.bind_address,
+        "egress": entries_of(record.bind_address),
+        "objects": _objects(record),
+        "workers": 0 if record.workers == "auto" else record.workers,
     }
     return spec(ProxySpec, record, record.settings, record.headers, **special)
+
+
+def _objects(record: ProxyRecord) -> tuple[str, ...]:
+    """The keys of what the proxy needs. Accounts may be of any plan and name any list, at any time."""
+    own = dict.fromkeys(each.key for each in names_of_proxy(record))
+    return (*own, ALL_LISTS, PLANS) if record.auth.enabled else tuple(own)
 
 
 def _client_tls_spec(tls: ProxyTls | None) -> ClientTlsSpec | None:
@@ -77,13 +99,14 @@ def _backend_spec(backend: AuthBackend, seal: SecretBox) -> BackendSpec:
 
 def _upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
     check = record.upstream_check
-    return UpstreamsSpec(
+    made = UpstreamsSpec(
         entries=tuple(upstream_spec(upstream, seal) for upstream in record.upstreams),
         policy=record.upstream_policy,
         check_enabled=check.enabled,
         check_interval=float(check.interval),
         check_timeout=float(check.timeout),
     )
+    return _shared(made)
 
 
 def upstream_spec(upstream: ProxyUpstream, seal: SecretBox, labels: tuple[tuple[str, str], ...] = ()) -> UpstreamSpec:
@@ -98,7 +121,20 @@ def spec(kind: type[T], *stored: BaseModel, **special: Any) -> T:
         if name not in special:
             value = getattr(stored[index], name)
             special[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**special)
+    return _shared(kind(**special))
+
+
+def _shared(made: T) -> T:
+    """The value itself, or one that all have which say nothing of it: there may be thousands."""
+    default: T | None = _default(type(made))  # type: ignore[arg-type]  # classes are hashable
+    return made if default is None or made != default else default
+
+
+@cache
+def _default(kind: type[Any]) -> Any:
+    """The value of this message class that has nothing but defaults; None where there is none."""
+    given = (each.default is not each.default_factory for each in dataclasses.fields(kind))  # both are MISSING, or one
+    return kind() if all(given) else None
 
 
 @cache
@@ -111,12 +147,13 @@ def _sources(kind: type[Any], models: tuple[type[BaseModel], ...]) -> tuple[tupl
 
 def read_specs(store: Store, seal: SecretBox) -> tuple[ProxySpec, ...]:
     """The whole desired state. Raises `StoreDamaged` when a secret in it can't be opened."""
-    return specs_of(ProxyCache(store), seal)
+    documents = sorted(store.find(COLLECTION), key=lambda each: (each.body["created_at"], each.id))
+    return specs_of(map(load, documents), seal)  # one record at a time: thousands take much memory
 
 
-def specs_of(cache: ProxyCache, seal: SecretBox) -> tuple[ProxySpec, ...]:
-    """As `read_specs`, of a cache."""
+def specs_of(proxies: Iterable[StoredProxy], seal: SecretBox) -> tuple[ProxySpec, ...]:
+    """As `read_specs`, of these proxies."""
     try:
-        return tuple(spec_of(proxy, seal) for proxy in cache.all())
+        return tuple(spec_of(proxy, seal) for proxy in proxies)
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error

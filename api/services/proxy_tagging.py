@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.bus.messages.common import SUPERVISOR
-from actors.bus.messages.supervision import QueryRuntime, ReplaceProxies, RuntimeReport
+from actors.bus.messages.supervision import QueryRuntime, RuntimeReport
 from api.bus_bridge import Bridge, request
 from api.errors import Invalid, InvalidMany, NotFound
 from api.services.account_names import ERRORS_MAX, AccountNames
@@ -74,7 +74,7 @@ class ProxyTaggings:
         self._store.commit(
             [Write(COLLECTION, after.id, after.model_dump(mode="json"), before.revision) for before, after in pending]
         )
-        self._proxies.link.apply(ReplaceProxies(self._proxies.specs()))
+        self._proxies.link.apply_all()
 
 
 def _refuse_twice(ids: Sequence[str]) -> None:

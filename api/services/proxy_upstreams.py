@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
 from api.bus_bridge import Bridge
+from api.services.worker_requests import ask_workers, united_upstreams
 from config.files.secret_box import SecretBox
+from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord, ProxyUpdate
 from config.model.upstreams import ProxyUpstream, refuse_itself, replace_upstreams
 from config.text.formatting import timestamp_text
@@ -23,16 +24,19 @@ def with_upstreams(record: ProxyRecord, body: ProxyUpdate, seal: SecretBox) -> P
     if body.upstreams is not None:
         upstreams = replace_upstreams(record.upstreams, body.upstreams, seal, ProxyUpstream)
         record = record.model_copy(update={"upstreams": upstreams})
-    refuse_itself(record.upstreams, record.host, record.port)
+    if record.pool is not None and record.upstreams:
+        raise InvalidProxy("pool", "takes the place of upstreams, and a proxy has one of both: give upstreams as []")
+    refuse_itself(record.upstreams, record.host, record.ports)
     return record
 
 
 def ask_upstreams(bridge: Bridge, record: ProxyRecord) -> Upstreams | None:
     """The states of an active proxy's upstreams; None when it has none, or when its process doesn't reply."""
-    if record.status != "active" or not record.upstreams:
+    if record.status != "active" or not (record.upstreams or record.pool):
         return None
-    reply = bridge.ask(forwarding_name(record.id), QueryUpstreams(), ASK_TIMEOUT)
-    return reply if isinstance(reply, Upstreams) else None
+    replies = ask_workers(bridge, record, QueryUpstreams(), ASK_TIMEOUT)
+    known = [each for each in replies if isinstance(each, Upstreams)]
+    return united_upstreams(known) if len(known) > 1 else next(iter(known), None)
 
 
 def ask_all_upstreams(bridge: Bridge, records: Iterable[ProxyRecord]) -> dict[str, tuple[UpstreamState, ...]]:

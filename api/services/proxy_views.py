@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel
 
 from actors.bus.messages.metrics import ProxyStats
-from actors.bus.messages.supervision import Runtime
+from actors.bus.messages.supervision import Runtime, WorkerRuntime
 from actors.counters import COUNTERS
 from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy
@@ -33,7 +34,7 @@ def listed(runtime: RuntimeView, proxies: Sequence[StoredProxy]) -> list[dict[st
     return [
         proxy.once(_listed_at_rest)
         if _is_at_rest(proxy, runtimes, stats)
-        else {**proxy.once(_brief), **_present(proxy, runtimes, stats)}
+        else {**proxy.once(_brief), **_present(proxy, _runtime_of(proxy, runtimes), stats)}
         for proxy in proxies
     ]
 
@@ -41,7 +42,11 @@ def listed(runtime: RuntimeView, proxies: Sequence[StoredProxy]) -> list[dict[st
 def detail(runtime: RuntimeView, proxy: StoredProxy) -> dict[str, Any]:
     """The whole view: configuration, runtime state and totals."""
     runtimes, stats = runtime.runtimes(), runtime.stats()
-    return {**created(proxy), **_present(proxy, runtimes, stats)}
+    actual = _runtime_of(proxy, runtimes)
+    present = _present(proxy, actual, stats)
+    if actual is not None:
+        present["runtime"]["workers"] = _workers(actual)
+    return {**created(proxy), **present}
 
 
 def created(proxy: StoredProxy) -> dict[str, Any]:
@@ -54,12 +59,12 @@ def _configuration(proxy: StoredProxy) -> dict[str, Any]:
 
 
 def _brief(proxy: StoredProxy) -> dict[str, Any]:
-    return _view(proxy.record, BRIEF, _PROXY)
+    return {**_view(proxy.record, BRIEF, _PROXY), "port": proxy.record.ports.written}
 
 
 def configuration(record: ProxyRecord) -> dict[str, Any]:
     """Every field of a proxy that a response has; there is no password in it."""
-    return _view(record, _FIELDS, _PROXY)
+    return {**_view(record, _FIELDS, _PROXY), "port": record.ports.written}
 
 
 def account_view(account: ProxyAccount) -> dict[str, Any]:
@@ -119,11 +124,8 @@ _PROXY: Mapping[str, Callable[[Any], Any]] = {
 """Fields whose view differs from what is stored."""
 
 
-def _present(
-    proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]
-) -> dict[str, Any]:
+def _present(proxy: StoredProxy, runtime: Runtime | None, stats: Mapping[str, ProxyStats]) -> dict[str, Any]:
     """The actual state."""
-    runtime = _runtime_of(proxy, runtimes)
     return {
         "auth_enabled": proxy.record.auth.enabled,
         "runtime": _runtime(runtime),
@@ -139,15 +141,18 @@ def _is_at_rest(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stat
 
 
 def _listed_at_rest(proxy: StoredProxy) -> dict[str, Any]:
-    return {**proxy.once(_brief), **_present(proxy, {}, {})}
+    return {**proxy.once(_brief), **_present(proxy, _runtime_of(proxy, {}), {})}
 
 
 def _runtime_of(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None) -> Runtime | None:
     """A proxy of which the supervisor knows nothing is stopped, or is just about to be started."""
     if runtimes is None:
         return None
+    known = runtimes.get(proxy.record.id)
+    if known is not None:
+        return known
     state = "stopped" if proxy.record.status == "inactive" else "starting"
-    return runtimes.get(proxy.record.id) or Runtime(state, None, proxy.record.updated_at, 0, None)
+    return Runtime(state, None, proxy.record.updated_at, 0, None)
 
 
 def _runtime(runtime: Runtime | None) -> dict[str, Any] | None:
@@ -163,9 +168,25 @@ def _runtime(runtime: Runtime | None) -> dict[str, Any] | None:
     }
 
 
+def _workers(runtime: Runtime) -> list[dict[str, Any]]:
+    """`runtime.workers`. That of a proxy with one is all of its process; without a process there is none."""
+    if runtime.state in ("stopped", "sleeping"):
+        return []
+    state = "running" if runtime.runs else runtime.state
+    alone = WorkerRuntime(
+        0, runtime.pid, state, runtime.since, runtime.restarts, None if runtime.runs else runtime.error
+    )
+    return [{**asdict(each), "since": timestamp_text(each.since)} for each in runtime.workers or (alone,)]
+
+
 def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
     running = runtime is not None and runtime.state in RUNNING_STATES
-    uptime = max(0.0, time.time() - runtime.since) if runtime is not None and running else 0.0
+    if stats is NO_STATS and not running:
+        return _IDLE_STATS
+    return _totals(stats, max(0.0, time.time() - runtime.since) if runtime is not None and running else 0.0)
+
+
+def _totals(stats: ProxyStats, uptime: float) -> dict[str, Any]:
     return {
         **{row.view: stats[row.name] for row in COUNTERS if row.view},
         "active_connections": stats.active_connections,
@@ -176,3 +197,7 @@ def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
         "reported": stats.reported,
         "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
     }
+
+
+_IDLE_STATS = _totals(NO_STATS, 0.0)
+"""Of all proxies that don't run and have no totals."""

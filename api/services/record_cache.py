@@ -81,7 +81,7 @@ class RecordCache(Generic[S]):
 
     def _read_all(self) -> None:
         self._known, self._ids = {}, {}
-        for document in self._store.find(self._collection):
+        for document in self._store.every(self._collection):
             self._alter(document.id, document.body, document.revision)
         self._order()
 

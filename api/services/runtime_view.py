@@ -10,11 +10,12 @@ import math
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from actors.bus.messages.common import METRICS, SUPERVISOR
 from actors.bus.messages.metrics import ProxyStats, QueryStats, QuerySystem, Stats, SystemMetrics
-from actors.bus.messages.supervision import QueryRuntime, Runtime, RuntimeReport
+from actors.bus.messages.supervision import QueryRuntime, Runtime, RuntimeReport, asleep_runtime
 from api.bus_bridge import Bridge
 
 FLEET_TIMEOUT = 3.0
@@ -40,6 +41,8 @@ class RuntimeView:
         self._changes = 0
         self._whole: tuple[float, int, RuntimeReport | None] = (-math.inf, 0, None)
         self._stats = _StatsMirror(bridge)
+        self._asleep: dict[str, Runtime] = {}
+        self._asleep_step = 0
 
     def changed(self) -> None:
         """A change was sent to the supervisor: earlier replies are no longer used."""
@@ -80,8 +83,20 @@ class RuntimeView:
         return changes == self._changes and time.monotonic() - asked < self.remembered
 
     def _describe(self) -> RuntimeReport | None:
-        reply = self._bridge.ask(SUPERVISOR, QueryRuntime((), stopped=False), FLEET_TIMEOUT)
-        return reply if isinstance(reply, RuntimeReport) else None
+        query = QueryRuntime((), stopped=False, asleep_since=self._asleep_step)
+        reply = self._bridge.ask(SUPERVISOR, query, FLEET_TIMEOUT)
+        return self._with_sleepers(reply) if isinstance(reply, RuntimeReport) else None
+
+    def _with_sleepers(self, report: RuntimeReport) -> RuntimeReport:
+        """Thousands may sleep, so only those are read that have changed since the last report."""
+        if report.asleep_all:
+            self._asleep.clear()
+        for each in report.woken:
+            self._asleep.pop(each, None)
+        for each, found in report.asleep.items():
+            self._asleep[each] = asleep_runtime(*found)
+        self._asleep_step = report.asleep_step
+        return replace(report, proxies={**self._asleep, **report.proxies})
 
 
 class _StatsMirror:

@@ -1,6 +1,7 @@
 """Sends the desired state to the supervisor: each change at once, or all of it as soon as the supervisor replies.
 
-A change is made when the store has it. A supervisor that does not reply then (it is stopped, or the machine is
+Of all proxies only those are sent that the supervisor doesn't have in their present revision. A change is made when the
+store has it. A supervisor that does not reply then (it is stopped, or the machine is
 overloaded) can't undo it, so the change isn't reported as failed; the supervisor gets the whole desired state as soon
 as it replies. One that died reads the store at its next start.
 """
@@ -9,13 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, Done
-from actors.bus.messages.specs import ProxySpec
-from actors.bus.messages.supervision import AwaitProxy, ReplaceProxies
+from actors.bus.messages.supervision import AwaitProxy, DesiredRevisions, QueryDesired, ReplaceProxies
 from api.bus_bridge import Bridge, reason_of
 from api.errors import PeerUnavailable
 from api.store import StoreError
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 START_WAIT = 3.0
 """Seconds that a create, start or restart waits until the new process serves; then `runtime.state` says `starting`."""
+REPLACE_TIMEOUT = 30.0
+"""Seconds that the supervisor may take to apply the whole desired state: it may have thousands of addresses to bind."""
 RETRY_INTERVAL = 1.0
 """Seconds between attempts to reach a supervisor that doesn't reply."""
 
@@ -31,19 +33,20 @@ RETRY_INTERVAL = 1.0
 class SupervisorLink:
     """See the module. Thread-safe.
 
-    `specs` gives the whole desired state; `lock` holds up its changes, or raises `PeerUnavailable`; `sent` is called
-    after each message to the supervisor, which may change the runtime state.
+    `state` gives the whole desired state for a supervisor that knows these revisions of proxies; `lock` holds up its
+    changes, or raises `PeerUnavailable`; `sent` is called after each message to the supervisor, which may change the
+    runtime state.
     """
 
     def __init__(
         self,
         bridge: Bridge,
-        specs: Callable[[], tuple[ProxySpec, ...]],
+        state: Callable[[Mapping[str, int]], ReplaceProxies],
         lock: Callable[[], AbstractContextManager[None]],
         sent: Callable[[], None],
     ) -> None:
         self._bridge = bridge
-        self._specs = specs
+        self._state = state
         self._lock = lock
         self._sent = sent
         self._closed = threading.Event()
@@ -54,6 +57,17 @@ class SupervisorLink:
         reply = self._ask(message)
         if not isinstance(reply, Done):
             self.resync(reply)
+
+    def apply_all(self) -> None:
+        """Send changes of many proxies that are stored already. The caller holds up other changes."""
+        reply = self.replace_all()
+        if not isinstance(reply, Done):
+            self.resync(reply)
+
+    def replace_all(self, timeout: float = REPLACE_TIMEOUT) -> Any:
+        """Send the whole desired state; the supervisor's reply. The caller holds up changes."""
+        known = self._ask(QueryDesired())
+        return self._ask(self._state(known.proxies), timeout) if isinstance(known, DesiredRevisions) else known
 
     def request(self, message: Any) -> None:
         """Have something done that is not stored. Raises `PeerUnavailable`."""
@@ -68,10 +82,13 @@ class SupervisorLink:
             self._resync = threading.Thread(target=self._run_resync, name="resync", daemon=True)
             self._resync.start()
 
-    def await_start(self, proxy_id: str) -> None:
-        """Return when the process of the proxy serves, or failed, or after `START_WAIT` seconds."""
+    def await_start(self, proxy_id: str, wake: bool = False) -> None:
+        """Return when the process of the proxy serves, or failed, or after `START_WAIT` seconds.
+
+        `wake`: a proxy that sleeps is started.
+        """
         if self._resync is None:  # else the supervisor doesn't reply to this either
-            self._ask(AwaitProxy(proxy_id, START_WAIT), START_WAIT + RETRY_INTERVAL)
+            self._ask(AwaitProxy(proxy_id, START_WAIT, wake), START_WAIT + RETRY_INTERVAL)
 
     def close(self) -> None:
         """Send nothing more: the next API sends everything at its start."""
@@ -92,9 +109,8 @@ class SupervisorLink:
                 log.warning("cannot send changes to the supervisor yet: %s", error)
 
     def _send_all(self) -> bool:
-        if not isinstance(self._bridge.ask(SUPERVISOR, ReplaceProxies(self._specs())), Done):
+        if not isinstance(self.replace_all(), Done):
             return False
         self._resync = None
-        self._sent()
         log.info("the supervisor has all changes again")
         return True

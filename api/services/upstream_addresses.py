@@ -14,6 +14,7 @@ from typing import Any
 from actors.bus.messages.specs import EgressSpec
 from actors.net.egress_guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
 from config.model.fields import InvalidProxy
+from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.net.tcp_address import tcp_parts
 from config.settings.settings import Proxy, Server
@@ -34,14 +35,16 @@ class UpstreamPolicy:
         published = tcp_parts(str(metrics.get("publish", "")))
         return cls(proxy, ((server.host, server.port), *((published,) if published else ())))
 
-    def refuse(self, record: ProxyRecord, records: Iterable[ProxyRecord], scope: frozenset[str] | None = None) -> None:
-        """Raise `InvalidProxy` when an upstream of `record` may not be used; `records` are all proxies.
+    def refuse(
+        self, record: ProxyRecord | Pool, records: Iterable[ProxyRecord], scope: frozenset[str] | None = None
+    ) -> None:
+        """Raise `InvalidProxy` when an upstream of a proxy or pool may not be used; `records` are all proxies.
 
         With a `scope`, the ids of the proxies that the caller may change, no other proxy is a good upstream either.
         """
         known = [each for each in records if each.id != record.id]
         guard = self._guard(known)
-        foreign = OwnListeners((each.host, each.port) for each in known if scope is not None and each.id not in scope)
+        foreign = OwnListeners((), (each.listens_at for each in known if scope is not None and each.id not in scope))
         for index, upstream in enumerate(record.upstreams):
             address = _address(upstream.host)
             if address is None:
@@ -53,11 +56,16 @@ class UpstreamPolicy:
                 raise InvalidProxy(f"upstreams[{index}].host", refused)
 
     def _guard(self, records: Iterable[ProxyRecord]) -> UpstreamGuard:
-        proxies = tuple((each.host, each.port) for each in records)
-        proxy = self.proxy
-        own = (*self.services, *proxies)
+        proxy, services = self.proxy, self.services
         return UpstreamGuard(
-            EgressSpec(proxy.egress_guard, proxy.egress_allow, own, self.services, proxy.upstreams_allow)
+            EgressSpec(
+                proxy.egress_guard,
+                proxy.egress_allow,
+                services,
+                services,
+                proxy.upstreams_allow,
+                own_ranges=tuple(each.listens_at for each in records),
+            )
         )
 
 

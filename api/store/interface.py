@@ -131,6 +131,10 @@ class Store(Protocol):
         """
         ...
 
+    def every(self, collection: str) -> list[Document]:
+        """All documents, in no order. What their bodies contain is the store's own and must not be altered."""
+        ...
+
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """Store `document`, whole, under its `id`. With `expect`, only if that is its revision now (0: it is new).
 

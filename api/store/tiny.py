@@ -171,6 +171,11 @@ class TinyStore:
         documents = [Document(identifier, revision, _copy(body)) for identifier, (revision, body) in found]
         return sorted(documents, key=lambda document: document.revision)
 
+    def every(self, collection: str) -> list[Document]:
+        """See `Store.every`."""
+        found = self._view.all(collection)
+        return [Document(identifier, revision, dict(body)) for identifier, (revision, body) in found]
+
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """See `Store.put`."""
         body = _copy(dict(document))

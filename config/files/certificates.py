@@ -54,6 +54,7 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.set_alpn_protocols(["http/1.1"])
+    context.num_tickets = 1  # of TLS 1.3: a connection to a proxy is resumed once, by the next one
     try:
         # The password callback is there so that an encrypted key is an error and not a question on the terminal.
         context.load_cert_chain(cert_file, key_file, password=lambda: b"")

@@ -76,6 +76,24 @@ class RunDir:
         return self.path / "usage"
 
     @property
+    def pools(self) -> Path:
+        """The folder of what is known of pools' upstreams, a file for each pool (`actors.pools.state_file`)."""
+        return self.path / "pools"
+
+    @property
+    def tickets(self) -> Path:
+        """The root key of TLS session tickets, where processes can share one (`actors.net.tls_tickets`)."""
+        return self.path / "tickets"
+
+    @property
+    def workers(self) -> Path:
+        """The folder of what processes of a proxy share or leave to each other, with a folder for each proxy.
+
+        Workers count together there (`actors.workers`), and a sleeping proxy has its packs there.
+        """
+        return self.path / "workers"
+
+    @property
     def lock(self) -> Path:
         """Locked by the supervisor for as long as it lives."""
         return self.path / "lock"

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from config.model import json_patterns
 from config.model.declaration import Given, Group
-from config.net.entries import read_destination, read_network
+from config.net.entries import read_entry, read_network
 
 ENTRIES_MAX = 10_000
 """Entries in one list."""
@@ -44,7 +44,7 @@ Clients = Annotated[
 Destinations = Annotated[
     list[str],
     Field(max_length=ENTRIES_MAX),
-    BeforeValidator(each_entry(read_destination)),
+    BeforeValidator(each_entry(read_entry)),
     json_patterns.texts(json_patterns.DESTINATION, ENTRIES_MAX),
 ]
 Mode = Literal["enforce", "report"]

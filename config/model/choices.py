@@ -20,6 +20,10 @@ LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 """Of log lines and access records, in order of severity."""
 
+BindPolicy = Literal["random", "session", "account"]
+BIND_POLICIES: tuple[BindPolicy, ...] = get_args(BindPolicy)
+"""By what a request has one of several source addresses."""
+
 UpstreamPolicyName = Literal["failover", "round_robin", "least_connections", "sticky"]
 UPSTREAM_POLICIES: tuple[UpstreamPolicyName, ...] = get_args(UpstreamPolicyName)
 """How a proxy chooses among its upstreams."""
@@ -28,10 +32,10 @@ PoolPolicyName = Literal["failover", "round_robin", "least_connections", "sticky
 POOL_POLICIES: tuple[PoolPolicyName, ...] = get_args(PoolPolicyName)
 """How one upstream of a pool is chosen."""
 
-ListKind = Literal["domains", "networks"]
+ListKind = Literal["domains", "networks", "geo"]
 LIST_KINDS: tuple[ListKind, ...] = get_args(ListKind)
-"""What the entries of a list are."""
+"""What the entries of a list are; `geo`: a database of places."""
 
-ListFormat = Literal["plain", "hosts", "adblock", "rpz"]
+ListFormat = Literal["plain", "hosts", "adblock", "rpz", "mmdb"]
 LIST_FORMATS: tuple[ListFormat, ...] = get_args(ListFormat)
-"""How the source of a list is written."""
+"""How the source of a list is written; `mmdb` is that of a list of kind `geo`, which has no other."""

@@ -7,6 +7,7 @@ not make old data unreadable. Metadata of a field says the rest:
 |---|---|
 | `Given(type)` | a request may give it, written as this strict type |
 | `SECRET` | it is in no response |
+| `INTERNAL` | a response has it as a part of another field |
 | none of them | a request can't set it; a response has it |
 
 A field whose type is a `Group` needs no metadata: of a group, a request gives any part, and the others stay.
@@ -35,12 +36,14 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class _Secret:
-    pass
+class _Unseen:
+    why: str
 
 
-SECRET = _Secret()
+SECRET = _Unseen("secret")
 """Metadata of a field that no response has."""
+INTERNAL = _Unseen("internal")
+"""Metadata of a field that responses have as a part of another one."""
 
 
 class Group(BaseModel):
@@ -78,7 +81,11 @@ def update(stored: M, body: BaseModel) -> dict[str, Any]:
 
 def visible(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
     """The fields of `model` that a response has, by name."""
-    return ((name, info) for name, info in model.model_fields.items() if SECRET not in info.metadata)
+    return (
+        (name, info)
+        for name, info in model.model_fields.items()
+        if not any(isinstance(each, _Unseen) for each in info.metadata)
+    )
 
 
 @cache

@@ -191,6 +191,33 @@ class PoolChange(PoolAction):
     changed: list[str]
 
 
+class PoolState(EventData):
+    """None of the upstreams of a pool can be reached, or one can be again; `detail` says so."""
+
+    pool: str
+    detail: str
+
+
+class PoolUpstreamState(PoolState):
+    """An upstream of a pool is down, or up again."""
+
+    upstream: str
+
+
+class PoolUpstreamVerdict(_Caused):
+    """A client's program reported that an upstream of a pool is good."""
+
+    pool_id: str
+    pool: str
+    upstream: str
+
+
+class PoolUpstreamBan(PoolUpstreamVerdict):
+    """A client's program reported that an upstream of a pool is bad, for `seconds`."""
+
+    seconds: int
+
+
 class ListAction(_Caused):
     """A list was created or deleted."""
 
@@ -296,6 +323,12 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "pool.created": PoolAction,
     "pool.updated": PoolChange,
     "pool.deleted": PoolAction,
+    "pool.down": PoolState,
+    "pool.up": PoolState,
+    "upstream.down": PoolUpstreamState,
+    "upstream.up": PoolUpstreamState,
+    "upstream.banned": PoolUpstreamBan,
+    "upstream.unbanned": PoolUpstreamVerdict,
     "list.created": ListAction,
     "list.updated": ListChange,
     "list.deleted": ListAction,

@@ -15,8 +15,10 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    PlainValidator,
     StrictInt,
     StrictStr,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -24,6 +26,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from config.model import json_patterns
 from config.net.host_names import is_host_name
+from config.net.ports import FORM, PORTS_MAX, Ports
 
 SOCKS5_TEXT_MAX = 255
 
@@ -82,6 +85,38 @@ Name = Annotated[
     json_patterns.text(json_patterns.PLAIN, 1, 100),
 ]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+
+
+def _port_or_range(given: Any) -> int | str:
+    if type(given) is int:
+        return _number_of_port(given)
+    if not isinstance(given, str) or "-" not in given:
+        raise ValueError(FORM)
+    ports = Ports.read(given)
+    if len(ports) > PORTS_MAX:
+        raise ValueError(f"must be a range of at most {PORTS_MAX} ports")
+    return ports.written
+
+
+def _number_of_port(given: int) -> int:
+    if not 1 <= given <= 65535:
+        raise ValueError(FORM)
+    return given
+
+
+PortOrRange = Annotated[
+    int | str,
+    PlainValidator(_port_or_range),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": 65535},
+                {"type": "string", "pattern": json_patterns.PORTS},
+            ]
+        }
+    ),
+]
+"""A port, or consecutive ones as `20000-20999` (`config.net.ports`); a range of one is that port."""
 FilePath = Annotated[
     StrictStr,
     Field(max_length=4096),
@@ -168,8 +203,9 @@ class InvalidProxy(InvalidResource):
 
 
 def field_path(parts: Iterable[str | int]) -> str:
-    """How errors write where something stands: `accounts[0].password`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+    """How errors write where something stands: `accounts[0].password`. A key of an object is named without a mark."""
+    named = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts if part != "[key]")
+    return "".join(named).removeprefix(".")
 
 
 def refuse_long(field: str, text: str | None) -> None:

@@ -1,32 +1,31 @@
-"""Header fields that an operator has proxies set or remove: names and values in requests."""
+"""Header fields that proxies and rules set or remove: names and values in requests."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
+from config.net.field_names import OWN_FIELDS, canonical_name
 
 HEADERS_MAX = 50
 HEADER_VALUE_MAX = 4096
-HEADER_NAME_MAX = 128
+HEADERS_SIZE_MAX = 8192
+"""Characters of names and values that are set: origins take heads of 8 to 16 KiB."""
 
 _TOKEN = re.compile(json_patterns.FIELD_NAME, re.ASCII)
 _VALUE = re.compile(json_patterns.FIELD_VALUE, re.ASCII)
-_FRAMING = (
-    "connection content-length expect host http2-settings keep-alive max-forwards proxy-authenticate "
-    "proxy-authentication-info proxy-authorization proxy-connection te trailer transfer-encoding upgrade via"
-)
-OWN_FIELDS = frozenset(_FRAMING.split())
-"""Fields by which hops understand each other: a proxy sets them itself."""
+_PER_CONNECTION = re.compile(r"(?:ntlm|negotiate|nego2|kerberos)\b", re.IGNORECASE)
+"""Schemes that authenticate the connection (RFC 4559): the next request on it would be of that user, too."""
 
 
 def _name(text: str) -> str:
     if _TOKEN.fullmatch(text) is None:
         raise ValueError("must be the name of a header field")
-    if text.lower() in OWN_FIELDS:
+    if canonical_name(text) in OWN_FIELDS:
         raise ValueError(f"must not be {text}: the proxy sets it itself")
     return text
 
@@ -38,15 +37,35 @@ def _value(text: str) -> str:
 
 
 def _distinct(names: Any) -> Any:
-    lower = [name.lower() for name in names]
+    seen: dict[str, str] = {}
     for name in names:
-        if lower.count(name.lower()) > 1:
-            raise ValueError(f"must not name {name} twice")
+        if seen.setdefault(canonical_name(name), name) is not name:
+            raise ValueError(f"must not name {name} twice" + _as_written(name, seen[canonical_name(name)]))
     return names
 
 
+def _as_written(name: str, before: str) -> str:
+    return "" if name == before else f": some servers take {before} for the same"
+
+
+def _bounded(given: dict[str, str]) -> dict[str, str]:
+    if sum(len(name) + len(value) for name, value in given.items()) > HEADERS_SIZE_MAX:
+        raise ValueError(f"must have at most {HEADERS_SIZE_MAX} characters in names and values")
+    for name, value in given.items():
+        if canonical_name(name) == "authorization" and _PER_CONNECTION.match(value):
+            raise ValueError(f"must not set {name} to a scheme that authenticates the whole connection")
+    return given
+
+
+def set_and_removed(to_set: Mapping[str, str], remove: Iterable[str]) -> tuple[int, str] | None:
+    """The first of `remove` that `to_set` has, too, and why that is refused; None: there is none."""
+    named = {canonical_name(name) for name in to_set}
+    twice = next(((index, name) for index, name in enumerate(remove) if canonical_name(name) in named), None)
+    return twice and (twice[0], f"is {twice[1]}, which `set` has, too: it replaces all that there are")
+
+
 def _any_case(name: str) -> str:
-    return "".join(f"[{each.upper()}{each}]" if each.isalpha() else each for each in name)
+    return "".join(f"[{each.upper()}{each}]" if each.isalpha() else each for each in name).replace("-", "[-_]")
 
 
 _NAME_SCHEMA = {
@@ -57,8 +76,9 @@ HeaderName = Annotated[StrictStr, AfterValidator(_name)]
 HeaderValue = Annotated[StrictStr, Field(min_length=1, max_length=HEADER_VALUE_MAX), AfterValidator(_value)]
 HeadersToSet = Annotated[
     dict[HeaderName, HeaderValue],
-    Field(min_length=1, max_length=HEADERS_MAX),
+    Field(max_length=HEADERS_MAX),
     AfterValidator(_distinct),
+    AfterValidator(_bounded),
     WithJsonSchema(
         {
             "type": "object",
@@ -69,20 +89,18 @@ HeadersToSet = Annotated[
                 "maxLength": HEADER_VALUE_MAX,
                 "pattern": json_patterns.FIELD_VALUE,
             },
-            "minProperties": 1,
             "maxProperties": HEADERS_MAX,
         }
     ),
 ]
 HeadersToRemove = Annotated[
     list[HeaderName],
-    Field(min_length=1, max_length=HEADERS_MAX),
+    Field(max_length=HEADERS_MAX),
     AfterValidator(_distinct),
     WithJsonSchema(
         {
             "type": "array",
             "items": {"type": "string", **_NAME_SCHEMA},
-            "minItems": 1,
             "maxItems": HEADERS_MAX,
         }
     ),

@@ -1,6 +1,7 @@
 """Lists of destinations in requests, and their stored model. Rules name one as `list:NAME`.
 
-A list has its entries itself, or a source that they are fetched from.
+A list has its entries itself, or a source that they are fetched from. One of kind `geo` has no entries: its source is a
+database of places, of which rules name a part as `geo:NAME:country=DE` or `geo:NAME:asn=64500`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from config.model import json_patterns
 from config.model.access import each_entry
 from config.model.choices import ListFormat, ListKind
 from config.model.declaration import Given, Group, gives, update
-from config.model.fields import Body, InvalidResource, Part, example
-from config.model.object_fields import ObjectName
+from config.model.fields import Body, FilePath, InvalidResource, Part, example
+from config.model.object_fields import ListName
 from config.model.proxies import Description
 from config.model.webhooks import Url
 from config.net.domains import read_domain
-from config.net.entries import read_network
+from config.net.entries import GEO, read_network
 
 LIST_ENTRIES_MAX = 100_000
 """Entries that a list has itself."""
@@ -28,6 +29,8 @@ ENTRY_MAX = 254
 INTERVAL_MIN, INTERVAL_MAX = 60, 30 * 24 * 3600
 MAX_BYTES_MIN, MAX_BYTES_MAX = 1024, 1024**3
 
+MMDB: ListFormat = "mmdb"
+PLAIN: ListFormat = "plain"
 _READERS = {"domains": read_domain, "networks": read_network}
 
 
@@ -48,24 +51,35 @@ MaxBytes = Annotated[StrictInt, Field(ge=MAX_BYTES_MIN, le=MAX_BYTES_MAX)]
 
 
 class ListSource(Group):
-    """Where the entries of a list come from. `interval` is the seconds between two requests."""
+    """Where the entries of a list come from: a `url`, or for a database a `file`. `interval` is the seconds between two
+    requests."""
 
-    url: Annotated[str, Given(Url)]
+    url: Annotated[str | None, Given(Url)] = None
+    file: Annotated[str | None, Given(FilePath)] = None
     format: Annotated[ListFormat, Given(ListFormat)] = "plain"
     interval: Annotated[int, Given(Interval)] = 24 * 3600
     max_bytes: Annotated[int, Given(MaxBytes)] = 64 * 1024 * 1024
 
+    @property
+    def place(self) -> str:
+        """The URL or the path."""
+        return self.url or self.file or ""
+
 
 @gives(ListSource)
 class SourceInput(Part):
-    """`source` of a request: any part; what is not given stays."""
+    """`source` of a request: any part; what is not given stays. `url` and `file` take each other's place."""
+
+    url: Url | None = None
+    file: FilePath | None = None
+    format: ListFormat | None = None
 
 
 class DestinationList(BaseModel):
     """A document of the collection `lists`. It has a `source`, or `entries`. Times are Unix seconds."""
 
     id: str
-    name: Annotated[str, Given(ObjectName)]
+    name: Annotated[str, Given(ListName)]
     description: Annotated[str, Given(Description)] = ""
     kind: Annotated[ListKind, Given(ListKind)]
     entries: list[str] = []
@@ -75,9 +89,22 @@ class DestinationList(BaseModel):
 
 
 _NOT_BOTH: dict[str, Any] = {"not": {"required": ["entries", "source"]}}
+_TEXTS = {"kind": {"enum": ["domains", "networks"]}}
+_TEXT_SOURCE: dict[str, Any] = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {"format": {"not": {"const": MMDB}}},
+    "not": {"required": ["file"]},
+}
+_DATABASE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"format": {"const": MMDB}},
+    "oneOf": [{"required": ["url"]}, {"required": ["file"]}],
+}
 _CONTENT: list[Any] = [
-    {"required": ["entries"], "properties": {"entries": {"type": "array"}}},
-    {"required": ["source"], "properties": {"source": {"type": "object", "required": ["url"]}}},
+    {"required": ["entries"], "properties": {**_TEXTS, "entries": {"type": "array"}}},
+    {"required": ["source"], "properties": {**_TEXTS, "source": _TEXT_SOURCE}},
+    {"required": ["source"], "properties": {"kind": {"const": GEO}, "source": _DATABASE}},
 ]
 
 
@@ -105,7 +132,7 @@ class ListCreate(ListUpdate):
         **_NOT_BOTH,
     )
 
-    name: ObjectName
+    name: ListName
     kind: ListKind
 
 
@@ -115,6 +142,8 @@ def new_list(body: ListCreate, now: float) -> DestinationList:
         id="list_" + secrets.token_hex(8), name=body.name, kind=body.kind, created_at=now, updated_at=now
     )
     if body.entries is None and body.source is None:
+        if body.kind == GEO:
+            raise InvalidResource("source", "is required: a list of kind geo is a database")
         raise InvalidResource("entries", "is required, unless the list has a source")
     return change_list(blank, body, now)
 
@@ -129,21 +158,47 @@ def change_list(before: DestinationList, body: ListUpdate, now: float) -> Destin
     if body.source is not None:
         changed |= {"entries": [], "source": _source(before.source, body.source)}
     after = before.model_copy(update=changed)
+    given = None if body.source is None else body.source.format
+    after = after.model_copy(update={"source": _formatted(after, given)})
     _check_entries(after)
     return after
 
 
 def _source(before: ListSource | None, given: SourceInput) -> ListSource:
-    known = before or ListSource(url="")
-    after = known.model_copy(update=update(known, given))
-    if not after.url:
+    if given.url is not None and given.file is not None:
+        raise InvalidResource("source.file", "must be left out where url is given")
+    changed = update(before or ListSource(), given)
+    if given.url is not None or given.file is not None:
+        changed |= {"url": given.url, "file": given.file}
+    after = (before or ListSource()).model_copy(update=changed)
+    if not after.place:
         raise InvalidResource("source.url", "is required")
     return after
 
 
+def _formatted(whole: DestinationList, given: ListFormat | None) -> ListSource | None:
+    """The source with the format that a list of this kind has. Raises `InvalidResource`."""
+    source = whole.source
+    if whole.kind == GEO:
+        if source is None:
+            raise InvalidResource("source", "is required: a list of kind geo is a database")
+        if given not in (None, MMDB):
+            raise InvalidResource("source.format", "must be mmdb, or left out, in a list of kind geo")
+        return source.model_copy(update={"format": MMDB})
+    if source is None:
+        return None
+    if source.file is not None:
+        raise InvalidResource("source.file", "is only for a list of kind geo: the content of others is shown")
+    if given == MMDB:
+        raise InvalidResource("source.format", "must be another one than mmdb, which is of lists of kind geo")
+    return source.model_copy(update={"format": PLAIN}) if source.format == MMDB else source
+
+
 def _check_entries(whole: DestinationList) -> None:
     """Each entry is of the kind of the list."""
-    read = _READERS[whole.kind]
+    read = _READERS.get(whole.kind)
+    if read is None:
+        return
     for index, entry in enumerate(whole.entries):
         try:
             read(entry)

@@ -10,11 +10,14 @@ from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 from config.model import json_patterns
 from config.model.fields import plain_text
 
-READ_ONLY_FIELDS = frozenset({"id", "upstream_count", "entry_count", "rule_count", "created_at", "updated_at"})
+READ_ONLY_FIELDS = frozenset(
+    {"id", "upstream_count", "entry_count", "rule_count", "status", "created_at", "updated_at"}
+)
 """Fields of the responses about all of them that no request may set."""
 LABELS_MAX = 32
 
 _NAME = re.compile(json_patterns.OBJECT_NAME, re.ASCII)
+_LIST_NAME = re.compile(json_patterns.LIST_NAME, re.ASCII)
 _LABEL = re.compile(json_patterns.LABEL_NAME, re.ASCII)
 
 
@@ -24,6 +27,13 @@ def object_name(text: str) -> str:
         raise ValueError(
             "must be 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit, and no id"
         )
+    return text
+
+
+def list_name(text: str) -> str:
+    """As `object_name`, of a list; else `ValueError`."""
+    if _LIST_NAME.fullmatch(object_name(text)) is None:
+        raise ValueError("must not be a number or a range of numbers, which would be ports behind list:")
     return text
 
 
@@ -37,6 +47,7 @@ def _label(text: str) -> str:
 
 
 ObjectName = Annotated[StrictStr, AfterValidator(object_name), json_patterns.text(json_patterns.OBJECT_NAME, 1, 64)]
+ListName = Annotated[StrictStr, AfterValidator(list_name), json_patterns.text(json_patterns.LIST_NAME, 1, 64)]
 LabelName = Annotated[StrictStr, AfterValidator(_label)]
 LabelValue = Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(plain_text)]
 _LABELS: dict[str, Any] = {

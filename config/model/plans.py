@@ -9,7 +9,9 @@ from pydantic import StrictBool
 
 from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.declaration import Given, Group, gives, update
-from config.model.fields import Name, Part, example
+from config.model.egress import Egress, refuse_foreign
+from config.model.fields import NULLABLE, Name, Part, example
+from config.model.object_fields import ObjectName
 from config.model.proxies import Description
 
 READ_ONLY_FIELDS = frozenset({"id", "accounts", "created_at", "updated_at"})
@@ -29,6 +31,8 @@ class Plan(StoredRules):
     name: Annotated[str, Given(Name)]
     description: Annotated[str, Given(Description)] = ""
     self_service: SelfService = SelfService()
+    policy: str | None = None
+    egress: list[str] | None = None
     created_at: float
     updated_at: float
 
@@ -45,6 +49,9 @@ class PlanUpdate(RulesInput):
     """A change of a plan: what is not given stays."""
 
     model_config = example({"limits": {"connections": 20}, "quota": {"bytes": 50_000_000_000, "period": "month"}})
+
+    policy: Annotated[ObjectName | None, NULLABLE] = None
+    egress: Annotated[Egress | None, NULLABLE] = None
 
     self_service: SelfServiceInput | None = None
 
@@ -63,6 +70,7 @@ class PlanCreate(PlanUpdate):
                 "timezone": "Europe/Berlin",
                 "windows": [{"days": ["mon", "tue", "wed", "thu", "fri"], "from": "08:00", "to": "18:00"}],
             },
+            "egress": ["2001:db8:7::/48"],
             "self_service": {"password": True},
         }
     )
@@ -78,4 +86,10 @@ def new_plan(body: PlanCreate, now: float) -> Plan:
 
 def change_plan(plan: Plan, body: PlanUpdate, now: float) -> Plan:
     """`plan` with the changes of `body`. Raises `InvalidResource`."""
-    return plan.model_copy(update={**update(plan, body), **changed_rules(plan, body), "updated_at": now})
+    changed = {**update(plan, body), **changed_rules(plan, body), "updated_at": now}
+    if "policy" in body.model_fields_set:
+        changed["policy"] = body.policy
+    if "egress" in body.model_fields_set:
+        refuse_foreign(body.egress or (), "egress")
+        changed["egress"] = body.egress
+    return plan.model_copy(update=changed)

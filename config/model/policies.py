@@ -16,19 +16,21 @@ from config.model import json_patterns
 from config.model.access import Mode, each_entry
 from config.model.accounts import Bandwidth, Number
 from config.model.declaration import SECRET, Given, gives, update
+from config.model.egress import SomeEgress, refuse_foreign
 from config.model.exposure_warnings import Warned
-from config.model.fields import Body, InvalidResource, Name, Part, example, plain_text, user_name
-from config.model.header_fields import HeadersToRemove, HeadersToSet
+from config.model.fields import Body, InvalidResource, Name, Part, PortOrRange, example, plain_text, user_name
+from config.model.header_fields import HeadersToRemove, HeadersToSet, set_and_removed
 from config.model.object_fields import ObjectName, SomeLabels
 from config.model.proxies import Description
 from config.model.schedules import Schedule, ScheduleInput
-from config.net.entries import read_destination, read_network
+from config.net.entries import read_entry, read_network
 
 RULES_MAX = 1_000
 MATCHES_MAX = 1_000
+ENTRIES_MAX = 50_000
+"""Of all rules of a policy: a proxy compiles them while its clients wait, which takes about 25 µs an entry."""
 """Entries of one list in `match`."""
 METHODS_MAX = 50
-EGRESS_MAX = 100
 POOL_PREFIX = "pool:"
 TAG_PREFIX = "tag:"
 
@@ -81,11 +83,11 @@ def _some(read: Any, pattern: str, most: int) -> Any:
 
 
 MatchAccounts: Any = _some(_account, json_patterns.ACCOUNT_MATCH, MATCHES_MAX)
-MatchDestinations: Any = _some(read_destination, json_patterns.DESTINATION, MATCHES_MAX)
+MatchDestinations: Any = _some(read_entry, json_patterns.DESTINATION, MATCHES_MAX)
 MatchMethods: Any = _some(_method, json_patterns.METHOD, METHODS_MAX)
 MatchPaths: Any = _some(_path, json_patterns.PATH_PATTERN, MATCHES_MAX)
+MatchListenPorts = Annotated[list[PortOrRange], Field(min_length=1, max_length=MATCHES_MAX)]
 MatchClients: Any = _some(read_network, json_patterns.NETWORK, MATCHES_MAX)
-Egress: Any = _some(read_network, json_patterns.NETWORK, EGRESS_MAX)
 Use = Annotated[StrictStr, AfterValidator(_use), json_patterns.text(json_patterns.USE)]
 Reason = Annotated[
     StrictStr,
@@ -98,7 +100,8 @@ Reason = Annotated[
 class MatchInput(Part):
     """What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
 
-    `accounts` are user names and `tag:` with a tag, `params` parameters of the user name.
+    `accounts` are user names and `tag:` with a tag, `params` parameters of the user name. `listen_ports` are
+    those of the proxy that the client came to, each a port or a range such as `20000-20999`.
     """
 
     accounts: MatchAccounts | None = None
@@ -108,6 +111,7 @@ class MatchInput(Part):
     params: SomeLabels | None = None
     schedule: ScheduleInput | None = None
     clients: MatchClients | None = None
+    listen_ports: MatchListenPorts | None = None
 
 
 class ActionHeadersInput(Part):
@@ -118,7 +122,10 @@ class ActionHeadersInput(Part):
 
 
 class ActionLimitsInput(Part):
-    """Limits of what a rule lets through, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
+    """Limits of the requests that a rule matches, all of them together, for each proxy; 0 for none.
+
+    Bandwidth is bytes per second; `in` is what clients send. `connections` are requests and tunnels at the same time.
+    """
 
     bandwidth_in: Bandwidth | None = None
     bandwidth_out: Bandwidth | None = None
@@ -129,12 +136,13 @@ class ActionLimitsInput(Part):
 class ActionInput(Part):
     """What a rule does. Without `use` the request goes the proxy's own way.
 
-    `reason` is what the client of a refused request reads. `egress` are addresses that connections leave from.
+    `reason` is what the client of a refused request reads. `egress` are addresses of this machine and networks
+    that are routed to it: connections leave from them.
     """
 
     use: Use | None = None
     reason: Reason | None = None
-    egress: Egress | None = None
+    egress: SomeEgress | None = None
     headers: ActionHeadersInput | None = None
     limits: ActionLimitsInput | None = None
 
@@ -158,6 +166,7 @@ class RuleMatch(BaseModel):
     params: dict[str, str] = {}
     schedule: Schedule | None = None
     clients: list[str] = []
+    listen_ports: list[int | str] = []
 
 
 class ActionHeaders(BaseModel):
@@ -284,6 +293,7 @@ def change_policy(policy: Policy, body: PolicyUpdate, now: float) -> Policy:
 
 
 def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
+    _check_size(given)
     rules, named = [], dict[str, int]()
     for index, entry in enumerate(given):
         path = f"rules[{index}]"
@@ -295,13 +305,25 @@ def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
     return rules
 
 
+def _check_size(given: Sequence[RuleInput]) -> None:
+    matches = [each.match for each in given]
+    lists = [(each.accounts, each.destinations, each.paths, each.clients, each.listen_ports) for each in matches]
+    entries = sum(len(each or ()) for those in lists for each in those)
+    if entries > ENTRIES_MAX:
+        raise InvalidResource("rules", f"have {entries:,} entries in all, and {ENTRIES_MAX:,} are allowed; use a list")
+
+
 def _check_action(action: ActionInput, path: str) -> None:
     if action.use != "deny" and action.reason is not None:
         raise InvalidResource(f"{path}.reason", 'is for an action with "use": "deny"')
-    if action.use == "deny":
-        for name in ("egress", "headers", "limits"):
-            if getattr(action, name) is not None:
-                raise InvalidResource(f"{path}.{name}", "has no meaning for a request that is refused")
+    for name in ("egress", "headers", "limits"):
+        if action.use == "deny" and getattr(action, name) is not None:
+            raise InvalidResource(f"{path}.{name}", "has no meaning for a request that is refused")
+    refuse_foreign(action.egress or (), f"{path}.egress")
+    headers = action.headers or ActionHeadersInput()
+    twice = set_and_removed(headers.set or {}, headers.remove or ())
+    if twice is not None:
+        raise InvalidResource(f"{path}.headers.remove[{twice[0]}]", twice[1])
 
 
 def rule_view(rule: PolicyRule) -> dict[str, Any]:

@@ -6,7 +6,7 @@ An upstream of a pool is one of a proxy (`config.model.upstreams`) with labels; 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema, create_model
 
@@ -29,6 +29,9 @@ from config.model.upstreams import (
 STATUSES_MAX = 50
 COOLDOWN_MAX = 86_400
 ATTEMPTS_MAX = 20
+BAN_MAX = 7 * 86_400
+BAN_DEFAULT = 600
+"""Seconds."""
 
 
 class PoolUpstreamInput(UpstreamInput):
@@ -87,6 +90,9 @@ Span = Annotated[
 ]
 
 
+BanSeconds = Annotated[StrictInt, Field(ge=1, le=BAN_MAX)]
+
+
 class PoolRetry(Group):
     """When a request is tried with another upstream: after a failure to connect, or these statuses of the upstream.
 
@@ -111,6 +117,15 @@ PoolCooldown: Any = create_model(
 up to so many. `[0, 0]` is not at all.""",
     **_SPANS,
 )
+
+
+class UpstreamReport(Body):
+    """The verdict of a client's program on an upstream. `seconds` is how long a `bad` one is left alone."""
+
+    model_config = example({"verdict": "bad", "seconds": 600})
+
+    verdict: Literal["bad", "good"]
+    seconds: BanSeconds | None = None
 
 
 class Pool(BaseModel):

@@ -7,7 +7,7 @@ that aren't named here are refused. `ProxyRecord` is a document of the store. `a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -25,9 +25,17 @@ from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.model.auth_backend import AuthBackend, BackendInput
-from config.model.choices import ClientAuth, ProxyProtocol, ProxyStatus, UpstreamPolicyName, UpstreamProtocol
-from config.model.declaration import SECRET, Given, Group, gives, update
+from config.model.choices import (
+    BindPolicy,
+    ClientAuth,
+    ProxyProtocol,
+    ProxyStatus,
+    UpstreamPolicyName,
+    UpstreamProtocol,
+)
+from config.model.declaration import INTERNAL, SECRET, Given, Group, gives, update
 from config.model.dns import ProxyDns
+from config.model.egress import BindAddress, refuse_foreign
 from config.model.fields import (
     NULLABLE,
     Body,
@@ -37,16 +45,21 @@ from config.model.fields import (
     Name,
     Part,
     Password,
-    Port,
+    PortOrRange,
     Username,
     example,
     plain_text,
     refuse_long,
 )
-from config.model.headers import ProxyHeaders
+from config.model.headers import ProxyHeaders, check_headers
+from config.model.object_fields import ObjectName
 from config.model.upstreams import ProxyUpstream, UpstreamCheck, Upstreams
-from config.net.addresses import not_local, read_bind_address
+from config.model.username_params import UsernameParams
+from config.net.addresses import not_local
+from config.net.egress import is_network
+from config.net.ports import Ports, Range
 from config.passwords import check_password, hash_password
+from config.workers import SOCKETS_MAX, WORKERS_MAX, resolved
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of responses that no request may set."""
@@ -56,14 +69,12 @@ def _description(text: str) -> str:
     return text and plain_text(text)
 
 
+Workers = Annotated[StrictInt, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
-BindAddress = Annotated[
-    StrictStr,
-    Field(max_length=45),
-    AfterValidator(read_bind_address),
-    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.ADDRESS}], "maxLength": 45}),
-]
+SLEEP_MAX = 31_536_000
+"""Seconds: a year."""
+SleepAfter = Annotated[StrictInt, Field(ge=0, le=SLEEP_MAX)]
 Tag = Annotated[
     StrictStr, Field(max_length=64), AfterValidator(plain_text), json_patterns.text(json_patterns.PLAIN, 1, 64)
 ]
@@ -139,7 +150,8 @@ class ProxyRecord(BaseModel):
     id: str
     name: Annotated[str, Given(Name)]
     host: Annotated[str, Given(Host)]
-    port: Annotated[int, Given(Port)]
+    port: int
+    last_port: Annotated[int, INTERNAL] = 0
     protocol: Annotated[ProxyProtocol, Given(ProxyProtocol)]
     status: ProxyStatus
     auth: ProxyAuth
@@ -153,12 +165,33 @@ class ProxyRecord(BaseModel):
     tags: Annotated[list[str], Given(Tags)]
     tls: ProxyTls | None = None
     accept_proxy_protocol: Annotated[bool, Given(StrictBool)] = False
-    bind_address: Annotated[str, Given(BindAddress)] = ""
+    bind_address: Annotated[str | list[str], Given(BindAddress)] = ""
+    bind_policy: Annotated[BindPolicy, Given(BindPolicy)] = "random"
     headers: ProxyHeaders = ProxyHeaders()
     dns: ProxyDns = ProxyDns()
+    username_params: UsernameParams = UsernameParams()
+    policy: str | None = None
+    pool: str | None = None
+    workers: Annotated[int | Literal["auto"], Given(Workers)] = 1
     description: Annotated[str, Given(Description)] = ""
+    sleep_after: Annotated[int, Given(SleepAfter)] = 0
     created_at: float
     updated_at: float
+
+    @property
+    def ports(self) -> Ports:
+        """All ports that it listens at, from `port` to `last_port`; this is 0 where there is only one."""
+        return Ports.of(self.port, self.last_port)
+
+    @property
+    def processes(self) -> int:
+        """The number of its workers on this machine."""
+        return resolved(0 if self.workers == "auto" else self.workers)
+
+    @property
+    def listens_at(self) -> Range:
+        """Its host, and the first and the last of its ports."""
+        return self.host, self.port, self.last_port or self.port
 
     @property
     def speaks_tls(self) -> bool:
@@ -179,13 +212,15 @@ class ProxyUpdate(Body):
 
     name: Name | None = None
     host: Host | None = None
-    port: Port | None = None
+    port: PortOrRange | None = None
     protocol: ProxyProtocol | None = None
     auth: AuthInput | None = None
     upstream_protocol: UpstreamProtocol | None = None  # before the list, whose lines without a scheme are of it
     upstreams: Upstreams | None = None
     accounts: Accounts | None = None
     tls: TlsInput | None = None
+    policy: Annotated[ObjectName | None, NULLABLE] = None
+    pool: Annotated[ObjectName | None, NULLABLE] = None
 
 
 class ProxyCreate(ProxyUpdate):
@@ -205,19 +240,29 @@ class ProxyCreate(ProxyUpdate):
     )
 
     name: Name
-    port: Port
+    port: PortOrRange
     protocol: ProxyProtocol
     host: Host = "127.0.0.1"
 
 
-def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: int) -> ProxyRecord:
-    """The record of a proxy that is to be created, active. Raises `InvalidProxy`."""
+def new_record(
+    body: ProxyCreate,
+    identifier: str,
+    now: float,
+    default_timeout: int,
+    sleep_after: int = 0,
+    workers: int | Literal["auto"] = 1,
+) -> ProxyRecord:
+    """The record of a proxy that is to be created, active; the last three are for what the body doesn't say.
+
+    Raises `InvalidProxy`.
+    """
     blank = blank_record(identifier, body.name, body.host, body.port, body.protocol, now, default_timeout)
-    return apply(blank, body, now)
+    return apply(blank.model_copy(update={"sleep_after": sleep_after, "workers": workers}), body, now)
 
 
 def blank_record(
-    identifier: str, name: str, host: str, port: int, protocol: str, now: float, default_timeout: int
+    identifier: str, name: str, host: str, port: int | str, protocol: str, now: float, default_timeout: int
 ) -> ProxyRecord:
     """The record of an active proxy with defaults in all other fields."""
     return ProxyRecord.model_validate(
@@ -225,7 +270,7 @@ def blank_record(
             "id": identifier,
             "name": name,
             "host": host,
-            "port": port,
+            **_stored(Ports.given(port)),
             "protocol": protocol,
             "status": "active",
             "auth": ProxyAuth(),
@@ -245,6 +290,8 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     changed = update(record, body)
     if changed.get("bind_address"):
         _refuse_foreign(changed["bind_address"])
+    if body.port is not None:
+        changed |= _stored(Ports.given(body.port))
     protocol = changed.get("protocol", record.protocol)
     if body.accounts is not None:
         changed["accounts"] = replace_accounts(record.accounts, body.accounts, protocol, now)
@@ -253,9 +300,16 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     check_accounts(accounts, protocol, auth.username)
     if body.tls is not None:
         changed["tls"] = _changed_tls(record.tls or ProxyTls(), body.tls, protocol)
+    changed.update({name: getattr(body, name) for name in ("policy", "pool") if name in body.model_fields_set})
+    check_headers(changed.get("headers", record.headers))
     changed_record = record.model_copy(update={**changed, "updated_at": now})
     _refuse_required_certificate(changed_record)
+    _refuse_too_many_sockets(changed_record)
     return changed_record
+
+
+def _stored(ports: Ports) -> dict[str, int]:
+    return {"port": ports.first, "last_port": ports.stored_last}
 
 
 def _changed_tls(before: ProxyTls, given: TlsInput, protocol: str) -> ProxyTls | None:
@@ -273,6 +327,15 @@ def _changed_tls(before: ProxyTls, given: TlsInput, protocol: str) -> ProxyTls |
     elif tls.client_auth is None:
         tls = tls.model_copy(update={"client_auth": "optional" if protocol == "mixed" else "require"})
     return None if tls == ProxyTls() else tls
+
+
+def _refuse_too_many_sockets(record: ProxyRecord) -> None:
+    workers = record.processes
+    if len(record.ports) * workers > SOCKETS_MAX:
+        raise InvalidProxy(
+            "port",
+            f"has {len(record.ports)} ports for {workers} workers, and the product of both is at most {SOCKETS_MAX}",
+        )
 
 
 def _refuse_required_certificate(record: ProxyRecord) -> None:
@@ -313,8 +376,11 @@ def _hashed(known: str | None, password: str | None) -> str | None:
     return hash_password(password)
 
 
-def _refuse_foreign(bind_address: str) -> None:
-    error = not_local(bind_address)
+def _refuse_foreign(bind_address: str | list[str]) -> None:
+    if isinstance(bind_address, list):
+        refuse_foreign(bind_address, "bind_address")
+        return
+    error = None if is_network(bind_address) else not_local(bind_address)
     if error is not None:
         raise InvalidProxy("bind_address", error)
 

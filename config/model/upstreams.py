@@ -34,6 +34,7 @@ from config.model.declaration import Given, Group
 from config.model.fields import FilePath, Input, InvalidProxy, Name, Port, plain_text, refuse_long, user_name
 from config.model.upstream_fields import OrText, listed, no_nulls, read_upstream
 from config.net.host_names import is_host_name, is_loopback
+from config.net.ports import Ports
 
 UPSTREAMS_MAX = 10_000
 PURPOSE = "the password of a parent proxy"
@@ -156,8 +157,11 @@ class Node(Protocol):
     id: str
     name: str
     host: str
-    port: int
     upstreams: list[ProxyUpstream]
+
+    @property
+    def ports(self) -> Ports:
+        """All that it listens at."""
 
 
 def replace_upstreams(before: Iterable[U], given: Sequence[UpstreamInput], seal: SecretBox, stored: type[U]) -> list[U]:
@@ -200,10 +204,10 @@ def _sealed(known: str | None, password: str | None, seal: SecretBox) -> str | N
     return seal.seal(password, PURPOSE)
 
 
-def refuse_itself(upstreams: Iterable[ProxyUpstream], host: str, port: int) -> None:
+def refuse_itself(upstreams: Iterable[ProxyUpstream], host: str, ports: Ports) -> None:
     """A proxy that is its own upstream would go round in circles. Raises `InvalidProxy`."""
     for index, upstream in enumerate(upstreams):
-        if is_listener(upstream, host, port):
+        if is_listener(upstream, host, ports):
             raise InvalidProxy(f"upstreams[{index}].port", "is this proxy itself")
 
 
@@ -212,32 +216,41 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
 
     Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
     """
-    nodes: dict[int, list[Node]] = {}
-    for each in others:
-        if each.id != start.id:
-            nodes.setdefault(each.port, []).append(each)
+    nodes = _Nodes(each for each in others if each.id != start.id)
     for index, upstream in enumerate(start.upstreams):
         reached: set[str] = set()
-        waiting = _listeners(upstream, nodes)
+        waiting = nodes.reached_by(upstream)
         while waiting:
             node = waiting.pop()
             if node.id in reached:
                 continue
             reached.add(node.id)
-            if any(is_listener(each, start.host, start.port) for each in node.upstreams):
+            if any(is_listener(each, start.host, start.ports) for each in node.upstreams):
                 raise InvalidProxy(
                     f"upstreams[{index}]", f"the chain comes back to this proxy, by way of {node.name!r}"
                 )
-            waiting += [each for above in node.upstreams for each in _listeners(above, nodes)]
+            waiting += [each for above in node.upstreams for each in nodes.reached_by(above)]
 
 
-def _listeners(upstream: ProxyUpstream, nodes: dict[int, list[Node]]) -> list[Node]:
-    return [each for each in nodes.get(upstream.port, ()) if is_listener(upstream, each.host, each.port)]
+class _Nodes:
+    """Proxies by what they listen at: by port, and those with ranges of ports."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._by_port: dict[int, list[Node]] = {}
+        self._with_ranges: list[Node] = []
+        for each in nodes:
+            ports = each.ports
+            (self._by_port.setdefault(ports.first, []) if len(ports) == 1 else self._with_ranges).append(each)
+
+    def reached_by(self, upstream: ProxyUpstream) -> list[Node]:
+        """Those that this upstream is."""
+        nodes = (*self._by_port.get(upstream.port, ()), *self._with_ranges)
+        return [each for each in nodes if is_listener(upstream, each.host, each.ports)]
 
 
-def is_listener(upstream: ProxyUpstream, host: str, port: int) -> bool:
-    """Whether this upstream is the listener at `host` and `port`."""
-    if upstream.port != port:
+def is_listener(upstream: ProxyUpstream, host: str, ports: Ports) -> bool:
+    """Whether this upstream is a listener at `host` with these `ports`."""
+    if upstream.port not in ports:
         return False
     anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
     return upstream.host == host or ((anywhere or is_loopback(host)) and is_loopback(upstream.host))

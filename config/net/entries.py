@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final
 
 from config.net.host_names import is_host_name
 
@@ -39,6 +40,11 @@ _LENGTH = re.compile(r"[^/]*(?:/(?:0|[1-9][0-9]{0,2}))?")
 _PORTS = re.compile(r":([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\[\]]*)\](.*)", re.DOTALL)
 _MAPPED = IPv6Network("::ffff:0:0/96")
+
+GEO: Final = "geo"
+"""The kind of a list that is a database of places."""
+COUNTRY: Final = "country"
+ASN: Final = "asn"
 
 _LIST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _COUNTRY = re.compile(r"[A-Z]{2}", re.ASCII)
@@ -103,9 +109,12 @@ def one_address(text: str) -> str:
 
 def read_entry(text: str) -> Destination | ListDestination:
     """One destination entry; the grammar is the module's docstring. Raises `ValueError`."""
-    if text.startswith(("list:", "geo:")) and _PORTS.fullmatch(text[text.index(":") :]) is None:
-        return _of_list(text)
-    return read_destination(text)
+    return _of_list(text) if names_list(text) else read_destination(text)
+
+
+def names_list(text: str) -> bool:
+    """Whether an entry begins with what names a list; `list:443` is the port of a host."""
+    return text.startswith(("list:", "geo:")) and _PORTS.fullmatch(text[text.index(":") :]) is None
 
 
 def read_destination(text: str) -> Destination:
@@ -145,9 +154,9 @@ def _of_list(text: str) -> ListDestination:
 
 
 def _is_place(attribute: str, value: str) -> bool:
-    if attribute == "country":
+    if attribute == COUNTRY:
         return _COUNTRY.fullmatch(value) is not None
-    return attribute == "asn" and _ASN.fullmatch(value) is not None and int(value) <= _ASN_MAX
+    return attribute == ASN and _ASN.fullmatch(value) is not None and int(value) <= _ASN_MAX
 
 
 def _host(text: str) -> Network | str:

@@ -28,6 +28,7 @@ from config.settings.types import (
     Seconds,
     WebUrl,
 )
+from config.workers import WORKERS_MAX
 
 LONGEST_SESSION = 366 * 24 * 3600
 """Seconds of `auth.session_timeout` that the API sets at the most."""
@@ -110,6 +111,8 @@ class Proxy(Group):
     keep_alive_timeout: Annotated[int, Field(ge=1, le=3600), Live()] = 60
     max_idle_connections: Annotated[int, Field(ge=0, le=10_000), Live()] = 100
     dns_cache_seconds: Annotated[int, Field(ge=0, le=3600), Live()] = 30
+    sleep_after: Annotated[int, Field(ge=0, le=31_536_000), Live()] = 0
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"] = 1
     egress_guard: Literal["public_only", "off"] = "public_only"
     egress_allow: tuple[EgressException, ...] = ()
     upstreams_allow: tuple[EgressException, ...] | None = None

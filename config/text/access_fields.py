@@ -24,6 +24,12 @@ ACCESS_FIELDS = (
     "detail",  # the sentence that the client received of a refusal or failure, "" when all went well
     "rule",  # what of the configuration refused it: an entry of the access rules, the egress guard; "" for none
     "credential",  # the id of the credential that was used in place of the password, "" for none
+    "source_address",  # the address that it left from, "" where the configuration gives none
+    "parameters",  # those of the user name: `session=7 ttl=600 country=de ?unknown=x`, "" for none
+    "pool",  # the name of the pool that the upstream proxy is in, "" for none
+    "country",  # where the address is that it went to, by a database of places that rules name; "" where none says so
+    "asn",  # the number of its autonomous system, likewise
+    "listen_port",  # the port of the proxy that the client came to; 0 where an earlier release wrote the record
 )
 
 PROXY_NAME = "proxy_name"

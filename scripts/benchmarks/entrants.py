@@ -59,6 +59,16 @@ def socks5(bench: Bench) -> list[Entrant]:
     ]
 
 
+def tls_http(bench: Bench) -> list[Entrant]:
+    """Our `https` listener, and haproxy that reads requests within TLS with the same certificate."""
+    target = bench.origin.port
+
+    def haproxy() -> Any:
+        return _runners().Haproxy(bench.own("haproxy"), "http", target, certificate=self_signed(bench.folder))
+
+    return [*bench.ours("https"), Entrant("haproxy-tls", haproxy)]
+
+
 def tls(bench: Bench) -> list[Entrant]:
     """Our `https` listener, and relays that speak TLS to clients with the same certificate."""
     target = bench.origin.port

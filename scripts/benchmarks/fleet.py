@@ -4,64 +4,85 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 
 from benchmarks import load
 from benchmarks.ours import Product
 from benchmarks.processes import cpu_seconds, pss, uss, wait_until
-from benchmarks.report import Bar, Row
-from benchmarks.rounds import Bench
+from benchmarks.report import Bar, Comparison, Figure, Row
+from benchmarks.rounds import Bench, Results
 
 MB, GB = 1024**2, 1024**3
 SETTLE_SECONDS = 5.0
+MANY = 200
+MANY_MEMORY = 1.0
+"""GB that so many actors may take together with the rest of the product."""
 
 
 def at_rest(bench: Bench) -> list[Row]:
     """The whole product with nothing to do: memory of all its processes."""
-    if bench.product is None:
-        return []
-    return [Row("product without proxies, memory (USS)", "MB", uss(bench.product.processes()) / MB)]
+    results = _each(bench, lambda product: {"memory": uss(product.processes()) / MB})
+    return Comparison("product without proxies, memory (USS)", "memory", "MB").rows(results)
+
+
+def _each(bench: Bench, measured: Callable[[Product], Figure]) -> Results:
+    """Of our products, one after the other."""
+    return {product.name: measured(product) for product in bench.products}
 
 
 def idle_actor(bench: Bench) -> list[Row]:
     """An actor that has nothing to do: its memory, and how soon after the create request it forwards."""
-    if bench.product is None:
-        return []
+    results = _each(bench, partial(_idle_actor, bench))
+    measures = (
+        ("idle forwarding actor, memory (USS)", "memory", "MB", 4.5),
+        ("create request to accepted connection", "accepted", "ms", 150.0),
+        ("create request to first response forwarded", "responded", "ms", 150.0),
+    )
+    comparisons = (Comparison(name, what, unit, {"": Bar(limit)}) for name, what, unit, limit in measures)
+    return [row for comparison in comparisons for row in comparison.rows(results)]
+
+
+def _idle_actor(bench: Bench, product: Product) -> Figure:
     memory, accepted, responded = [], [], []
     for number in range(bench.effort.samples):
         began = time.monotonic()
-        proxy, port = bench.product.create(f"idle-{number}")
+        proxy, port = product.create(f"idle-{number}")
         accepted.append(load.first_connection(port, began))
         responded.append(load.first_response(port, bench.origin.port, began))
-        memory.append(uss([bench.product.forwarding_pid(proxy)]))
-        bench.product.call("DELETE", f"/proxies/{proxy}")
-    return [
-        Row("idle forwarding actor, memory (USS)", "MB", statistics.median(memory) / MB, bar=Bar(10.0)),
-        Row("create request to accepted connection", "ms", statistics.median(accepted) * 1e3, bar=Bar(150.0)),
-        Row("create request to first response forwarded", "ms", statistics.median(responded) * 1e3, bar=Bar(150.0)),
-    ]
+        memory.append(uss([product.forwarding_pid(proxy)]))
+        product.call("DELETE", f"/proxies/{proxy}")
+    times = {"accepted": statistics.median(accepted) * 1e3, "responded": statistics.median(responded) * 1e3}
+    return {"memory": statistics.median(memory) / MB, **times}
 
 
 def many_idle_actors(bench: Bench) -> list[Row]:
     """200 actors that have nothing to do: memory and CPU of all processes of the product."""
-    if bench.product is None:
-        return []
-    product, count = bench.product, bench.effort.fleet
+    results = _each(bench, partial(_many_idle_actors, bench))
+    name = f"{bench.effort.fleet} idle actors"
+    memory = {"": Bar(MANY_MEMORY)} if bench.effort.fleet == MANY else {}
+    return [
+        *Comparison(f"{name}, memory of all processes (PSS)", "memory", "GB", memory).rows(results),
+        *Comparison(f"{name}, CPU of all processes", "cpu", "% of a core", {"": Bar(1.0)}).rows(results),
+    ]
+
+
+def _many_idle_actors(bench: Bench, product: Product) -> Figure:
+    count = bench.effort.fleet
     made = [product.create(f"fleet-{number}")[0] for number in range(count)]
     try:
         for proxy in made:
             product.forwarding_pid(proxy)
-        share = _share_of_a_core(product, bench.effort.quiet)
+        share = share_of_a_core(product, bench.effort.quiet)
         memory = pss(product.processes())
     finally:
         for proxy in made:
             product.call("DELETE", f"/proxies/{proxy}")
-    return [
-        Row(f"{count} idle actors, memory of all processes (PSS)", "GB", memory / GB, bar=Bar(1.6)),
-        Row(f"{count} idle actors, CPU of all processes", "% of a core", share * 100, bar=Bar(1.0)),
-    ]
+    return {"memory": memory / GB, "cpu": share * 100}
 
 
-def _share_of_a_core(product: Product, seconds: float) -> float:
+def share_of_a_core(product: Product, seconds: float) -> float:
+    """CPU of all processes of the product in so many seconds, as a part of one core's."""
     time.sleep(SETTLE_SECONDS)  # what the creates have left to do is not idleness
     began, before = time.monotonic(), cpu_seconds(product.processes())
     time.sleep(seconds)

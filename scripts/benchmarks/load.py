@@ -16,6 +16,7 @@ _WRK_SCRIPT = """
 wrk.path = "http://127.0.0.1:%(origin)d/%(path)s"
 wrk.headers["Host"] = "127.0.0.1:%(origin)d"
 %(close)s
+%(heads)s
 done = function(summary, latency, requests)
   local e = summary.errors
   io.stderr:write(string.format('{"requests": %%d, "seconds": %%f, "p99": %%f, "closed": %%d, "errors": %%d}\\n',
@@ -24,14 +25,27 @@ done = function(summary, latency, requests)
 end
 """
 
+_NEW_HEADS = """
+local number = os.time() % 100000 * 1000000
+request = function()
+  number = number + 1
+  wrk.headers["X-Request-Id"] = string.format("%.0f", number)
+  return wrk.format()
+end
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Absolute-form GETs of `/<path>`; with `close` each has a client connection of its own, which the proxy closes."""
+    """Absolute-form GETs of `/<path>`; with `close` each has a client connection of its own, which the proxy closes.
+
+    With `new_heads` each has a header field with another number.
+    """
 
     path: str
     connections: int
     close: bool = False
+    new_heads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +64,8 @@ def run(folder: Path, subject: Subject, origin: int, load: Requests, seconds: fl
     """
     script = folder / "absolute-form.lua"
     close = 'wrk.headers["Connection"] = "close"' if load.close else ""
-    script.write_text(_WRK_SCRIPT % {"origin": origin, "path": load.path, "close": close})
+    heads = _NEW_HEADS if load.new_heads else ""
+    script.write_text(_WRK_SCRIPT % {"origin": origin, "path": load.path, "close": close, "heads": heads})
     command = [program("wrk"), "-t1", f"-c{load.connections}", f"-d{_whole(seconds)}s", "-s", str(script)]
     done = subprocess.run([*command, f"http://127.0.0.1:{subject.port}/"], capture_output=True, text=True)
     if done.returncode != 0:

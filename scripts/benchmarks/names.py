@@ -7,6 +7,7 @@ loopback, too (`benchmarks.name_server`), so all of them share the processors.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -33,6 +34,7 @@ WINDOW = 200
 KNOWN = 1_000
 REPEATED = 100_000
 PATIENCE = 30.0
+UNDER_WAY = 20
 _RESOLVER = """
 import sys, msgpack
 from actors.process import Boot, main
@@ -41,12 +43,12 @@ main("actors.resolver.actor:ResolverActor", Boot(**msgpack.unpackb(sys.stdin.buf
 
 
 class Front:
-    """A forwarding actor's side: names by the resolver, and none by the system."""
+    """A forwarding actor's side: names by the resolver, and by the system as `look_up` has it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, look_up: Callable[[str], Resolution]) -> None:
         self.loop = Loop()
         self._link = ResolverLink(self.loop, folder / "resolver")
-        self.resolver = Resolver(self.loop, new_threads(self.loop), _refuse, link=self._link)
+        self.resolver = Resolver(self.loop, new_threads(self.loop), look_up, link=self._link)
 
     def use(self, *servers: str) -> None:
         """Ask these from now on."""
@@ -82,11 +84,11 @@ class Front:
 def measure(folder: Path, names: int) -> list[Row]:
     """The rows."""
     with ExitStack() as stack:
-        quick = stack.enter_context(_name_server(0.0))
-        late = [stack.enter_context(_name_server(DELAY)) for _ in range(3)]
+        quick = stack.enter_context(name_server(0.0))
+        late = [stack.enter_context(name_server(DELAY)) for _ in range(3)]
         resolver = stack.enter_context(_resolver(folder))
         dead = stack.enter_context(_silent())
-        front = Front(folder)
+        front = Front(folder, _refuse)
         rows = _from_caches(front, quick, names, resolver)
         texts = [f"n{number}.example.com" for number in range(1_000)]
         for what, servers, most in (
@@ -98,7 +100,22 @@ def measure(folder: Path, names: int) -> list[Row]:
             seconds = front.resolve(texts, len(texts))
             used = Beside("s CPU of the resolver", cpu_seconds([resolver]) - before)
             rows.append(Row(what, "s", seconds, bar=Bar(most), beside=used))
-        return rows
+        return [*rows, _killed(folder, dead, resolver)]
+
+
+def _killed(folder: Path, silent: str, resolver: int) -> Row:
+    """From the end of the resolver to the address by the system, of names that it was asked for."""
+    front, done = Front(folder, lambda _name: Resolved(("192.0.2.1",))), []
+    front.use(silent)
+    for number in range(UNDER_WAY):
+        front.resolver.resolve(f"late{number}.example.com", done.append)
+    front.loop.turn(0.1)
+    os.kill(resolver, signal.SIGKILL)
+    began = time.perf_counter()
+    while len(done) < UNDER_WAY:
+        front.loop.turn(PATIENCE)
+    seconds = time.perf_counter() - began
+    return Row(f"{UNDER_WAY} names under way when the resolver is killed", "ms", seconds * 1e3, bar=Bar(100.0))
 
 
 def _from_caches(front: Front, server: str, names: int, resolver: int) -> list[Row]:
@@ -144,9 +161,10 @@ def _refuse(name: str) -> Resolution:
 
 
 @contextmanager
-def _name_server(delay: float) -> Iterator[str]:
+def name_server(delay: float, *address: str) -> Iterator[str]:
+    """A name server by its address and port; `address` is what every name has."""
     port = _free_port()
-    command = [sys.executable, "-m", "benchmarks.name_server", str(port), str(delay)]
+    command = [sys.executable, "-m", "benchmarks.name_server", str(port), str(delay), *address]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         try:

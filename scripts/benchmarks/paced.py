@@ -29,6 +29,8 @@ class Pace:
     per_connection: int = 20
     tunnels: int = 20
     open_tunnels: int = 100
+    heads: int = 1
+    """How many different heads the requests have."""
     connections: int = 200
     """At most; when all are busy, requests that are due wait."""
 
@@ -62,8 +64,10 @@ class Generator:
         self._origin = origin
         self._pace = pace
         target = b"GET http://127.0.0.1:%d/1k HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % (origin, origin)
-        self._request = target + b"\r\n"
-        self._last_request = target + b"Connection: close\r\n\r\n"
+        numbered = [b"X-Number: %d\r\n" % number for number in range(pace.heads)] if pace.heads > 1 else [b""]
+        self._requests = [target + each + b"\r\n" for each in numbered]
+        self._last_requests = [target + each + b"Connection: close\r\n\r\n" for each in numbered]
+        self._begun = 0
         self._epoll = select.epoll()
         self._idle: list[_Connection] = []
         self._busy: dict[int, _Connection] = {}
@@ -93,8 +97,10 @@ class Generator:
         connection = self._idle.pop() if self._idle else self._connect()
         connection.since = time.monotonic()
         last = connection.left == 1 and connection.asks_close
+        requests = self._last_requests if last else self._requests
+        self._begun += 1
         try:
-            connection.sock.send(self._last_request if last else self._request)
+            connection.sock.send(requests[self._begun % len(requests)])
         except OSError:
             self._failed(connection)
             return True

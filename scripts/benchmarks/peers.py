@@ -132,13 +132,21 @@ class Origin(Program):
                 pass
 
 
-def self_signed(folder: Path) -> Path:
+Key = Literal["ecdsa", "rsa"]
+
+_NEW_KEYS: dict[Key, tuple[str, ...]] = {
+    "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+    "rsa": ("rsa:4096",),
+}
+
+
+def self_signed(folder: Path, kind: Key = "ecdsa") -> Path:
     """A PEM file with a fresh key and a certificate for loopback, as the README makes it. Raises `BenchError`."""
-    file, key = folder / "bench.pem", folder / "bench.key"
+    file, key = folder / f"bench-{kind}.pem", folder / f"bench-{kind}.key"
     if file.exists():
         return file
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    new_key = ["-newkey", *_NEW_KEYS[kind], "-nodes"]
     command = [program("openssl"), "req", "-x509", *new_key, "-days", "30", *names, "-keyout", str(key), "-out"]
     done = subprocess.run([*command, str(file)], capture_output=True, text=True)
     if done.returncode != 0:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -92,7 +93,8 @@ class Child:
             self.process.kill()
             self.process.wait()
         for process in psutil.wait_procs(rest, timeout=2)[1]:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                process.kill()
 
 
 def _processes(pids: Iterable[int]) -> list[psutil.Process]:

@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.ours import OurProxy, Product
 from benchmarks.peers import Origin, Subject
 from benchmarks.processes import BenchError, cpu_seconds
-from benchmarks.report import OURS, Figure
+from benchmarks.report import OURS, PURE, Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class Effort:
     """How much is done.
 
     `rounds` per subject, `seconds` of requests or tunnels in each, `share` of what a subject carries in about a second
-    or two in each round of bulk, and counts: tunnels, proxies, samples. `quiet` is how long idle actors are watched.
+    or two in each round of bulk, and counts: tunnels, proxies, samples. `configured` proxies are made through the API,
+    `stored` ones are in the store before the start. `quiet` is how long idle actors are watched.
     """
 
     rounds: int
@@ -33,11 +35,28 @@ class Effort:
     configured: int
     samples: int
     fleet: int
+    stored: int
     quiet: float
 
 
-FULL = Effort(rounds=5, seconds=2, share=1, idle=1000, crowd=10_000, configured=1000, samples=50, fleet=200, quiet=30)
-QUICK = Effort(rounds=1, seconds=1, share=0.25, idle=300, crowd=1000, configured=100, samples=10, fleet=20, quiet=5)
+FULL = Effort(
+    rounds=5,
+    seconds=2,
+    share=1,
+    idle=1000,
+    crowd=10_000,
+    configured=1000,
+    samples=50,
+    fleet=200,
+    stored=10_000,
+    quiet=30,
+)
+GOALS = replace(FULL, rounds=4)
+"""What has a goal is measured in about eleven minutes."""
+
+QUICK = Effort(
+    rounds=1, seconds=1, share=0.25, idle=300, crowd=1000, configured=100, samples=10, fleet=20, stored=1000, quiet=5
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +75,10 @@ Results = dict[str, Figure]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Who is there. `product` is None when only the peers are measured, `peers_dir` holds those from PyPI."""
+    """Who is there. `product` is None when only the peers are measured, `peers_dir` holds those from PyPI.
+
+    `pure` runs beside a compiled `product`, without compiled modules.
+    """
 
     folder: Path
     peers_dir: Path
@@ -68,11 +90,16 @@ class Bench:
     """Of the peers that were started so far, by name."""
     peers: Collection[str] = ()
     """Those that take part; all when empty."""
+    pure: Product | None = None
+
+    @property
+    def products(self) -> list[Product]:
+        """Ours: none, one, or the compiled and the pure one."""
+        return [each for each in (self.product, self.pure) if each]
 
     def ours(self, protocol: str = "http") -> list[Entrant]:
-        """Our proxy for one measure, or none."""
-        product = self.product
-        return [Entrant(OURS, lambda: OurProxy(product, protocol))] if product else []
+        """A proxy of each of our products for one measure."""
+        return [Entrant(each.name, partial(OurProxy, each, protocol)) for each in self.products]
 
     def own(self, name: str) -> Path:
         """A new folder of this name, for one peer."""
@@ -86,8 +113,11 @@ class Bench:
         With `anew` each round starts every entrant anew. A peer that is missing or fails is said and left out; ours
         raises `BenchError`.
         """
-        taking_part = [each for each in entrants if each.name in (OURS, *(self.peers or [each.name]))]
-        return in_turn(taking_part, run, self.effort.rounds, self.versions, anew)
+        return in_turn(self.taking_part(entrants), run, self.effort.rounds, self.versions, anew)
+
+    def taking_part(self, entrants: Sequence[Entrant]) -> list[Entrant]:
+        """Ours, and those of the peers that were asked for."""
+        return [each for each in entrants if each.name in (OURS, PURE, *(self.peers or [each.name]))]
 
 
 def in_turn(
@@ -149,8 +179,8 @@ class _Rounds:
         try:
             yield
         except (BenchError, OSError) as error:
-            if name == OURS:
-                raise BenchError(f"{OURS}: {error}") from error
+            if name in (OURS, PURE):
+                raise BenchError(f"{name}: {error}") from error
             self._out.add(name)
             print(f"left out: {name}: {error}", file=sys.stderr)
 

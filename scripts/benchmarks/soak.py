@@ -32,7 +32,9 @@ DEFAULT_TIMEOUT = 30
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample: seconds since the begin; bytes and counts of the actor, and of all processes of the product."""
+    """One sample: seconds since the begin; bytes and counts of the actor or of all workers together, and of all
+    processes of the product.
+    """
 
     at: float
     uss: int
@@ -55,9 +57,11 @@ def growth(samples: Sequence[Sample], what: Callable[[Sample], float]) -> tuple[
     return first, last - first, line.slope * 3600
 
 
-def soak(product: Product, origin: Origin, seconds: float, pace: Pace) -> tuple[list[Row], dict[str, object]]:
+def soak(
+    product: Product, origin: Origin, seconds: float, pace: Pace, workers: int = 1
+) -> tuple[list[Row], dict[str, object]]:
     """The rows, and for JSON all samples."""
-    proxy = OurProxy(product, timeout=DEFAULT_TIMEOUT)
+    proxy = OurProxy(product, timeout=DEFAULT_TIMEOUT, workers=workers)
     generator = Generator(proxy, origin.port, pace)
     samples: list[Sample] = []
 

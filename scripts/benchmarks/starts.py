@@ -7,13 +7,17 @@ import signal
 import socket
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.ours import Product
 from benchmarks.processes import wait_until
-from benchmarks.report import Bar, Row
+from benchmarks.report import OURS, Bar, Comparison, Figure, Row
+from benchmarks.rounds import Bench, Entrant
 
-READY_WITHIN = {10: 1.5, 300: 10.0}
+FEW = 10
+READY_WITHIN = {FEW: 1.0, 300: 10.0}
 """Seconds by the number of proxies."""
 STOPPED_WITHIN = 1.0
 KNOCK_EVERY = 0.005
@@ -31,8 +35,31 @@ def measure(folder: Path, counts: list[int]) -> list[Row]:
     return rows
 
 
-def _configure(folder: Path, count: int) -> None:
-    product = Product(folder)
+def ready(bench: Bench) -> list[Row]:
+    """Starts with ten active proxies, anew in each round."""
+    entrants = [_configured(bench, each.name) for each in bench.products]
+    results = bench.in_turn(entrants, _started, anew=True)
+    name = f"start to ready, {FEW} proxies"
+    return [
+        *Comparison(name, "ready", "s", {"": Bar(READY_WITHIN[FEW])}).rows(results),
+        *Comparison(f"start until all of {FEW} proxies run", "running", "s").rows(results),
+    ]
+
+
+def _configured(bench: Bench, name: str) -> Entrant:
+    folder = bench.own("start")
+    _configure(folder, FEW, name)
+    return Entrant(name, partial(Product, folder, name=name))
+
+
+def _started(product: Any) -> Figure:
+    began = time.monotonic()
+    wait_until(lambda: _running(product) >= FEW, "all proxies run")
+    return {"ready": product.ready_after, "running": product.ready_after + time.monotonic() - began}
+
+
+def _configure(folder: Path, count: int, name: str = OURS) -> None:
+    product = Product(folder, name=name)
     try:
         for number in range(count):
             product.create(f"started-{number}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,19 +15,24 @@ from falcon.testing import Result
 
 from actors.bus.messages.common import METRICS, SUPERVISOR, ApplySettings, Done, Unreachable
 from actors.bus.messages.events import Event
+from actors.bus.messages.fleet_objects import FleetObject
 from actors.bus.messages.forwarding import AllowTestClient
 from actors.bus.messages.metrics import ProxyStats, QueryStats, Stats
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import (
+    ApplyObjects,
     ApplyOverrides,
     ApplyProxy,
     AwaitProxy,
     CancelListeners,
     DescribeSettings,
+    DesiredRevisions,
     ListenerRefused,
     ListenerReserved,
+    QueryDesired,
     QueryRuntime,
+    QueryWorkers,
     RemoveProxy,
     ReplaceProxies,
     ReserveListener,
@@ -35,6 +41,7 @@ from actors.bus.messages.supervision import (
     RuntimeReport,
     SettingSources,
     ValidateSettings,
+    Workers,
 )
 from actors.supervision.effective_settings import EffectiveSettings
 from api.app import create_app
@@ -43,7 +50,8 @@ from api.security import users
 from api.security.signing import SigningKeys
 from api.security.users import User, UserCreate
 from api.store import TinyStore, open_store
-from config.files.paths import DataDir, open_data_dir
+from config.files.paths import DataDir, open_data_dir, open_run_dir
+from config.net.ports import Ports
 from config.settings.runtime import Stored, overlay
 from config.settings.settings import Proxy, RateLimiting, Security, Settings
 from tests.kit.folders import FOLDERS
@@ -56,14 +64,18 @@ INTRANET = Proxy(upstreams_allow=("10.0.0.0/8", "127.0.0.0/8", "192.0.2.0/24", "
 
 
 class FakeFleet:
-    """A supervisor and a collector that reply as the real ones would, and record the messages that they receive."""
+    """A supervisor and a collector that reply as the real ones would, and record the messages that they receive.
+
+    Threads of the API ask at any time: the supervisor does one thing at a time, and `desired` is the last that changes.
+    """
 
     def __init__(self) -> None:
         self.received: list[tuple[str, Any]] = []
         self.events: list[Event] = []
         self.desired: dict[str, ProxySpec] = {}
+        self.objects: dict[str, FleetObject] = {}
         self.bound: dict[tuple[str, int], str] = {}
-        self.reserved: dict[str, tuple[str, int]] = {}
+        self.reserved: dict[str, tuple[str, Ports]] = {}
         self.stats: dict[str, ProxyStats] = {}
         self.helpers = {name: Runtime("running", 7, 1.0, 0, None) for name in ("api", "metrics", "logs", "webhooks")}
         self.failed: set[str] = set()
@@ -74,7 +86,10 @@ class FakeFleet:
         self.stored: Stored = {}
         self.taken: set[int] = set()
         self.others: dict[str, Callable[[Any], Any]] = {}
+        self.workers: dict[str, tuple[int, ...]] = {}
+        """By proxy, the instances of its processes."""
         self.certificate_ends = 0.0
+        self._one_at_a_time = threading.RLock()
         self._replies_left: int | None = None
         self._late: list[Any] = []
 
@@ -98,18 +113,20 @@ class FakeFleet:
         """A supervisor that stops for the time of the block once it gave so many replies, and does the rest later."""
         self._replies_left, self._late = replies, []
         yield
-        late, self._late, self._replies_left = self._late, [], None
-        for message in late:
-            self._supervise(message)
+        with self._one_at_a_time:
+            late, self._late, self._replies_left = self._late, [], None
+            for message in late:
+                self._supervise(message)
 
     def _reply_or_not(self, message: Any) -> Any:
-        if self._replies_left is None:
+        with self._one_at_a_time:
+            if self._replies_left is None:
+                return self._supervise(message)
+            if self._replies_left == 0:
+                self._late.append(message)
+                return Unreachable(SUPERVISOR, "no response in time")
+            self._replies_left -= 1
             return self._supervise(message)
-        if self._replies_left == 0:
-            self._late.append(message)
-            return Unreachable(SUPERVISOR, "no response in time")
-        self._replies_left -= 1
-        return self._supervise(message)
 
     def publish(self, topic: str, message: Any) -> None:
         assert topic == f"events.{message.type}"
@@ -122,19 +139,29 @@ class FakeFleet:
         if isinstance(message, ReserveListener):
             return self._reserve(message)
         if isinstance(message, ApplyProxy):
-            self.desired[message.spec.id] = message.spec
             self._keep(message.spec)
+            self.desired[message.spec.id] = message.spec
             return Done()
         if isinstance(message, RemoveProxy):
-            del self.desired[message.proxy_id]
             self._release(message.proxy_id)
+            del self.desired[message.proxy_id]
+            return Done()
+        if isinstance(message, ApplyObjects):
+            self.objects = {each.id: each for each in (*self.objects.values(), *message.objects)}
+            for each in message.gone:
+                del self.objects[each]
             return Done()
         if isinstance(message, ReplaceProxies):
-            self.desired = {spec.id: spec for spec in message.specs}
+            self.objects = {each.id: each for each in message.objects}
+            kept = [self.desired[each] for each in message.unchanged]
+            desired = {spec.id: spec for spec in (*kept, *message.specs)}
             self.bound, self.reserved = {}, {}
-            for spec in message.specs:
+            for spec in desired.values():
                 self._keep(spec)
+            self.desired = desired
             return Done()
+        if isinstance(message, QueryDesired):
+            return DesiredRevisions({each: spec.revision for each, spec in self.desired.items()})
         if isinstance(message, AwaitProxy):
             return Done()
         if isinstance(message, CancelListeners):
@@ -154,6 +181,8 @@ class FakeFleet:
             return SettingSources(tuple(each.plain() for each in found))
         if isinstance(message, QueryRuntime):
             return RuntimeReport({each: self._runtime(spec) for each, spec in self.desired.items()}, self.helpers, 1.0)
+        if isinstance(message, QueryWorkers):
+            return Workers({each: self.workers[each] for each in message.proxy_ids if each in self.workers})
         return Done() if isinstance(message, RestartProxy) else None
 
     def _prepare(self, stored: Stored) -> Any:
@@ -161,18 +190,20 @@ class FakeFleet:
         return ListenerRefused("port", f"port {port} is in use") if port in self.taken else Done()
 
     def _reserve(self, message: ReserveListener) -> Any:
-        address = message.host, message.port
-        others = {at: each for each, at in self.reserved.items()} | self.bound
-        holder = others.get(address, message.proxy_id)
-        if holder not in (message.proxy_id, *message.instead_of) or message.port in self.taken:
-            return ListenerRefused("port", f"port {message.port} is in use")
-        self.reserved[message.proxy_id] = address
+        ports = Ports.of(message.port, message.last_port)
+        reserved = {(host, port): each for each, (host, some) in self.reserved.items() for port in some}
+        others = reserved | self.bound
+        for port in ports:
+            holder = others.get((message.host, port), message.proxy_id)
+            if holder not in (message.proxy_id, *message.instead_of) or port in self.taken:
+                return ListenerRefused("port", f"port {port} is in use")
+        self.reserved[message.proxy_id] = message.host, ports
         return ListenerReserved(message.host, message.port)
 
     def _keep(self, spec: ProxySpec) -> None:
         self._release(spec.id)
         if spec.active:
-            self.bound[spec.host, spec.port] = spec.id
+            self.bound |= {(spec.host, port): spec.id for port in spec.ports}
 
     def _release(self, proxy_id: str) -> None:
         self.reserved.pop(proxy_id, None)
@@ -194,6 +225,7 @@ class Api:
     def __init__(self, settings: ApiSettings | None = None) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
         self.data: DataDir = open_data_dir(Path(self.folder.name) / "d")
+        self.run = open_run_dir(Path(self.folder.name) / "r")
         self.store: TinyStore = open_store(self.data)
         self.fleet = FakeFleet()
         self.settings = settings or ApiSettings(security=QUIET, proxy=INTRANET)
@@ -205,7 +237,7 @@ class Api:
         """A new process, as far as the application can tell: only store and key file remain."""
         if hasattr(self, "services"):
             self.services.close()
-        self.services = Services(self.store, self.fleet, self.settings, SigningKeys(self.data), self.data)
+        self.services = Services(self.store, self.fleet, self.settings, SigningKeys(self.data), self.data, self.run)
         self.services.runtime.remembered = 0.0
         self.client = DescribedClient(create_app(self.services))
 

@@ -23,7 +23,7 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
 """Nothing but this machine can be reached."""
-PATIENCE = 20_000
+PATIENCE = 60_000
 """Milliseconds that an action or an expectation may take: waits are no longer than they must be."""
 REPORT_VIOLATIONS = """
 addEventListener('securitypolicyviolation', (event) =>

@@ -30,7 +30,7 @@ class Bench:
         self._closing.append(thing.close)
         return thing
 
-    def until(self, condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -162,7 +162,7 @@ class FakeProvider:
             def _respond(self, form: dict[str, str]) -> None:
                 path = urlsplit(self.path).path
                 provider.asked.append(path)
-                provider.pause.wait(30)
+                provider.pause.wait(120)
                 status, headers, body = provider._response(path, form, self.headers["Authorization"])
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(body)), **headers}.items():

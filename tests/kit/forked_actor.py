@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,14 +21,14 @@ import msgpack
 
 from actors.liveness import LivenessPage
 from actors.process import Boot
-from actors.supervision.processes.zygote import PACKET_MAX
+from actors.supervision.processes.zygote_packets import PACKET_MAX, packets_of
 
 ENTRY = "actors.forwarding.actor:ForwardingActor"
-PATIENCE = 60.0
+PATIENCE = 120.0
 _PROGRAM = """
 import sys
 from actors.supervision.processes.zygote import run
-run(int(sys.argv[1]), int(sys.argv[2]), "info", "text")
+run(int(sys.argv[1]), int(sys.argv[2]))
 """
 
 
@@ -83,10 +84,11 @@ class Zygote:
         self._control.settimeout(PATIENCE)
         atexit.register(self.end)
 
-    def fork(self, boot: Boot, listener: socket.socket, lifeline: int) -> Forked:
-        """A new actor with its own copies of both descriptors."""
+    def fork(self, boot: Boot, listeners: Sequence[socket.socket], lifeline: int) -> Forked:
+        """A new actor with its own copies of the descriptors."""
         request = {"token": 1, "entry": ENTRY, "boot": asdict(boot), "slot": 0}
-        socket.send_fds(self._control, [msgpack.packb(request)], [lifeline, listener.fileno()])
+        for packet in packets_of(request, [lifeline, *(each.fileno() for each in listeners)]):
+            socket.send_fds(self._control, [packet.data], packet.descriptors)
         while True:
             report, descriptors = self._receive()
             if "started" in report:
@@ -117,9 +119,9 @@ class Zygote:
 _zygote: Zygote | None = None
 
 
-def fork_actor(boot: Boot, listener: socket.socket, lifeline: int) -> Forked:
-    """A forwarding actor that listens at `listener`, and lives for as long as the other end of `lifeline` is open."""
+def fork_actor(boot: Boot, listeners: Sequence[socket.socket], lifeline: int) -> Forked:
+    """A forwarding actor that listens at `listeners`, and lives for as long as the other end of `lifeline` is open."""
     global _zygote
     if _zygote is None:
         _zygote = Zygote()
-    return _zygote.fork(boot, listener, lifeline)
+    return _zygote.fork(boot, listeners, lifeline)

@@ -16,28 +16,30 @@ from typing import Any, Self
 
 import zmq
 
+from actors.bus.codec import pack
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import Hello, Stop, forwarding_name
-from actors.bus.messages.fleet_objects import FleetObjects
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import Counters
 from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.bus.records import Batch, RecordReceiver
+from actors.forwarding.fleet_objects import FleetObjects
 from actors.process import Boot
 from config.files.paths import open_run_dir
 from config.text.access_fields import ACCESS_FIELDS
 from tests.kit.folders import FOLDERS
 from tests.kit.forked_actor import Forked, fork_actor
+from tests.kit.ports import free_ports
 from tests.kit.settings import boot_settings
 
 LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
 PROXY_ID = "px1"
 
 
-def until(condition: Callable[[], Any], what: str, deadline: float = 60.0) -> Any:
+def until(condition: Callable[[], Any], what: str, deadline: float = 120.0) -> Any:
     """What `condition` gives once it gives something; fails the test after `deadline` seconds."""
     end = time.monotonic() + deadline
     while time.monotonic() < end:
@@ -54,6 +56,12 @@ def spec(port: int, **changes: Any) -> ProxySpec:
     return replace(plain, **changes)
 
 
+def packed(objects: FleetObjects) -> dict[str, bytes]:
+    """The objects as the supervisor sends them."""
+    of_kinds = (("list", objects.lists), ("pool", objects.pools), ("policy", objects.policies))
+    return {f"{kind}:{each.name}": pack(each) for kind, found in of_kinds for each in found}
+
+
 class Rig:
     """`port` is where the proxy listens; `records`, `counters` and `reports` of problems are what it has sent."""
 
@@ -62,10 +70,17 @@ class Rig:
         egress: EgressSpec = LOOPBACK_ALLOWED,
         params: dict[str, Any] | None = None,
         proxy: dict[str, Any] | None = None,
+        ports: int = 1,
+        place: dict[str, int] | None = None,
         **changes: Any,
     ) -> None:
-        """`params` and `proxy`, that group of the settings, are for its start; `changes` are of the proxy."""
+        """`params` and `proxy`, that group of the settings, are for its start; `changes` are of the proxy.
+
+        It listens at so many `ports`, from `port` on.
+        `place` is its place among several workers: `worker`, `workers` and `column` of `Configure`.
+        """
         self._params, self._proxy = params or {}, proxy or {}
+        self.place = place or {}
         self.folder = tempfile.mkdtemp(prefix="pf-", dir=FOLDERS)
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
@@ -73,16 +88,16 @@ class Rig:
         self.reports: list[ReportProblems] = []
         self._helloed = threading.Event()
         self._commands: list[Callable[[], None]] = []
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        self.port: int = self._listener.getsockname()[1]
+        self.listeners = _listeners(ports)
+        self.port: int = self.listeners[0].getsockname()[1]
         self.egress = egress
         self.objects = FleetObjects()
-        self.spec = spec(self.port, **changes)
+        self.spec = spec(self.port, **{"last_port": self.port + ports - 1 if ports > 1 else 0, **changes})
         self._wake_read, self._wake_write = os.pipe()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._started = threading.Event()
         self._thread.start()
-        self._started.wait(10)
+        self._started.wait()
         self.process = self._spawn()
         until(self._helloed.is_set, "the actor says hello")
 
@@ -92,10 +107,11 @@ class Rig:
     def __exit__(self, *_exc: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self.do(self._loop.stop)
-        self._thread.join(10)
-        self._listener.close()
+        self._thread.join(120)
+        for listener in self.listeners:
+            listener.close()
         for descriptor in (self._lifeline, self._wake_read, self._wake_write):
             os.close(descriptor)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -121,9 +137,9 @@ class Rig:
         self.objects = self.objects if objects is None else objects
         self.spec = replace(self.spec, **changes)
         done = threading.Event()
-        message = Configure(self.spec, self.egress, self.objects)
+        message = Configure(self.spec, self.egress, packed(self.objects), **self.place)
         self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, lambda _reply: done.set()))
-        assert done.wait(10)
+        until(done.is_set, "the change is acknowledged")
 
     def ask(self, message: Any) -> Any:
         """Send the actor a message, and return its reply."""
@@ -153,7 +169,7 @@ class Rig:
         )
         lifeline, self._lifeline = os.pipe()
         try:
-            return fork_actor(boot, self._listener, lifeline)
+            return fork_actor(boot, self.listeners, lifeline)
         finally:
             os.close(lifeline)
 
@@ -181,12 +197,21 @@ class Rig:
             self.reports.append(message)
         if isinstance(message, Hello):
             self._router.set_current_instance(forwarding_name(PROXY_ID), message.instance)
-            configured = Configure(self.spec, self.egress, self.objects)
+            configured = Configure(self.spec, self.egress, packed(self.objects), **self.place)
             self._router.ask(sender, configured, lambda _reply: self._helloed.set())
 
     def _counted(self, _topic: str, message: Any) -> None:
+        if message.partial and self.counters is not None:
+            message = replace(message, decisions={**self.counters.decisions, **message.decisions})
         self.counters = message
 
     def _commit(self, batch: Batch) -> int:
         self.records.extend(dict(zip(ACCESS_FIELDS, row, strict=True)) for row in batch.rows)
         return batch.number
+
+
+def _listeners(count: int) -> list[socket.socket]:
+    """Sockets that listen at consecutive ports, which are found by binding them."""
+    if count == 1:
+        return [socket.create_server(("127.0.0.1", 0), backlog=1024)]
+    return [socket.create_server(("127.0.0.1", port), backlog=1024) for port in free_ports(count)]

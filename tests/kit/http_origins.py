@@ -150,7 +150,7 @@ def serving(server: ThreadingHTTPServer) -> Iterator[None]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(120)
 
 
 @contextmanager

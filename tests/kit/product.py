@@ -29,9 +29,9 @@ from tests.kit.ports import free_port
 from tests.kit.wait import wait_until
 
 PASSWORD = "correct horse battery staple"
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """A start costs two seconds of one core; there are machines on which twenty others want it, too."""
-STOP_SECONDS = 60.0
+STOP_SECONDS = 120.0
 
 
 class Product:
@@ -174,6 +174,10 @@ class Product:
             return []
         return [process for process in family if process.is_running()]
 
+    def lasting(self) -> list[psutil.Process]:
+        """`processes` without those that check something for a moment and end, which have no name of their own."""
+        return [process for process in self.processes() if _name(process) and not _name(process).startswith("python")]
+
     def actor(self, name: str) -> psutil.Process:
         """The process of an actor: `api`, `metrics`, `logs`, `webhooks`. (Of a proxy: ask for its `runtime.pid`.)"""
         return wait_until(lambda: next((p for p in self.processes() if _name(p) == name), None), f"actor {name} runs")
@@ -189,7 +193,7 @@ class Product:
         """An access token of the administrator; signed in at first use."""
         if self._token is None:
             response = self.session.post(
-                f"{self.base_url}/api/v1/auth/login", json={"username": "admin", "password": PASSWORD}, timeout=30
+                f"{self.base_url}/api/v1/auth/login", json={"username": "admin", "password": PASSWORD}, timeout=120
             )
             assert response.status_code == 200, response.text
             self._token = str(response.json()["data"]["access_token"])
@@ -199,7 +203,7 @@ class Product:
         """The administrator signs in anew at the next use of `token`."""
         self._token = None
 
-    def api(self, method: str, path: str, json: Any = None, timeout: float = 30.0, **more: Any) -> requests.Response:
+    def api(self, method: str, path: str, json: Any = None, timeout: float = 120.0, **more: Any) -> requests.Response:
         """One call as the administrator; `path` is below `/api/v1`. Returns the response, whatever its status."""
         headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
         url = f"{self.base_url}/api/v1{path}"

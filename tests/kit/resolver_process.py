@@ -55,7 +55,7 @@ class ResolverProcess:
     def kill(self) -> None:
         """SIGKILL, and wait for its end."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def _listens(self) -> bool:
         assert self.process.poll() is None, "the resolver has ended"

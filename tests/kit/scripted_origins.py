@@ -100,3 +100,14 @@ def echoes(sock: socket.socket) -> None:
 def counted(body: bytes) -> bytes:
     """An answer with this body."""
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def notes_heads(seen: list[bytes]) -> Script:
+    """Responds to requests and notes their heads."""
+
+    def script(sock: socket.socket) -> None:
+        while head := read_head(sock):
+            seen.append(head)
+            sock.sendall(counted(b"seen"))
+
+    return script

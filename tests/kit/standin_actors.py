@@ -1,7 +1,8 @@
 """Small actors in the place of the real ones, and a supervisor that runs them (`python -m tests.kit.standin_actors`).
 
 `Echo` stands for a forwarding actor: it writes one line to every connection, `<pid> <instance> <revision>`, and
-keeps the connection open until the client closes it or its drain ends. `Asker` stands for the API: it passes the
+keeps the connection open until the client closes it or its drain ends. To `objects` it responds with those that it
+has. `Asker` stands for the API: it passes the
 messages that a test sends to a plain socket on to the bus, and returns the replies. Silence counts as death after two
 seconds.
 """
@@ -15,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,9 @@ class Echo(Actor):
         if isinstance(message, Configure):
             if self._configured is None:
                 self.loop.watch(self.sockets[0].fileno(), select.EPOLLIN, self._accept)
-            self._configured = message
+            before, self._configured = self._configured, message
+            if message.objects is None and before is not None:
+                self._configured = replace(message, objects=before.objects)
             reply(Done())
         else:
             super().receive(sender, message, reply)
@@ -83,6 +87,10 @@ class Echo(Actor):
         said = client.recv(100)
         if said.strip() == b"hang":
             time.sleep(600)
+        if said.strip() == b"objects":
+            assert self._configured is not None
+            held = {key: packed.decode() for key, packed in (self._configured.objects or {}).items()}
+            said = json.dumps(held).encode() + b"\n"
         if said:
             client.sendall(said)
             return
@@ -128,6 +136,7 @@ STAND_INS = ActorClasses(
     logs="tests.kit.standin_actors:Quiet",
     webhooks="tests.kit.standin_actors:Quiet",
     resolver="tests.kit.standin_actors:Quiet",
+    pools="tests.kit.standin_actors:Quiet",
 )
 
 
@@ -169,7 +178,7 @@ def main() -> None:
     """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
     directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
     instance.SILENCE_MAX = 2.0
-    spawner.ZYGOTE_SILENCE = 4.0
+    spawner.ZYGOTE_SILENCE = 12.0
     set_up_logging("info", "text")
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
     resources = RuntimeResources(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))

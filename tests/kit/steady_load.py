@@ -12,7 +12,7 @@ from typing import Self
 
 from tests.kit.wait import wait_until
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that a caller waits: connections may queue while a service restarts, but none may be refused."""
 BREATH = 0.02
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.forwarding.upstream import Upstream
 from tests.kit.forwarding_rig import Rig
+from tests.kit.ports import free_port
 
 
 def upstream_entry(port: int, protocol: str = "http", **changes: Any) -> UpstreamSpec:
@@ -25,7 +26,18 @@ def of_rig(rig: Rig, **changes: Any) -> UpstreamSpec:
 
 
 def closed_port() -> int:
-    """A port of loopback without a listener."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+    """A port of loopback without a listener, where no other process begins to listen and no connection has its end."""
+    return free_port()
+
+
+def three(*weights: int) -> list[Upstream]:
+    """Upstreams of these weights; three of weight 1 by default."""
+    return [
+        Upstream(upstream_entry(index + 1, weight=weight), index, 0.0)
+        for index, weight in enumerate(weights or (1, 1, 1))
+    ]
+
+
+def up(upstream: Upstream) -> bool:
+    """Whether it is not down."""
+    return upstream.state != "down"

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 30.0, pause: float = 0.02) -> T:
+def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 120.0, pause: float = 0.02) -> T:
     """The first true value of `condition()`. Raises `AssertionError` naming `what` when it doesn't come in time."""
     deadline = time.monotonic() + seconds
     while True:

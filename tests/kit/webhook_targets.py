@@ -96,7 +96,7 @@ class Target:
 
     def hang(self, _number: int, _received: Received) -> tuple[int, dict[str, str]]:
         """A response that doesn't come before the end."""
-        self.release.wait(30)
+        self.release.wait(600)
         return 200, {}
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 from http.client import HTTPResponse
 from types import TracebackType
@@ -24,7 +25,7 @@ class Answer:
 class Client:
     """One connection to a proxy. Every wait ends after `timeout` seconds with an error."""
 
-    def __init__(self, port: int, timeout: float = 15.0) -> None:
+    def __init__(self, port: int, timeout: float = 60.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout)
 
     def __enter__(self) -> Self:
@@ -80,3 +81,8 @@ class Client:
         """CONNECT to `host:port`: the head of the response."""
         self.send("\r\n".join([f"CONNECT {target} HTTP/1.1", f"Host: {target}", *fields, "", ""]))
         return self.head()
+
+
+def basic(user: str, password: str) -> str:
+    """The line of a request with this user and password."""
+    return "Proxy-Authorization: Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

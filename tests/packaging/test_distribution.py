@@ -123,7 +123,7 @@ def test_the_benchmark_of_the_sdist_has_no_runners_of_other_proxies_and_says_so(
     assert (found / "ours.py").is_file()
     assert not (found / "other_proxies").exists()
     ask = "from benchmarks.entrants import squid; from unittest.mock import Mock; squid(Mock()).start()"
-    asked = subprocess.run([sys.executable, "-c", ask], cwd=found.parent, capture_output=True, text=True, timeout=60)
+    asked = subprocess.run([sys.executable, "-c", ask], cwd=found.parent, capture_output=True, text=True, timeout=180)
     assert "Missing: the runners of other proxies are in the repository alone" in asked.stderr.splitlines()[-1]
 
 
@@ -230,7 +230,7 @@ def test_the_installed_product_serves_its_pages_and_a_proxy(built: Built) -> Non
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert (ready.returncode, ready.stdout.count("healthy")) == (0, 1), ready.stdout + ready.stderr
         assert product.stop() == 0

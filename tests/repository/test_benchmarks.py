@@ -7,9 +7,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from benchmarks import workers
+from benchmarks.commands import MEASURES, chosen
 from benchmarks.management import measures, servers
 from benchmarks.processes import Missing, cpu_seconds
-from benchmarks.report import OURS, Bar, Comparison, Row, cpu_rows, markdown, plain, save
+from benchmarks.report import OURS, PURE, Bar, Comparison, Row, cpu_rows, markdown, plain, save
 from benchmarks.rounds import QUICK, Bench, Entrant, medians
 from benchmarks.signin import REFERENCE, Outcome, rows_of, timed
 from benchmarks.soak import Sample, growth
@@ -68,6 +70,40 @@ def test_every_row_is_a_line_of_the_plain_table_and_of_markdown() -> None:
     rows = cpu_rows("GET", "us", RESULTS, {"squid": Bar(factor=0.6)}, RATE)
     assert len(plain(rows).splitlines()) == len(markdown(rows).splitlines()) == 2 + len(rows)
     assert "| GET, CPU | us | 30 | squid | 60 | 0.50 | <= 0.6 x | yes | requests/s | 900 | 600 |" in markdown(rows)
+
+
+def test_the_pure_version_stands_in_brackets_and_has_rows_of_its_own_for_its_goals() -> None:
+    results = {**RESULTS, PURE: {"cpu": 45.0, "actor": 40.0, "rate": 700.0}}
+    goals = {"squid": Bar(factor=0.5)}, RATE, {"squid": Bar(factor=0.7)}
+    compiled, *others, pure, alone = cpu_rows("GET", "us", results, *goals)
+    assert (compiled.ours, compiled.ratio, compiled.pure, compiled.pure_ratio) == (30.0, 0.5, 45.0, 0.75)
+    assert "| GET, CPU | us | 30 (45) | squid | 60 | 0.50 (0.75) | <= 0.5 x | yes |" in markdown([compiled])
+    assert [row.peer_name for row in others] == ["tinyproxy"]
+    assert (pure.measure, pure.ours, pure.reached) == ("GET, CPU, pure", 45.0, False)
+    assert (alone.ours, alone.pure) == (28.0, 40.0)
+
+
+def test_a_goal_without_a_peer_is_judged_once() -> None:
+    rows = Comparison("idle tunnel", "cpu", "KB", {"": Bar(35.0)}).rows(RESULTS)
+    assert [(row.peer_name, row.reached) for row in rows] == [("", True), ("tinyproxy", None), ("squid", None)]
+
+
+def test_a_name_of_a_measure_or_of_a_group_chooses_what_is_measured() -> None:
+    assert chosen(["small", "bulk"], goals=False) == ["small", "connect", "socks5"]
+    assert chosen(None, goals=False) == list(MEASURES)
+    assert set(chosen(None, goals=True)) < set(MEASURES)
+
+
+@pytest.mark.parametrize(("most", "reached"), [(1.5, None), (1.8, False)])
+def test_the_rate_of_two_workers_is_judged_where_the_machine_leaves_room_for_it(
+    most: float, reached: bool | None
+) -> None:
+    results = {OURS: {"rate": 150.0}, workers.ALONE: {"rate": 100.0, "most": 100.0 * most}}
+    kind = workers.Kind("GET", lambda _bench, _subject: (1.0, 1.0), "us/request", 1e6, "requests/s")
+    row = workers.rate_row("GET", kind, results)
+    assert (row.ratio, row.reached) == (1.5, reached)
+    assert row.beside is not None
+    assert row.beside.ours == pytest.approx(most)
 
 
 def test_json_holds_what_the_table_computes(tmp_path: Path) -> None:
@@ -168,6 +204,7 @@ def test_the_bars_of_the_api_judge_ours_and_its_sign_ins_are_held_against_bcrypt
     made = measures.rows({OURS: figure, measures.YARDSTICK: figure}, 10_000)
     reached = {(row.measure, row.peer_name): row.reached for row in made if row.bar}
     assert reached == {
+        ("GET one proxy of 10,000, CPU", "fastapi"): True,
         ("GET one proxy of 10,000, p99", "fastapi"): True,
         ("GET one proxy of 10,000, 8 clients", "fastapi"): False,
         ("GET a page of 50 of 10,000, p99", "fastapi"): True,

@@ -68,10 +68,11 @@ ACTORS_IN_DOCS = {
     "webhook sender": {"webhooks"},
     "telemetry": {"telemetry"},
     "resolver": {"resolver"},
+    "pools": {"pools"},
     "forwarding actor": {"forwarding"},
     "command line": {"command"},
     "supervisor": {"supervisor"},
-    "actor": {"api", "tls", "metrics", "logs", "webhooks", "telemetry", "resolver", "forwarding"},
+    "actor": {"api", "tls", "metrics", "logs", "webhooks", "telemetry", "resolver", "pools", "forwarding"},
 }
 
 

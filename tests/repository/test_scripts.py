@@ -85,6 +85,13 @@ def test_serve_installs_once_and_again_only_when_pyproject_changes(checkout: Pat
     assert len(calls.read_text().splitlines()) == 2
 
 
+def test_serve_runs_the_pure_version_where_there_is_no_c_compiler(checkout: Path, tmp_path: Path) -> None:
+    prepared(checkout, tmp_path)
+    done = script(checkout / "scripts" / "serve", "--compiled", "--port", "9", cwd=tmp_path, CC="/nonexistent/cc")
+    assert (done.returncode, done.stdout) == (0, "called: serve --port 9\n"), done.stderr
+    assert done.stderr.endswith("No C compiler: the pure version runs\n")
+
+
 def test_an_install_that_fails_is_reported_and_tried_again(checkout: Path, tmp_path: Path) -> None:
     prepared(checkout, tmp_path)
     python = checkout / ".venv" / "bin" / "python"

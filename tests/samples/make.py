@@ -169,8 +169,8 @@ def main() -> None:
     with alone(), serving(origin), Target(busy, (HOST, HOOK_PORT)) as target, product:
         began = time.time()
         secrets = make_all(product, target, origin)
-        wait_until(lambda: recorded(product, began), "records and counters are kept", 30)
-        wait_until(lambda: one_waits(product), "one delivery waits", 30)
+        wait_until(lambda: recorded(product, began), "records and counters are kept")
+        wait_until(lambda: one_waits(product), "one delivery waits")
         answers = {path: steady(product.data("GET", path)) for path in paths_of(product, began)}
         requests_by_proxy = counted(product)
         assert product.stop() == 0

@@ -14,6 +14,7 @@ from actors.bus.messages import (
     forwarding,
     metrics,
     policies,
+    pools,
     problems,
     records,
     specs,
@@ -23,5 +24,5 @@ from actors.bus.messages import (
     webhooks,
 )
 
-__all__ = ["accounts", "common", "dns", "events", "fleet_objects", "forwarding", "metrics", "policies", "problems",
-"records", "specs", "supervision", "upstreams", "users", "webhooks"]  # fmt: skip
+__all__ = ["accounts", "common", "dns", "events", "fleet_objects", "forwarding", "metrics", "policies", "pools",
+"problems", "records", "specs", "supervision", "upstreams", "users", "webhooks"]  # fmt: skip

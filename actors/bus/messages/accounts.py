@@ -6,6 +6,7 @@ Accounts are known by their id alone, whichever proxies they use. Credentials wi
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TypeAlias
 
 from actors.bus.codec import message
 
@@ -41,11 +42,17 @@ class ReportUsage:
     """Forwarding actor → metrics collector, each second while it changes, at its start and at its end.
 
     By account id what this process has counted. → `Totals` of the same accounts, when all of it is stored, or `Failed`.
+    `with_others`: each total is to say what it includes of the proxy's other processes.
     """
 
     proxy_id: str
     instance: int
     accounts: dict[str, AccountReport]
+    with_others: bool = False
+
+
+Counted: TypeAlias = tuple[int, int, int]
+"""What one process has counted of an account: its instance, the serial that it reports it under, and bytes."""
 
 
 @message
@@ -53,7 +60,7 @@ class AccountTotal:
     """What an account has used in its period over all proxies. A value, not a message by itself.
 
     It includes what the receiver has reported under `serial`: `reported_in` and `reported_out` bytes. `since` is the
-    start of the period.
+    start of the period. `others` is what it includes of other processes of the receiver's proxy.
     """
 
     period: str
@@ -63,6 +70,7 @@ class AccountTotal:
     serial: int
     reported_in: int
     reported_out: int
+    others: tuple[Counted, ...] = ()
 
 
 @message

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import Any
 
 from actors.bus.codec import message
+from config.net.ports import Ports
 
 SUPERVISOR = "supervisor"
 API = "api"
@@ -17,6 +18,8 @@ WEBHOOKS = "webhooks"
 EGRESS = "egress"
 """The group of the settings with the addresses at which the product itself listens."""
 RESOLVER = "resolver"
+POOLS = "pools"
+"""What checks the upstreams of pools, when a proxy can use one."""
 TELEMETRY = "telemetry"
 """The push to an OpenTelemetry collector, when `telemetry.otlp.endpoint` is set."""
 
@@ -26,14 +29,20 @@ def forwarding_name(proxy_id: str) -> str:
     return f"forwarding.{proxy_id}"
 
 
+def explainer_name(proxy_id: str) -> str:
+    """The actor name of what explains the decisions of a proxy that sleeps."""
+    return f"{forwarding_name(proxy_id)}.explain"
+
+
 def actor_proxy(name: str) -> str:
-    """The proxy of the forwarding actor with this name."""
-    return name.removeprefix("forwarding.")
+    """The proxy of the forwarding actor with this name, or of what explains its decisions."""
+    return name.removeprefix("forwarding.").removesuffix(".explain")
 
 
-def proxy_label(name: str, port: int) -> str:
-    """The name of a proxy in logs and lists of processes."""
-    return f"{name} ({port})"
+def proxy_label(name: str, ports: Ports, worker: int = 0, workers: int = 1) -> str:
+    """The name of a proxy in logs and lists of processes; with the number of its worker, from 1, where it has
+    several."""
+    return f"{name} ({ports}) {worker + 1}/{workers}" if workers > 1 else f"{name} ({ports})"
 
 
 @message

@@ -5,16 +5,26 @@ Objects name each other by their names, which are unique within a kind. `revisio
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from actors.bus.codec import message
-from actors.bus.messages.policies import PolicySpec
 from actors.bus.messages.upstreams import UpstreamsSpec
+
+DOMAINS = "domains"
+"""The kind of a list whose entries match names."""
+PLANS = "plans"
+"""The key of what plans of accounts name."""
+POOL_KEY = "pool:"
+"""Begins the keys of pools."""
+ALL_LISTS = "list:*"
+"""The key of all lists: those that accounts, credentials and plans may name at any time."""
 
 
 @message
 class ListRef:
     """A list of destinations, without its entries. A value, not a message by itself.
 
-    `kind` is `domains` or `networks`. `file` is the name of the compiled file in the folder of lists of the data
+    `kind` is `domains`, `networks` or `geo`. `file` is the name of the compiled file in the folder of lists of the data
     directory; empty: there is none yet, and the list matches nothing. Another content has another name.
     """
 
@@ -23,6 +33,11 @@ class ListRef:
     revision: int
     kind: str
     file: str = ""
+
+    @property
+    def judges_addresses(self) -> bool:
+        """Whether its entries match addresses, not names."""
+        return self.kind != DOMAINS
 
 
 @message
@@ -46,9 +61,16 @@ class PoolSpec:
 
 
 @message
-class FleetObjects:
-    """A consistent set of objects: whatever one of them names is in it. A value, not a message by itself."""
+class FleetObject:
+    """A list, pool or policy on its way to the processes that need it. A value, not a message by itself.
 
-    lists: tuple[ListRef, ...] = ()
-    pools: tuple[PoolSpec, ...] = ()
-    policies: tuple[PolicySpec, ...] = ()
+    `key` is its kind and its name, `pool:paris`; `names` are the keys of the objects that it names. `packed` is its
+    `ListRef`, `PoolSpec` or `PolicySpec` (`actors.bus.codec.pack`), which may have secrets. Without it the object only
+    stands for what it names: that with the key `plans` for what plans of accounts name.
+    """
+
+    key: str
+    id: str
+    revision: int
+    names: tuple[str, ...]
+    packed: bytes = field(repr=False)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from actors.bus.codec import message
-from actors.bus.messages.fleet_objects import FleetObjects
+from actors.bus.messages.fleet_objects import ListRef
+from actors.bus.messages.policies import PolicySpec
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 
 
@@ -11,12 +14,37 @@ from actors.bus.messages.specs import EgressSpec, ProxySpec
 class Configure:
     """Supervisor → forwarding actor, at its hello and at every change: holds for new connections, drops none.
 
-    `objects` has what the proxy names, and what any plan names where its clients may be accounts of the fleet.
+    `objects` has by key all objects that the proxy needs, packed (`FleetObject`); None: as before. → `Done`, if that is
+    asked for: when objects have changed. `worker` is the receiver's index among all `workers` of the proxy, `column`
+    where it counts together with the others (`actors.workers.columns`), -1 if it counts for itself.
     """
 
     spec: ProxySpec
     egress: EgressSpec
-    objects: FleetObjects = FleetObjects()
+    objects: dict[str, bytes] | None = field(default_factory=dict, repr=False)
+    worker: int = 0
+    workers: int = 1
+    column: int = -1
+
+
+@message
+class Idle:
+    """Forwarding actor → supervisor: it has had no client for `sleep_after`. Nothing replies; it reports again."""
+
+    instance: int
+
+
+@message
+class Sleep:
+    """Supervisor → forwarding actor: accept no more and keep what you know for the next process. → `Done` or `Failed`.
+
+    `Failed` means that there is a client, and that it goes on. After `Done` follows `Resume` or `Stop`.
+    """
+
+
+@message
+class Resume:
+    """Supervisor → forwarding actor, after `Sleep`: a client has come, so go on. → `Done`."""
 
 
 @message
@@ -58,6 +86,8 @@ class Explain:
 
     `user` counts as authenticated; None means a client without credentials. `credential` is the id of one whose secret
     counts as sent, as `user` or without a name. `method` is that of a request for an http URL. No connection is made.
+    `draft` is judged in place of the policy of its name, or where none that applies has it, of the proxy's own; `lists`
+    are those that it names. `listen_port` is the port of the proxy that the client comes to.
     """
 
     client_ip: str
@@ -65,6 +95,9 @@ class Explain:
     target: str
     credential: str | None = None
     method: str = "GET"
+    draft: PolicySpec | None = None
+    lists: tuple[ListRef, ...] = ()
+    listen_port: int = 0
 
 
 @message
@@ -95,11 +128,82 @@ class ExplainedRule:
 
 
 @message
+class ExplainedSource:
+    """Where a request would leave from. A value, not a message by itself.
+
+    `rule` is what of the configuration says so, `entries` are its addresses and networks, `policy` is how one of them
+    is chosen. `ipv4` and `ipv6` are the addresses: empty where there is none, and both where they are drawn at random.
+    """
+
+    rule: str
+    policy: str
+    entries: tuple[str, ...]
+    ipv4: str = ""
+    ipv6: str = ""
+
+
+@message
+class ExplainedHeaders:
+    """What is done to the header fields of a plain request. A value, not a message by itself.
+
+    `set` has names and values of what is added and set, `remove` names in lower case.
+    """
+
+    set: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+@message
+class ExplainedName:
+    """How a user name with parameters was understood. A value, not a message by itself.
+
+    `account` is the part that names the account. `ttl` is seconds, of the session; `labels` and `marks` are names and
+    values, `unknown` what has no effect. `problem` says why what stands behind an account is no parameters.
+    """
+
+    account: str
+    session: str | None
+    ttl: float
+    rotate: bool
+    labels: dict[str, str]
+    marks: dict[str, str]
+    unknown: tuple[str, ...]
+    problem: str
+
+
+@message
+class ExplainedUpstream:
+    """An upstream that would not be chosen, and why. A value, not a message by itself."""
+
+    name: str
+    why: str
+
+
+@message
+class ExplainedUpstreams:
+    """Which upstream a request would go through. A value, not a message by itself.
+
+    `pool` is the name of theirs, empty for those of the proxy itself; `policy` is how one is chosen, `chosen` the one
+    that would be, empty for none. There are `total`, of which `usable` may be chosen; `left_out` are others, the first
+    of them.
+    """
+
+    pool: str
+    policy: str
+    chosen: str
+    total: int
+    usable: int
+    left_out: tuple[ExplainedUpstream, ...]
+
+
+@message
 class Explanation:
     """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`).
 
     `account` and `credential` are the ids of those that the client would have used, empty for none. `rules` are those
-    of all policies that apply, in their order.
+    of all policies that apply, in their order. `source` is None where the configuration says nothing about it,
+    `upstreams` where the request is refused or goes directly. `headers` are of an allowed request for an http URL.
+    `name` None: the user name is taken as it is.
     """
 
     decision: str
@@ -113,19 +217,25 @@ class Explanation:
     account: str = ""
     credential: str = ""
     rules: tuple[ExplainedRule, ...] = ()
+    source: ExplainedSource | None = None
+    headers: ExplainedHeaders = ExplainedHeaders()
+    name: ExplainedName | None = None
+    upstreams: ExplainedUpstreams | None = None
 
 
 @message
 class ConnectionFilter:
     """A filter of connections: those that every given part matches. A value, not a message by itself.
 
-    `client` is an address or a network, `user` exact, `target` a part of it, `min_age` seconds.
+    `client` is an address or a network, `user` exact, `target` a part of it, `min_age` seconds. `listen_port` is the
+    port of the proxy that the client has come to.
     """
 
     client: str | None = None
     user: str | None = None
     target: str | None = None
     min_age: float = 0.0
+    listen_port: int | None = None
 
 
 @message
@@ -148,7 +258,10 @@ class Connection:
     `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
     `tunnel` or `datagrams`; rates are bytes per second.
     `parent` is the name of the upstream proxy that it goes through, empty without one. `credential` is the id of the
-    one that was used in place of the password.
+    one that was used in place of the password. `source_address` is the one that it leaves from, and `source_rule` what
+    of the configuration says so; empty where nothing does. `parameters` are
+    those of the user name. `pool` is the name of the pool that the upstream is in, empty for one of the proxy itself.
+    `listen_port` is the port of the proxy that the client has come to.
     """
 
     id: str
@@ -164,6 +277,11 @@ class Connection:
     rate_out: float
     parent: str = ""
     credential: str = ""
+    source_address: str = ""
+    source_rule: str = ""
+    parameters: str = ""
+    pool: str = ""
+    listen_port: int = 0
 
 
 @message

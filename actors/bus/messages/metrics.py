@@ -13,7 +13,8 @@ from actors.counters import PASSIVE, PLACES, ZEROS
 class Counters:
     """Forwarding actor → events plane, topic `counters.<proxy id>`: cumulative since its start.
 
-    Every second while they change, else every five seconds.
+    Every second while they change, else every five seconds. The last ones of a process go to the metrics collector by
+    the mailbox as well, → `Done`: what is published may get lost while one program follows another.
 
     `values` are those of `actors.counters` by name: an actor of another release, which drains during an upgrade, may
     know fewer or more. `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules
@@ -21,7 +22,9 @@ class Counters:
     record. `latency` has number and count of the buckets of `actors.histogram` that `response_seconds` fell into: one
     entry for each request that got a response. `resident` is the memory of the process in bytes now. `decisions` counts
     by policy and rule (`POLICY/RULE`) the requests that rules of policies have matched, behind `reported:` those that
-    they would have.
+    they would have; a `partial` message has only the counts that have changed since the one before. `loop_busy` is the
+    share of time that the process had a processor, 0 to 1, and `loop_turn_max_ms` its longest turn, both over the last
+    half to whole minute.
     """
 
     proxy_id: str
@@ -35,14 +38,17 @@ class Counters:
     latency: tuple[tuple[int, int], ...] = ()
     resident: int = field(default=0, compare=False)
     decisions: dict[str, int] = field(default_factory=dict)
+    loop_busy: float = field(default=0.0, compare=False)
+    loop_turn_max_ms: float = field(default=0.0, compare=False)
+    partial: bool = field(default=False, compare=False)
 
     def changed_since(self, last: Counters | None) -> bool:
-        """Whether anything differs that does not change by itself."""
-        return last is None or replace(self, values=_active(self.values)) != replace(last, values=_active(last.values))
+        """Whether anything of a partial message differs that does not change by itself."""
+        return last is None or bool(self.decisions) or self._compared() != last._compared()
 
-
-def _active(values: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if name not in PASSIVE}
+    def _compared(self) -> Counters:
+        values = {name: value for name, value in self.values.items() if name not in PASSIVE}
+        return replace(self, values=values, decisions={})
 
 
 @message
@@ -75,6 +81,8 @@ class ProxyStats:
     latency: tuple[tuple[int, int], ...] = ()
     resident: int = 0
     decisions: dict[str, int] = field(default_factory=dict)
+    loop_busy: float = 0.0
+    loop_turn_max_ms: float = 0.0
 
     def __getitem__(self, counter: str) -> Any:
         """An integer, or a float for a counter of seconds."""

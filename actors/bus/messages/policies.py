@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from actors.bus.codec import message
 from actors.bus.messages.specs import LimitsSpec
 
-DENY = "deny"
-DIRECT = "direct"
+DENY: Final = "deny"
+DIRECT: Final = "direct"
 POOL = "pool:"
 """Begins the `use` of a rule that names a pool."""
 
@@ -17,7 +19,8 @@ class RuleSpec:
 
     Conditions that are empty hold for every request; a rule matches when all hold. `accounts` are user names, or tags
     behind `tag:`; `destinations` entries as `config.net.entries` reads them; `paths` patterns with `*`; `params` names
-    and values; `schedule` is `actors.accounts.schedule`'s. `report`: it is counted and not enforced.
+    and values; `schedule` is `actors.accounts.schedule`'s; `listen_ports` the first and the last of consecutive
+    ports of the proxy. `report`: it is counted and not enforced.
     `use` is `deny`, `direct`, `pool:` and a name, or empty: the request goes the way it would go without the rule.
     `egress` are addresses and networks that connections leave from.
     """
@@ -37,6 +40,7 @@ class RuleSpec:
     set_headers: tuple[tuple[str, str], ...] = ()
     remove_headers: tuple[str, ...] = ()
     limits: LimitsSpec = LimitsSpec()
+    listen_ports: tuple[tuple[int, int], ...] = ()
 
 
 @message

@@ -11,6 +11,7 @@ NO_DESCRIPTORS = "out_of_descriptors"
 BIND_ADDRESS = "bind_address"
 ACCOUNTS_TABLE = "accounts_table"
 LIST_UNREADABLE = "list_unreadable"
+WORKERS = "workers"
 LISTENER = "listener"
 PROCESS = "process"
 REASONS = (
@@ -21,6 +22,7 @@ REASONS = (
     BIND_ADDRESS,
     ACCOUNTS_TABLE,
     LIST_UNREADABLE,
+    WORKERS,
     LISTENER,
     PROCESS,
 )
@@ -32,8 +34,8 @@ class Problem:
     """One thing that is wrong and not over. A value, not a message by itself.
 
     `reason` is one of `REASONS`, `detail` a sentence, `since` Unix seconds. `subject` is the part of the proxy that it
-    concerns: the name of an upstream or of a list, else empty. `serves` is False when no client can be served while it
-    lasts.
+    concerns: the name of an upstream or of a list, else empty; in reports of pools `POOL` or `POOL/UPSTREAM`. `serves`
+    is False when no client can be served while it lasts.
     """
 
     reason: str
@@ -45,7 +47,7 @@ class Problem:
 
 @message
 class ReportProblems:
-    """Forwarding actor or TLS terminator → supervisor, when it is configured and at each change. Nothing replies.
+    """Forwarding actor, TLS terminator or pools → supervisor, when configured and at each change. Nothing replies.
 
     `problems` are all that it has now. `over` are those that have ended since the report before, each with a sentence
     that says how. `certificate_ends` is when the certificate that it serves ends, 0 without one. `instance` is the

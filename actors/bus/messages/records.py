@@ -39,6 +39,7 @@ class QueryLogs:
     target: str | None = None
     credential: str | None = None
     request_id: str | None = None
+    listen_port: int | None = None
 
 
 @message

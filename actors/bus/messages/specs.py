@@ -6,6 +6,7 @@ from dataclasses import field
 
 from actors.bus.codec import message
 from actors.bus.messages.upstreams import UpstreamsSpec
+from config.net.ports import Ports
 
 
 @message
@@ -44,7 +45,8 @@ class AccountSpec:
     directions in a `period` (`config.model.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
     networks, destinations entries of access rules (`config.net.entries`). `schedule` is `actors.accounts.schedule`'s,
     None for always. `socks4_by_name`: on SOCKS4 the name alone lets in. `renewal` is `config.passwords.renewal`'s.
-    `tags` are those of the account, `policy` is the name of its plan's, empty for none.
+    `tags` are those of the account, `policy` is the name of its plan's, empty for none; `egress` are the addresses and
+    networks (`config.net.egress`) that its connections leave from, by its plan.
     """
 
     id: str
@@ -64,6 +66,7 @@ class AccountSpec:
     renewal: str = ""
     tags: tuple[str, ...] = ()
     policy: str = ""
+    egress: tuple[str, ...] = ()
 
 
 @message
@@ -111,20 +114,50 @@ class DnsSpec:
 
 
 @message
+class RequestHeadersSpec:
+    """What a proxy does to the header fields of plain requests. A value, not a message by itself.
+
+    `forwarded`: `off`, `x-forwarded-for` or `rfc7239`. `set` has names and values.
+    """
+
+    forwarded: str = "off"
+    set: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+@message
+class UsernameParamsSpec:
+    """How user names with parameters are read. A value, not a message by itself.
+
+    `separator` is one character. `reject_unknown`: a name with parameters that nothing knows is refused.
+    """
+
+    separator: str = "-"
+    reject_unknown: bool = False
+
+
+@message
 class ProxySpec:
     """What a proxy should be, as the forwarding actor and the supervisor need it. A value, not a message by itself.
 
+    `port` is the first that it listens at; `last_port` is the last of a range, 0 for one port.
     `revision` is the store's: the greater one wins. `timeout` is for connecting and for idleness.
     `auth_hash` is bcrypt over the pre-hashed password of `auth_username`. Credentials are wanted when there is such a
     name or `auth_required`; `accounts` are accepted beside it.
     `tls` is the proxy's own certificate and key file, None for those of `server.tls`; `client_tls` None: clients are
     not asked for a certificate.
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
-    `bind_address` is where its own connections leave from, empty for any address of the machine.
+    `bind_address` is where its own connections leave from, empty for any address of the machine; with `egress` there is
+    none: they leave from one of these addresses and networks (`config.net.egress`). `bind_policy` says from which one.
     `tags` are those of the proxy, by which accounts of the fleet may name it.
-    `policy` is the name of its policy, empty for none.
+    `policy` is the name of its policy, empty for none; `pool` is that of the pool that it has in place of `upstreams`.
     `backend` decides about users that the proxy and the table of accounts don't know.
+    `objects` are the keys of the objects that it names (`actors.bus.messages.fleet_objects`).
+    `username_params` None: user names have no parameters but the session behind `-session-`, where there are upstreams
+    or `bind_policy` is `session`.
     `via` is what it adds to `Via`: `pseudonym`, `on` (host name and port) or `off`.
+    `workers` is the number of processes that serve it, 0 for one on each core.
+    `sleep_after` is seconds without a client after which it sleeps, 0 for never.
     """
 
     id: str
@@ -150,10 +183,29 @@ class ProxySpec:
 
     accept_proxy_protocol: bool = False
     bind_address: str = ""
+    egress: tuple[str, ...] = ()
+    bind_policy: str = "random"
     via: str = "pseudonym"
+    request_headers: RequestHeadersSpec = RequestHeadersSpec()
     backend: BackendSpec | None = None
     dns: DnsSpec = field(default_factory=DnsSpec)
     policy: str = ""
+    pool: str = ""
+    objects: tuple[str, ...] = ()
+    username_params: UsernameParamsSpec | None = None
+    last_port: int = 0
+    sleep_after: int = 0
+    workers: int = 1
+
+    @property
+    def ports(self) -> Ports:
+        """All ports that it listens at."""
+        return Ports.of(self.port, self.last_port)
+
+    @property
+    def address(self) -> tuple[str, Ports]:
+        """Where it listens."""
+        return self.host, self.ports
 
     @property
     def speaks_tls(self) -> bool:
@@ -172,7 +224,8 @@ class EgressSpec:
 
     `policy` is `public_only`, `private` (all but the addresses that are never a target: link-local, metadata,
     multicast, reserved) or `off`; `allow` lists CIDRs and names that are excepted; `own` lists the addresses of all the
-    product's own listeners, `(host, port)`, which are refused in any case. `services` are those of them that aren't
+    product's own listeners, `(host, port)`, which are refused in any case; `own_ranges` those with consecutive ports,
+    `(host, first, last)`. `services` are those of them that aren't
     proxies: no upstream may be there either. `upstreams_allow` is as `allow`, for upstreams; None: `allow` holds.
     `private_backends`: authentication back ends may have addresses that are not public.
     """
@@ -183,3 +236,4 @@ class EgressSpec:
     services: tuple[tuple[str, int], ...] = ()
     upstreams_allow: tuple[str, ...] | None = None
     private_backends: bool = False
+    own_ranges: tuple[tuple[str, int, int], ...] = ()

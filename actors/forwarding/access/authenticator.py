@@ -41,6 +41,7 @@ from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
+    from actors.forwarding.limits.elsewhere import Elsewhere
 
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0
@@ -95,12 +96,17 @@ class Authenticator:
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
-        self._guessing = GuessLimit()
+        self.guessing = GuessLimit()
         self._checks: dict[tuple[_Pair, bytes | None], list[_Request]] = {}
         """The checks that wait or run, each with the requests for it."""
         self._present: Counter[str] = Counter()
         """The number of checks by client."""
         self._failures = ThrottledLog(log, "wrong passwords")
+
+    def share(self, elsewhere: Elsewhere) -> None:
+        """Count wrong passwords together with other workers from now on."""
+        self.guessing.share(elsewhere, self._loop.now)
+        self.backend.share(elsewhere)
 
     def update(self, spec: ProxySpec) -> None:
         """Take the users and passwords of a configuration. What is cached holds for unchanged passwords alone."""
@@ -247,7 +253,7 @@ class Authenticator:
         def starts() -> bool:
             return any(each.requester.waits for each in requests) and self._known(pair) is None
 
-        is_new = not self._present[pair.client] and not self._guessing.failed_lately(pair.client, self._loop.now)
+        is_new = not self._present[pair.client] and not self.guessing.failed_lately(pair.client, self._loop.now)
         self._present[pair.client] += 1
         labels = site_key(requester.client_ip), f"{pair.client} {pair.user}"
         turn = (network_key(requester.client_ip), pair.client) if is_new else None
@@ -273,7 +279,7 @@ class Authenticator:
     def _known(self, pair: _Pair) -> bool | None:
         """Whether it is right, as far as that is known without a check; None when it has to be checked."""
         now, stored = self._loop.now, self._directory.stored(pair.user)
-        paused = self._guessing.paused(pair.client, pair.user, now)
+        paused = self.guessing.paused(pair.client, pair.user, now)
         if self._is_right(pair.user, pair.digest, paused):
             return True
         until, wrong_for = self._wrong.get(pair.digest, (0.0, None))
@@ -288,7 +294,7 @@ class Authenticator:
             keep(self._good, pair.digest, (now + REMEMBERED, stored), CACHE_SIZE)
             return True
         keep(self._wrong, pair.digest, (now + WRONG_REMEMBERED, stored), CACHE_SIZE)
-        if self._guessing.failed(pair.client, pair.user, now):
+        if self.guessing.failed(pair.client, pair.user, now):
             text = f"{pair.client} sent so many that new ones from there are not checked for {PAUSE:g} s"
             self._failures.error(text, logging.WARNING)
         return False

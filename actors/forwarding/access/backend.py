@@ -30,6 +30,7 @@ from actors.throttled_log import ThrottledLog
 
 if TYPE_CHECKING:
     from actors.forwarding.access.backend_request import BackendRequest, Verdict
+    from actors.forwarding.limits.elsewhere import Elsewhere
 
 CACHE_SIZE: Final = 4096
 THREADS: Final = 16
@@ -107,7 +108,7 @@ class Backend:
         self._threads: FairThreadPool | None = None
         self._known: dict[bytes, _Known] = {}
         self._flights: dict[bytes, _Flight] = {}
-        self._guessing = GuessLimit()
+        self.guessing = GuessLimit("guess at the back end")
         self._generation = 0
         self._failures = ThrottledLog(log, "requests to the authentication back end")
 
@@ -133,9 +134,13 @@ class Backend:
         self._known.clear()
         self._flights = {}  # those who wait for one get its result all the same
 
+    def share(self, elsewhere: Elsewhere) -> None:
+        """Count refused credentials together with other workers from now on."""
+        self.guessing.share(elsewhere, self._loop.now)
+
     def guard_by(self, egress: EgressSpec) -> None:
         """Take the product's own addresses, and whether others that are not public may be connected to."""
-        self._guard = OutgoingGuard(egress.own, "" if egress.private_backends else PRIVATE)
+        self._guard = OutgoingGuard(egress.own, "" if egress.private_backends else PRIVATE, egress.own_ranges)
 
     # --- checks ---
 
@@ -147,7 +152,7 @@ class Backend:
             self._decide(question, known.verdict, done)
             return
         was_right = known is not None and known.verdict.allow
-        if not was_right and self._guessing.paused(client_key(requester.client_ip), question.user, self._loop.now):
+        if not was_right and self.guessing.paused(client_key(requester.client_ip), question.user, self._loop.now):
             done(None)
             return
         flight = self._flights.get(digest)
@@ -230,7 +235,7 @@ class Backend:
             keep(self._known, digest, _Known(verdict, until, until + STALE_MAX), CACHE_SIZE)
             return
         keep(self._known, digest, _Known(verdict, now + spec.negative_seconds, 0.0), CACHE_SIZE)
-        self._guessing.failed(client_key(client_ip), question.user, now)
+        self.guessing.failed(client_key(client_ip), question.user, now)
 
     def _decide(self, question: Question, verdict: Verdict, done: OnDecided) -> None:
         if not verdict.allow:

@@ -27,6 +27,8 @@ from actors.net.own_requests import OutgoingGuard
 RESPONSE_MAX: Final = 64 * 1024
 TTL_MAX: Final = 86_400.0
 """Seconds; a greater `ttl` is cut to it."""
+ABORT_FIRST: Final = 1.0
+"""Seconds that sockets wait beyond the deadline: who asked ends the request by `abort` at the deadline of the whole."""
 USER_AGENT: Final = "Proxyfleet-Auth/1"
 
 _LIMITS: Final = ("bandwidth_in", "bandwidth_out", "connections", "requests_per_minute")
@@ -53,7 +55,8 @@ class BackendRequest:
 
     def __init__(self, spec: BackendSpec, guard: OutgoingGuard, content: dict[str, Any]) -> None:
         self._spec = spec
-        self._connect = connect_guarded(guard, spec.timeout)
+        self._timeout = spec.timeout + ABORT_FIRST
+        self._connect = connect_guarded(guard, self._timeout)
         self._content = content
         self._lock = threading.Lock()
         self._aborted = False
@@ -80,7 +83,7 @@ class BackendRequest:
 
     def _post(self) -> bytes:
         url = parse_url(self._spec.url)
-        pool = pools_by(self._open)[url.scheme or ""](url.host or "", url.port, timeout=self._spec.timeout, maxsize=1)
+        pool = pools_by(self._open)[url.scheme or ""](url.host or "", url.port, timeout=self._timeout, maxsize=1)
         body = json.dumps(self._content, separators=(",", ":"))
         try:
             response = pool.urlopen(

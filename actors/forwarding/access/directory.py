@@ -124,6 +124,22 @@ class Directory:
         except UnreadableError:
             return False
 
+    def exists(self, user: str) -> bool:
+        """Whether there is such a user. Another name is not remembered: beginnings of names would fill the memory."""
+        if user in self._own:
+            return True
+        fleet = self._open() if user else None
+        try:
+            if fleet is None:
+                return False
+            self.refresh()
+            found = self._found.get(user) or fleet.named(user, self._proxy_id, self._tags)
+        except UnreadableError:
+            return False
+        if found is not None and user not in self._found:
+            keep(self._found, user, found, NAMES_KEPT)
+        return found is not None
+
     def admits_name(self, user: str) -> bool:
         """Whether the name alone authenticates, in a protocol without passwords.
 

@@ -7,32 +7,38 @@ holds.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from actors.bus.loop import Loop
 from actors.bus.messages.fleet_objects import ListRef
 from actors.bus.messages.problems import LIST_UNREADABLE
+from actors.net.socks_wire import endpoint_of
 from actors.problems import Problems
-from config.net.entries import ListHost
+from config.net.entries import GEO, ListHost
+from config.net.ip import plain
 
 if TYPE_CHECKING:
     from actors.forwarding.access.rules import FoundList
-    from actors.lists.compiled import CompiledList
+    from actors.lists.places import PlaceDatabase
     from actors.thread_pool import ThreadPool
 
-DOMAINS: Final = "domains"
-"""The kind of a list whose entries match names."""
 RETRY: Final = 1.0
 """Seconds after which a list that can't be read is tried again, if it is named."""
 READ_AT_ONCE: Final = 1_000_000
 """Bytes of a new version that are read in the loop: less than a millisecond."""
-
-
 AGAIN: Final = 10.0
 """Seconds after which a new version that can't be read is tried again."""
+
+
+class Content(Protocol):
+    """The content of a list."""
+
+    def of(self, host: ListHost) -> FoundList | None:
+        """What an entry that names this list matches; None where such an entry can name no list of this kind."""
 
 
 class NamedListFiles:
@@ -43,10 +49,12 @@ class NamedListFiles:
         self._problems = problems
         self._folder = folder
         self._refs: dict[str, ListRef] = {}
-        self._used: dict[str, tuple[ListRef, CompiledList]] = {}
+        self._used: dict[str, tuple[ListRef, Content]] = {}
         self._failed: dict[str, float] = {}
         self._threads: ThreadPool | None = None
         self.on_changed: Callable[[], None] = lambda: None
+        self.places: tuple[PlaceDatabase, ...] = ()
+        """The databases of places that are used."""
 
     def configure(self, refs: Iterable[ListRef]) -> None:
         """These are the lists now, by their names."""
@@ -59,32 +67,58 @@ class NamedListFiles:
             ref = self._refs.get(name)
             if ref is None or ref.id != used.id:
                 del self._used[name]
+                self._note_places()
             elif ref.file != used.file:
                 self._replace(ref)
 
     def find(self, host: ListHost) -> FoundList | None:
         """See `NamedLists`."""
         used = self._used.get(host.name)
-        return self._first_use(host.name) if used is None else used[1]
+        content = self._first_use(host.name) if used is None else used[1]
+        return None if content is None else content.of(host)
 
     def judges_addresses(self, host: ListHost) -> bool:
         """See `NamedLists`."""
         ref = self._refs.get(host.name)
-        return ref is not None and ref.kind != DOMAINS
+        return ref is not None and ref.judges_addresses
+
+    def read(self, ref: ListRef) -> Content | None:
+        """The content of a list, which rules need not name; None when it can't be read."""
+        used = self._used.get(ref.name)
+        if used is not None and used[0].file == ref.file:
+            return used[1]
+        try:
+            return _read(self._path(ref), ref.kind)
+        except (OSError, ValueError):
+            return None
+
+    def place_of(self, sock: socket.socket) -> tuple[str, str]:
+        """The country and the autonomous system of the address that a socket is connected to, as texts."""
+        try:
+            address = plain(endpoint_of(sock.getpeername())[0])
+        except OSError:  # it has been reset already
+            return "", ""
+        found = [place for each in self.places if (place := each.find(address)) is not None]
+        country = next((each.country for each in found if each.country), "")
+        return country, next((str(each.asn) for each in found if each.asn), "")
+
+    def _note_places(self) -> None:
+        refs = (each for each in self._used.values() if each[0].kind == GEO)
+        self.places = tuple(cast("PlaceDatabase", content) for _ref, content in refs)
 
     def close(self) -> None:
         """End its thread, if there is one."""
         if self._threads is not None:
             self._threads.close()
 
-    def _first_use(self, name: str) -> FoundList | None:
+    def _first_use(self, name: str) -> Content | None:
         if self._loop.now - self._failed.get(name, -RETRY) < RETRY:
             return None
         ref = self._refs.get(name)
         try:
             if ref is None:
                 raise ValueError("there is no such list")
-            content = _read(self._path(ref))
+            content = _read(self._path(ref), ref.kind)
         except (OSError, ValueError) as error:
             self._failed[name] = self._loop.now
             self._fails(name, f"rules name the list {name}, which can't be read: {_text(error)}")
@@ -101,11 +135,11 @@ class NamedListFiles:
             self._replacement_fails(ref, error)
             return
         if small:
-            self._replaced(ref, _result(path))
+            self._replaced(ref, _result(path, ref.kind))
         else:
-            self._thread_pool().submit(partial(_result, path), partial(self._replaced, ref))
+            self._thread_pool().submit(partial(_result, path, ref.kind), partial(self._replaced, ref))
 
-    def _replaced(self, ref: ListRef, content: CompiledList | Exception | None) -> None:
+    def _replaced(self, ref: ListRef, content: Content | Exception | None) -> None:
         if self._refs.get(ref.name) != ref or ref.name not in self._used:
             return  # there is a newer version, or the list is gone
         if isinstance(content, Exception) or content is None:
@@ -124,8 +158,9 @@ class NamedListFiles:
         if self._refs.get(ref.name) == ref and ref.name in self._used:
             self._replace(ref)
 
-    def _use(self, ref: ListRef, content: CompiledList) -> None:
+    def _use(self, ref: ListRef, content: Content) -> None:
         self._used[ref.name] = ref, content
+        self._note_places()
         self._failed.pop(ref.name, None)
         self._problems.ends(LIST_UNREADABLE, f"the list {ref.name} can be read", ref.name)
 
@@ -149,22 +184,20 @@ class NamedListFiles:
         return f"<NamedListFiles {', '.join(self._used) or 'none'} in use>"
 
 
-def _read(path: Path) -> CompiledList:
+def _read(path: Path, kind: str) -> Content:
     """The whole file, checked. Raises `OSError`, and `ValueError` when it is damaged."""
-    from actors.lists.compiled import CompiledList  # only where lists are named
+    from actors.lists.files import opened  # only where lists are named
     from actors.lists.layout import ListDamaged
 
     try:
-        content = CompiledList(path)
-        content.verify()
+        return opened(path, kind)
     except ListDamaged as error:
         raise ValueError(f"{path.name} {error}") from error
-    return content
 
 
-def _result(path: Path) -> CompiledList | Exception:
+def _result(path: Path, kind: str) -> Content | Exception:
     try:
-        return _read(path)
+        return _read(path, kind)
     except (OSError, ValueError) as error:
         return error
 

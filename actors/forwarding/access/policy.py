@@ -7,7 +7,7 @@ what it would have refused behind `reported:`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.rules import REPORTED, RuleMatch, Rules
@@ -32,8 +32,8 @@ class Decision(NamedTuple):
     stage: str
 
 
-_CLIENT_ALLOWED = Decision(None, "", "", "client")
-_ADDRESS_ALLOWED = Decision(None, "", "", "address")
+_CLIENT_ALLOWED: Final = Decision(None, "", "", "client")
+_ADDRESS_ALLOWED: Final = Decision(None, "", "", "address")
 
 
 def without_address(name: str) -> str:

@@ -57,7 +57,9 @@ class Testers:
         return tester if tester is not None and tester.until > self._loop.now else None
 
     def report_of(self, user: str) -> ReportOfTest:
-        """The result of the test with this user, as far as known."""
+        """The result of the test with this user, as far as known. The test is over, so its credentials are invalid."""
+        for key in [key for key in self._awaited if key[0] == user]:
+            del self._awaited[key]
         tester = self._known.get(user)
         return ReportOfTest() if tester is None else ReportOfTest(tester.upstream or None, tester.reason, tester.detail)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.net.dialer import EDGE, Dialer
 from actors.forwarding.net.resolver import Resolution
+from actors.forwarding.net.source_address import Source
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
@@ -48,9 +49,12 @@ class BindListener:
         requester: Requester = OURSELVES,
         own: OwnRules = (),
         judge: Judge | None = None,
+        source: Source | None = None,
     ) -> None:
-        """`own` rules of an account hold for the peer as well, and policies, if there are any (`judge`)."""
+        """`own` rules of an account hold for the peer as well, and policies, if there are any (`judge`). `source`: the
+        address to listen at, if not the one that all connections leave from."""
         self._judge = judge
+        self._source = dialer.source if source is None else source
         self._dialer = dialer
         self._own = own
         self._loop = dialer.loop
@@ -81,7 +85,7 @@ class BindListener:
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])
             return
-        refusals = {address: self._refusal(address) or self._dialer.source.refuses(address) for address in addresses}
+        refusals = {address: self._refusal(address) or self._source.refuses(address) for address in addresses}
         allowed = [address for address, refusal in refusals.items() if refusal is None]
         if not allowed:
             self._end(refusals[addresses[0]] or failures.unroutable("no address of the peer is known"))
@@ -96,7 +100,7 @@ class BindListener:
         family = socket.AF_INET6 if ":" in towards else socket.AF_INET
         try:
             host = self._own_address(family, towards)
-            listener = socket.create_server((host, 0), family=family, backlog=4)
+            listener = _listening_socket(host, family, self._source)
         except OSError as error:
             self._end(failures.unroutable(f"no address to listen at for {towards}: {error.strerror}"))
             return
@@ -109,9 +113,9 @@ class BindListener:
         """Where the peer reaches us: the address that connections leave from, else the source address on the way to it,
         else that of the client's connection.
         """
-        source = self._dialer.source
-        if source.address and source.refuses(towards) is None:
-            return source.address
+        source = self._source.towards(towards)
+        if source:
+            return source
         if towards not in _UNSPECIFIED:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent by asking
                 probe.connect((towards, self._peer.port or 9))
@@ -154,3 +158,18 @@ class BindListener:
         if listener is not None:
             self._loop.unwatch(listener.fileno())
             listener.close()
+
+
+def _listening_socket(host: str, family: socket.AddressFamily, source: Source) -> socket.socket:
+    """Raises `OSError`."""
+    if host not in source.free:
+        return socket.create_server((host, 0), family=family, backlog=4)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        source.allow_foreign(listener)
+        listener.bind((host, 0))
+        listener.listen(4)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

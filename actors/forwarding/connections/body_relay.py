@@ -10,7 +10,7 @@ from typing import Protocol
 
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
+from actors.forwarding.net.splice import COMPLETE, EMPTY, ENDED, THROTTLED, YIELDED, AnyFlow, PipesExhausted
 
 
 class RelayOwner(Protocol):
@@ -49,13 +49,13 @@ class BodyRelay:
             owner.context.wait_for_pipes(owner.pump)
             return
         except OSError:
-            owner.body_broke(self, at_source=flow.progress is Progress.EMPTY)
+            owner.body_broke(self, at_source=flow.progress is EMPTY)
             return
-        ended = progress is Progress.ENDED
-        self.over = ended or progress is Progress.COMPLETE
-        if progress is Progress.YIELDED:
+        ended = progress is ENDED
+        self.over = ended or progress is COMPLETE
+        if progress is YIELDED:
             owner.context.loop.call_soon(owner.pump)
-        elif progress is Progress.THROTTLED and flow.throttle is not None:
+        elif progress is THROTTLED and flow.throttle is not None:
             flow.throttle.wait(owner.pump)
         owner.body_moved(self, flow.moved - before, ended)
 

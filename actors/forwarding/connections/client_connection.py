@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.bound_origin import BoundOrigin
 from actors.forwarding.connections.client_io import ClientIO
@@ -17,7 +18,6 @@ from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.timer_wheel import NEVER, QUANTUM
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
-from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport, reset_on_close, unsent
 
@@ -73,8 +73,10 @@ class ClientConnection(ClientIO):
         "scheduled_for",
     )
 
-    def __init__(self, context: ForwardingContext, sock: Transport, client_ip: str, handlers: Handlers) -> None:
-        super().__init__(context, sock, client_ip)
+    def __init__(
+        self, context: ForwardingContext, sock: Transport, client_ip: str, listen_port: int, handlers: Handlers
+    ) -> None:
+        super().__init__(context, sock, client_ip, listen_port)
         self._handlers = handlers
         self._unsent = 0
         self.pending_auth: PendingAuth | None = None
@@ -157,6 +159,13 @@ class ClientConnection(ClientIO):
     def _stop_when_idle(self) -> None:
         self.stop_keep_alive(allow_first_request=False)
 
+    def metered(self) -> Meter:
+        """Its meter, a new one where nothing was limited or counted until now."""
+        if self.meter is None:
+            self.meter = self.context.limits.meter()
+            self.meter.inward.unattributed, self.meter.outward.unattributed = self.bytes_in, self.bytes_out
+        return self.meter
+
     # --- for `Connection` ---
 
     def measure(self, meter: Meter) -> None:
@@ -178,10 +187,25 @@ class ClientConnection(ClientIO):
         """What it is doing now; its target is that of the last request."""
         request = self.last if self.request.target is None else self.request
         upstream = "" if request.upstream is None else request.upstream.name
-        user, target, state = request.user, request.target_text, self._state()
-        return ConnectionInfo(
-            self.client_ip, user, target, state, self.bytes_in, self.bytes_out, upstream, request.credential_id
+        user, target, state, origin = request.user, request.target_text, self._state(), self.origin
+        info = ConnectionInfo(
+            self.client_ip,
+            user,
+            target,
+            state,
+            self.bytes_in,
+            self.bytes_out,
+            upstream,
+            request.credential_id,
+            listen_port=self.listen_port,
         )
+        if request.parameters is not NO_PARAMETERS:
+            info = info._replace(parameters=request.parameters.recorded)
+        if request.upstream is not None and request.upstream.pool:
+            info = info._replace(pool=request.upstream.pool)
+        if origin is None or not origin.left_from:
+            return info
+        return info._replace(source_address=origin.left_from, source_rule=origin.source_rule)
 
     def _state(self) -> str:
         session = self.session
@@ -192,10 +216,6 @@ class ClientConnection(ClientIO):
         if session.opening:
             return "connecting"
         return "idle" if session.idle else "active"
-
-    def reconfigure(self, policy: SessionConfig) -> None:
-        """See `Connection`."""
-        self.session.apply_config(policy)
 
     # --- ends ---
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
+from typing import Final
 
 from actors.counters import BYTES_IN, BYTES_OUT
 from actors.forwarding.connections.body_relay import BodyRelay
@@ -20,8 +21,8 @@ from actors.forwarding.protocols.commands import Command
 from actors.net.send_buffer import push
 from actors.net.transport import Transport
 
-READ_SIZE = 64 * 1024
-ROUNDS = 16
+READ_SIZE: Final = 64 * 1024
+ROUNDS: Final = 16
 """Reads from one socket before the others get their turn."""
 
 
@@ -32,6 +33,7 @@ class ClientIO(ABC):
       `client_ended`;
     - `origin` is the other side, if any, with `origin_ended` and `origin_broke`;
     - `request_relay` and `response_relay` are the bodies that are moved past the session;
+    - `listen_port` is the port of the proxy that the client came to;
     - `closing` means that it closes when all is sent, `closed` that it is closed or has become a tunnel.
     """
 
@@ -46,6 +48,7 @@ class ClientIO(ABC):
         "closing",
         "context",
         "counts",
+        "listen_port",
         "loop",
         "meter",
         "number",
@@ -59,12 +62,13 @@ class ClientIO(ABC):
         "sock",
     )
 
-    def __init__(self, context: ForwardingContext, sock: Transport, client_ip: str) -> None:
+    def __init__(self, context: ForwardingContext, sock: Transport, client_ip: str, listen_port: int) -> None:
         self.context = context
         self.loop = context.loop
         self.counts = context.stats.values
         self.sock = sock
         self.client_ip = client_ip
+        self.listen_port = listen_port
         self.number = context.new_number()
         self.session = context.new_session()
         self.meter = context.limits.new_meter()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.connections.client_connection import ClientConnection, Handlers
 from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
 from actors.forwarding.connections.request_context import RequestContext
+from actors.forwarding.connections.sources import requested
 from actors.forwarding.connections.tunnel import Tunnel as RunningTunnel
 from actors.forwarding.connections.udp_association import UdpAssociation
 from actors.forwarding.protocols.commands import (
@@ -24,6 +26,7 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
     Tunnel,
     UpstreamRefused,
+    UpstreamResponded,
 )
 from actors.forwarding.reporting import trace
 
@@ -52,16 +55,17 @@ def _relay_to_origin(client: ClientConnection, command: RelayToOrigin) -> None:
 def _tunnel(client: ClientConnection, command: Tunnel) -> None:
     origin = client.origin
     assert origin is not None
-    report = _completed(client, client.request, command.report)
+    _complete(client, client.request, command.report)
     buffered = bytes(client.send_buffer)
     readable = client.client_readable or client.client_ended
     tunnel = RunningTunnel(
         client.context,
         client.sock,
         client.client_ip,
+        client.listen_port,
         origin,
         buffered,
-        report,
+        command.report,
         client.number,
         client.meter,
         readable,
@@ -84,9 +88,19 @@ def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
     relay = client.datagrams
     assert relay is not None
     buffered = bytes(client.send_buffer)
-    command = command._replace(report=command.report._replace(credential=client.request.credential_id))
+    command.report.credential = client.request.credential_id
+    _add_parameters(client.request, command.report)
     association = UdpAssociation(
-        client.context, client.sock, client.client_ip, relay, buffered, command, client.number, client.meter
+        client.context,
+        client.sock,
+        client.client_ip,
+        client.listen_port,
+        relay,
+        buffered,
+        command,
+        client.number,
+        requested(client),
+        client.meter,
     )
     client.datagrams = None
     client.closed = True
@@ -102,7 +116,8 @@ def _report(client: ClientConnection, command: Report) -> None:
         reported(client, upstream, command)
     if client.context.debug:
         trace.note_report(client.id, command, request.target)
-    client.context.stats.exchange_ended(_completed(client, request, command), client.client_ip)
+    _complete(client, request, command)
+    client.context.stats.exchange_ended(command, client.client_ip, client.listen_port)
     client.last, client.request = request, RequestContext()  # nothing of this request is taken over by the next
     if client.meter is not None:
         client.meter.exchange_over()
@@ -116,17 +131,38 @@ def _upstream_refused(client: ClientConnection, _command: UpstreamRefused) -> No
     upstream_refused(client)
 
 
-def _completed(client: ClientConnection, request: RequestContext, report: Report) -> Report:
-    """With upstream, credential, the id of a test, and, where it has no other reason, that of a rule in report mode."""
+def _upstream_responded(client: ClientConnection, command: UpstreamResponded) -> None:
+    from actors.forwarding.connections.upstream_handlers import (
+        upstream_responded,  # only proxies with pools pay for it
+    )
+
+    upstream_responded(client, command)
+
+
+def _complete(client: ClientConnection, request: RequestContext, report: Report) -> None:
+    """Fill in upstream, credential, the id of a test, and, where it has no other reason, that of a rule in report
+    mode."""
     if request.upstream is not None:
-        report = report._replace(upstream=request.upstream.name)
+        report.upstream, report.pool = request.upstream.name, request.upstream.pool
     if request.credential is not None:
-        report = report._replace(credential=request.credential.id)
+        report.credential = request.credential.id
+    _add_parameters(request, report)
     if request.tester is not None:
         request.tester.reason, request.tester.detail = report.reason, report.detail
-        report = report._replace(request_id=request.tester.request_id)
-    reason = client.report_only_reason or (client.origin.reported if client.origin is not None else "")
-    return report._replace(reason=reason) if reason and not report.reason else report
+        report.request_id = request.tester.request_id
+    origin, reason = client.origin, client.report_only_reason
+    if origin is not None:
+        reason = reason or origin.reported
+        report.source_address = origin.left_from
+        report.country, report.asn = origin.place
+    if reason and not report.reason:
+        report.reason = reason
+
+
+def _add_parameters(request: RequestContext, report: Report) -> None:
+    parameters = request.parameters
+    if parameters is not NO_PARAMETERS:
+        report.parameters, report.params = parameters.recorded, parameters.asked
 
 
 def _speak(client: ClientConnection, command: Speak) -> list[Command]:
@@ -149,6 +185,7 @@ HANDLERS: Handlers = {
     Authorize: authorize,
     Open: open_origin,
     UpstreamRefused: _upstream_refused,
+    UpstreamResponded: _upstream_responded,
     Listen: listen,
     Associate: associate,
     LeaveOrigin: _leave_origin,

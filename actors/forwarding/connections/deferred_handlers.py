@@ -16,9 +16,12 @@ from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.connections.allowed_now import peer_of
 from actors.forwarding.connections.bind_listener import BindListener
 from actors.forwarding.connections.client_connection import ClientConnection
+from actors.forwarding.connections.named_user import account_in, unknown_parameters
 from actors.forwarding.connections.request_context import RequestContext
-from actors.forwarding.connections.udp_association import relay_socket
+from actors.forwarding.connections.sources import bound_from, key_of, source_of
+from actors.forwarding.connections.udp_sockets import relay_socket
 from actors.forwarding.isolation import isolated
+from actors.forwarding.limits.meter import account_of
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.protocols import failures
@@ -26,7 +29,6 @@ from actors.forwarding.protocols.commands import Associate, Authorize, Command, 
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.reporting import trace
-from actors.forwarding.upstreams.session_username import split_session
 from actors.net.socks_wire import Endpoint, endpoint_of
 
 if TYPE_CHECKING:
@@ -104,11 +106,12 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
     if tester is not None:
         check(tester.user)
     elif client.context.policy.session.wants_credentials:
-        user = _strip_session_word(client, command.user)
+        user = command.user if client.context.names is None else account_in(client, command)
         client.request.name_alone = user if command.password is None else None
         authenticator.check(user, command.password, check, check, check.gone, command.target)
     else:
-        _strip_session_word(client, command.user)
+        if client.context.names is not None:
+            account_in(client, command)
         check("")
     check.defer()
     return check.commands
@@ -119,8 +122,10 @@ def _on_result(
 ) -> list[Command]:
     context = client.context
     if user is None and not context.policy.session.wants_credentials:
-        user = ""  # no credentials are wanted here, or not any more
-    elif failure is not None:
+        user, failure = "", None  # no credentials are wanted here, or not any more
+    if client.request.parameters.unknown and user is not None:
+        failure = unknown_parameters(client)
+    if failure is not None:
         return client.session.unchecked(failure, client.loop.now)
     if context.debug:
         trace.note(
@@ -142,29 +147,18 @@ def _on_late_result(
     client.pump()
 
 
-def _strip_session_word(client: ClientConnection, user: str | None) -> str | None:
-    """The user name without its session word, which is kept to choose an upstream."""
-    context = client.context
-    if (
-        user is None
-        or context.upstreams is None
-        or (not context.policy.session.accepts_optional_user and context.is_known_user(user))
-    ):
-        return user
-    account, word = split_session(user)
-    client.request.session_word = None if word is None else f"{account}\0{word}"
-    return account
-
-
 def open_origin(client: ClientConnection, command: Open) -> list[Command] | None:
     """Take a connection from the pool, or begin to make one."""
     request, context = client.request, client.context
     request.target = command.target
     request.upstream = None  # the one that was tried before, if it is sent again
+    headers = context.policy.headers
+    if headers is not None and command.forward and not request.admitted:
+        client.session.change_head(headers.change(client.client_ip, command.target.text))
     refused = _refusal(client)
     if refused is not None:
         return refused
-    if context.policies is not None:
+    if context.policies is not None or (client.meter is not None and context.judges(account_of(client.meter))):
         from actors.forwarding.connections.policy_handlers import open_judged  # only proxies with policies pay for it
 
         return open_judged(client, command)
@@ -177,18 +171,22 @@ def open_way(
     """Get a connection through one of `upstreams`, or directly without any; `judge`: where there are policies."""
     request, context, target = client.request, client.context, command.target
     own = () if client.meter is None else context.own_rules(client.meter)
+    source = None
+    if judge is not None or client.meter is not None or context.sources.entries:
+        source = source_of(client, None if judge is None else judge.verdict)
     if client.bound is not None:
         bound = client.bound.acquire(request.served, command.forward)
-        if bound is not None and _may_be_reused(client, bound, own, judge):
+        if bound is not None and bound_from(client, bound, source) and _may_be_reused(client, bound, own, judge):
             return _reuse_bound(client, bound)
-        command = command._replace(fresh=True)
+        command = Open(target, True, command.with_address, command.forward, command.via)
     if upstreams is not None:
         from actors.forwarding.connections.upstream_handlers import (
             open_through_upstream,  # only proxies with upstreams pay for it
         )
 
-        return open_through_upstream(client, command, upstreams, judge)
-    origin = None if command.fresh else context.pool.acquire((target.host, target.port))
+        return open_through_upstream(client, command, upstreams, judge, source)
+    key = (target.host, target.port) if source is None else key_of(target, source)
+    origin = None if command.fresh else context.pool.acquire(key)
     if origin is not None and _may_be_reused(client, origin, own, judge):
         client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
         if context.debug:
@@ -197,7 +195,7 @@ def open_way(
         return client.session.opened(True, client.loop.now)
     epoch = context.pool.epoch
     dial = context.dialer.dial(
-        target, lambda result: _on_dialled(client, command, result, epoch, dial), client, own, judge
+        target, lambda result: _on_dialled(client, command, result, epoch, dial), client, own, judge, source
     )
     client.pending_origin = dial
     return None
@@ -265,8 +263,7 @@ def _refusal(client: ClientConnection) -> list[Command] | None:
         context = client.context
         if not (context.limits.active or context.is_shared_account(request.user)):
             return None
-        meter = client.meter = context.limits.meter()  # nothing was limited or counted until now
-        meter.inward.unattributed, meter.outward.unattributed = client.bytes_in, client.bytes_out
+        meter = client.metered()
     meter.certificate = None if request.certificate is None else request.certificate.entries
     meter.by_name = request.by_name
     failure = meter.admit(request.user, client, request.credential)
@@ -310,7 +307,10 @@ def _on_dialled(
     if isinstance(result, Failure):
         client.execute(client.session.failed(result, now))
     else:
-        origin = OriginConnection(result, (command.target.host, command.target.port), epoch, dial.reported)
+        origin = OriginConnection(result, key_of(command.target, dial.source), epoch, dial.reported)
+        origin.leaves_from(dial.source, client.context.dialer.source)
+        if client.context.lists.places:
+            origin.place = client.context.lists.place_of(result)
         origin.readable = bool(dial.mask & READABLE)  # it may have spoken first, or ended
         if client.context.debug:
             trace.note_peer(client.id, result)
@@ -331,6 +331,7 @@ def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
         return client.session.failed(failures.NOT_THROUGH_UPSTREAMS, client.loop.now)
     on_listening, on_accepted = partial(_on_listening, client), partial(_on_accepted, client)
     control = _own_address(client)
+    judge = _judge_of(client, command.target) if client.context.judges(account_of(client.meter)) else None
     client.pending_origin = BindListener(
         client.context.dialer,
         command.target,
@@ -339,7 +340,8 @@ def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
         on_accepted,
         client,
         client.context.own_rules(client.meter),
-        None if client.context.policies is None else _judge_of(client, command.target),
+        judge,
+        source_of(client, None if judge is None else judge.by_name()),
     )
     return None
 

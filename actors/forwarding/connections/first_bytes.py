@@ -16,7 +16,6 @@ from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.net.timer_wheel import NEVER
-from actors.forwarding.protocols.session_config import SessionConfig
 
 HANDSHAKE_RECORD = 0x16
 
@@ -24,24 +23,27 @@ HANDSHAKE_RECORD = 0x16
 class FirstBytes(ABC):
     """Waits for them. `sock` is not watched any more when `_pass_on` was called, and belongs to what comes next.
 
-    `client_ip` is that of the peer; the client's may turn out to be another.
+    `client_ip` is that of the peer; the client's may turn out to be another. `listen_port` is the one that it came to.
     """
 
     meter: Meter | None = None  # first bytes are billed to no account
 
-    __slots__ = ("_context", "client_ip", "deadline", "number", "scheduled_for", "sock")
+    __slots__ = ("_context", "client_ip", "deadline", "listen_port", "number", "scheduled_for", "sock")
 
     _size: int
     _state: str
 
-    def __init__(self, context: ForwardingContext, sock: socket.socket, client_ip: str) -> None:
+    def __init__(self, context: ForwardingContext, sock: socket.socket, client_ip: str, listen_port: int) -> None:
         self._context = context
         self.sock = sock
         self.client_ip = client_ip
+        self.listen_port = listen_port
         self.number = context.new_number()
         self.deadline = context.loop.now + context.policy.session.handshake_timeout
         self.scheduled_for = NEVER
-        context.connections.add(self)
+        context.connections[self] = None
+        if context.limits.elsewhere is not None:
+            context.limits.elsewhere.set_open(len(context.connections))
         context.timers.schedule(self)
         context.loop.watch(sock.fileno(), EDGE, self._peek)
 
@@ -75,10 +77,6 @@ class FirstBytes(ABC):
 
     # --- for `Connection` ---
 
-    def reconfigure(self, _policy: SessionConfig) -> None:
-        """See `Connection`: its session begins later, with the configuration of then."""
-        return
-
     def measure(self, _meter: Meter) -> None:
         """See `Connection`: the connection gets a meter of its own when it begins."""
         return
@@ -98,7 +96,7 @@ class FirstBytes(ABC):
 
     def info(self) -> ConnectionInfo:
         """Of no user yet, and its client is still the peer."""
-        return ConnectionInfo(self.client_ip, "", "", self._state, 0, 0)
+        return ConnectionInfo(self.client_ip, "", "", self._state, 0, 0, listen_port=self.listen_port)
 
     def end(self, _reason: str) -> None:
         """Close it, once. There was no exchange to report."""
@@ -129,17 +127,19 @@ class TlsDetector(FirstBytes):
 
     __slots__ = ("_on_detected",)
 
-    _size, _state = 1, "idle"
+    _size = 1
+    _state = "idle"
 
     def __init__(
         self,
         context: ForwardingContext,
         sock: socket.socket,
         client_ip: str,
+        listen_port: int,
         on_detected: Callable[[TlsDetector, bool], None],
     ) -> None:
         self._on_detected = on_detected
-        super().__init__(context, sock, client_ip)
+        super().__init__(context, sock, client_ip, listen_port)
 
     def _on_bytes(self, data: bytes, _mask: int) -> None:
         self._pass_on(0)

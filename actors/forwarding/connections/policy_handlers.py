@@ -7,25 +7,28 @@ verdict that it has.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from actors.bus.messages.policies import DENY, DIRECT
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.deferred_handlers import open_way
 from actors.forwarding.isolation import isolated
+from actors.forwarding.limits.meter import account_of
+from actors.forwarding.limits.rule_limits import Limited
 from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.headers import header_changes
-from actors.forwarding.policies.judge import UNTOUCHED, Judge, Verdict
-from actors.forwarding.protocols.commands import Command, Open, Report
+from actors.forwarding.policies.judge import UNTOUCHED, Applied, Judge, Verdict
+from actors.forwarding.protocols.commands import NO_PARAMS, Command, Open, Report
 from actors.forwarding.protocols.failures import Failure, no_such_pool
-from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.protocols.http.targets import Authority, parse_absolute
 from actors.forwarding.reporting import trace
 
 if TYPE_CHECKING:
     from actors.bus.messages.specs import AccountSpec
     from actors.forwarding.context import ForwardingContext
     from actors.forwarding.limits.meter import Meter
+    from actors.forwarding.policies.policy_set import PolicySet
 
 
 class AwaitedAddresses:
@@ -88,7 +91,7 @@ def open_judged(client: ClientConnection, command: Open) -> list[Command] | None
 def choose(
     context: ForwardingContext, target: Authority, judge: Judge, addresses: tuple[str, ...]
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """The verdict at the first address that may be connected to, with all addresses of which the way is the same.
+    """The verdict at the first address that may be connected to, with all addresses of the same way and egress.
 
     An upstream resolves the name itself: no address may be one that is refused then.
     """
@@ -99,7 +102,8 @@ def choose(
     first = verdicts[allowed[0] if allowed else free[0]]
     if allowed and judge.way(first) != DIRECT and len(allowed) < len(free):
         first = next(verdicts[each] for each in free if verdicts[each].use == DENY)
-    return first, tuple(each for each in allowed if judge.way(verdicts[each]) == judge.way(first))
+    way = judge.way(first), first.egress
+    return first, tuple(each for each in allowed if (judge.way(verdicts[each]), verdicts[each].egress) == way)
 
 
 def _follow(
@@ -112,10 +116,10 @@ def _follow(
         client.context.stats.decided(verdict.counted)
         if client.context.debug:
             trace.note(client.id, "judged by %s", ", ".join(each.entry for each, _only in verdict.counted))
-    failure = _refused_by_own(client, command.target, judge) or verdict.failure
+    failure = _refused_by_own(client, command.target, judge) or verdict.failure or _over_limits(client, verdict)
     if failure is not None:
         return client.session.failed(failure, client.loop.now)
-    changes = header_changes(each.rule.spec for each in verdict.applied) if verdict.applied else None
+    changes = verdict.header_changes
     if changes is not None:
         client.session.change_head(changes.apply)
     return _go(client, command, judge)
@@ -126,6 +130,17 @@ def _refused_by_own(client: ClientConnection, target: Authority, judge: Judge) -
     own = client.context.own_rules(client.meter)
     decision = client.context.policy.access.narrowed(own, judge).name(target) if own else None
     return None if decision is None else decision.failure
+
+
+def _over_limits(client: ClientConnection, verdict: Verdict) -> Failure | None:
+    """Count the request for the rules that match it and have limits. Returns why it is refused, else None."""
+    limited = tuple(_limited(each) for each in verdict.applied if each.rule.limited)
+    return client.context.limits.rules.admit(client.metered(), limited) if limited else None
+
+
+def _limited(applied: Applied) -> Limited:
+    spec = applied.rule.spec
+    return Limited((applied.policy_id, spec.name), spec.limits, applied.where, applied.entry)
 
 
 def _go(client: ClientConnection, command: Open, judge: Judge) -> list[Command] | None:
@@ -145,7 +160,18 @@ def _go(client: ClientConnection, command: Open, judge: Judge) -> list[Command] 
 
 def judge_of(client: ClientConnection, target: Authority, method: str = "", path: str = "") -> Judge:
     """Of a request of this client."""
-    return new_judge(client.context, target, client.client_ip, client.request.user, client.meter, method, path)
+    request = client.request
+    return new_judge(
+        client.context,
+        target,
+        client.client_ip,
+        client.listen_port,
+        request.user,
+        client.meter,
+        method,
+        path,
+        request.parameters.asked,
+    )
 
 
 def judge_directly(client: ClientConnection, target: Authority) -> Judge:
@@ -156,10 +182,10 @@ def judge_directly(client: ClientConnection, target: Authority) -> Judge:
 
 
 def judge_datagram(
-    context: ForwardingContext, target: Authority, client_ip: str, user: str, meter: Meter | None
+    context: ForwardingContext, target: Authority, client_ip: str, listen_port: int, report: Report, meter: Meter | None
 ) -> Judge:
-    """As `judge_directly`, of one datagram."""
-    judge = new_judge(context, target, client_ip, user, meter)
+    """As `judge_directly`, of one datagram; `report` is that of its association."""
+    judge = new_judge(context, target, client_ip, listen_port, report.user, meter, params=report.params)
     judge.settled = UNTOUCHED
     return judge
 
@@ -168,6 +194,7 @@ def tunnel_refused(
     context: ForwardingContext,
     target: Authority,
     client_ip: str,
+    listen_port: int,
     report: Report,
     meter: Meter | None,
     address: str | None,
@@ -178,8 +205,9 @@ def tunnel_refused(
         return None
     url, method = report.url, report.method.decode("ascii")
     plain = url.lower().startswith("http://")  # a request that has become a tunnel by 101
-    path = "/" + url.partition("://")[2].partition("/")[2] if plain else ""
-    judge = new_judge(context, target, client_ip, report.user, meter, method if plain else "", path)
+    path = parse_absolute(url.encode("latin-1"))[1].decode("latin-1") if plain else ""
+    method = method if plain else ""
+    judge = new_judge(context, target, client_ip, listen_port, report.user, meter, method, path, report.params)
     verdict = judge.by_name() if address is None else judge.by_address(address)
     return None if verdict is None else verdict.failure
 
@@ -188,27 +216,44 @@ def new_judge(
     context: ForwardingContext,
     target: Authority,
     client_ip: str,
+    listen_port: int,
     user: str,
     meter: Meter | None,
     method: str = "",
     path: str = "",
+    params: Mapping[str, str] = NO_PARAMS,
 ) -> Judge:
     """By the policies of now. `method` is empty for what is not plain HTTP."""
-    account = None if meter is None or meter.account is None else meter.account.spec
-    return judge_of_account(context, target, client_ip, user, account, method, path)
+    return judge_of_account(context, target, client_ip, listen_port, user, account_of(meter), method, path, params)
 
 
 def judge_of_account(
     context: ForwardingContext,
     target: Authority,
     client_ip: str,
+    listen_port: int,
     user: str,
     account: AccountSpec | None,
     method: str = "",
     path: str = "",
+    params: Mapping[str, str] = NO_PARAMS,
+    policies: PolicySet | None = None,
 ) -> Judge:
-    """By the policies of now, and of the plan of this account."""
-    assert context.policies is not None
+    """By these policies, those of now by default, and of the plan of this account."""
+    judging = policies or context.policies
+    assert judging is not None
     tags, of_plan = ((), "") if account is None else (account.tags, account.policy)
-    facts = Facts(target.host, target.port, target.literal, client_ip, time.time(), user, tags, method, path)
-    return context.policies.judge(facts, of_plan, DIRECT if context.upstreams is None else "")
+    facts = Facts(
+        target.host,
+        target.port,
+        target.literal,
+        client_ip,
+        time.time(),
+        user,
+        tags,
+        method,
+        path,
+        params,
+        listen_port,
+    )
+    return judging.judge(facts, of_plan, DIRECT if context.upstreams is None else "")

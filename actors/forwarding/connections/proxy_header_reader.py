@@ -31,17 +31,19 @@ class ProxyHeaderReader(FirstBytes):
 
     __slots__ = ("_on_header",)
 
-    _size, _state = HEADER_MAX, "announcing"
+    _size = HEADER_MAX
+    _state = "announcing"
 
     def __init__(
         self,
         context: ForwardingContext,
         sock: socket.socket,
         client_ip: str,
+        listen_port: int,
         on_header: Callable[[ProxyHeaderReader, Header], None],
     ) -> None:
         self._on_header = on_header
-        super().__init__(context, sock, client_ip)
+        super().__init__(context, sock, client_ip, listen_port)
 
     def _on_bytes(self, data: bytes, mask: int) -> None:
         """Parse as much of the header as has come."""
@@ -61,5 +63,5 @@ class ProxyHeaderReader(FirstBytes):
 
     def _refuse(self, failure: Failure) -> None:
         log.debug("a connection from %s is closed: %s", self.client_ip, failure.detail)
-        self._context.stats.client_rejected(self.client_ip, failure)
+        self._context.stats.client_rejected(self.client_ip, self.listen_port, failure)
         self.end(failure.reason)

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.forwarding.access.test_clients import Tester
+from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.connections.bound_origin import Served
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstream import Upstream
+from actors.forwarding.upstream import AnyUpstream
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
     from actors.forwarding.access.peer_certificate import PeerCertificate
     from actors.forwarding.policies.judge import Judge
+
+
+class Tries(NamedTuple):
+    """The upstreams of a pool that a request was sent to in vain.
+
+    `suspects` have responded with a status of 5xx, which may be the target's fault, and `Retry-After` in seconds.
+    """
+
+    tried: tuple[AnyUpstream, ...] = ()
+    suspects: tuple[tuple[AnyUpstream, int, float], ...] = ()
+
+
+NO_TRIES: Final = Tries()
 
 
 class RequestContext:
@@ -24,10 +38,12 @@ class RequestContext:
         "credential",
         "judge",
         "name_alone",
+        "named",
+        "parameters",
         "pool",
-        "session_word",
         "target",
         "tester",
+        "tries",
         "upstream",
         "user",
         "verified_hash",
@@ -46,8 +62,10 @@ class RequestContext:
         """The client's certificate, if that has authenticated it."""
         self.tester: Tester | None = None
         """The test of the API that sends it, if it is one."""
-        self.session_word: str | None = None
-        """The session word of the user name, by which an upstream is chosen, with the user in front."""
+        self.named = ""
+        """The account in the user name that came with parameters; empty where it came as a credential's secret."""
+        self.parameters = NO_PARAMETERS
+        """The parameters in the user name."""
         self.target: Authority | None = None
         self.admitted = False
         """Whether credentials, account and limits have admitted it already: it may be sent twice."""
@@ -55,8 +73,10 @@ class RequestContext:
         """What judges it, where the proxy has policies."""
         self.pool = ""
         """The pool whose upstreams a policy has chosen for it; empty: those of the proxy."""
-        self.upstream: Upstream | None = None
+        self.upstream: AnyUpstream | None = None
         """The upstream that it goes through, if any."""
+        self.tries = NO_TRIES
+        """What upstreams of a pool have made of it."""
 
     @property
     def target_text(self) -> str:
@@ -70,6 +90,12 @@ class RequestContext:
     def by_name(self) -> bool:
         """Whether the user name alone has authenticated it."""
         return bool(self.user) and self.name_alone == self.user
+
+    @property
+    def session_key(self) -> str | None:
+        """The session of its user name, with the account; None without one."""
+        session = self.parameters.session
+        return None if session is None else f"{self.named or self.user}\0{session}"
 
     @property
     def credential_id(self) -> str:

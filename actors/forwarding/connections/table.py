@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from actors.bus.loop import Loop
 from actors.bus.messages.forwarding import (
@@ -28,12 +27,14 @@ from actors.bus.messages.forwarding import (
 )
 from actors.bus.messages.forwarding import Connection as ConnectionReport
 from actors.forwarding.connection import Connection, ConnectionInfo
+from actors.forwarding.connections.ranking import Ranking, Row
+from actors.forwarding.slices import in_slices
 from config.net.entries import Network, read_network
 from config.net.ip import plain
 
 PAGE_MAX = 1000
-SLICE = 250
-"""Connections that are sampled in one turn of the loop; a millisecond or less."""
+SKIPPED = 2_500
+"""Rows before a page that are passed over in one turn of the loop."""
 SECOND_SAMPLE = 0.5
 FRESH = 0.25
 """A sample younger than this would make rates out of nothing."""
@@ -56,9 +57,6 @@ class Sample(NamedTuple):
     bytes_in: dict[int, int]
     bytes_out: dict[int, int]
 
-
-_Row = tuple[Any, int, Connection]
-"""What it is sorted by, its number (ties go by age, so that pages don't overlap), and the connection that matches."""
 
 _Key = Callable[[int, ConnectionInfo], object]
 
@@ -85,10 +83,10 @@ class ConnectionTable:
             self._list(query, done)
             return
 
-        def list_later(_rows: list[_Row]) -> None:
+        def list_later() -> None:
             self._loop.call_later(SECOND_SAMPLE, lambda: self._list(query, done))
 
-        self._gather(ConnectionFilter(), lambda _number, _info: 0, list_later)
+        self._sample(lambda _connection, _info: None, list_later)
 
     def group(self, query: GroupConnections, done: Callable[[ConnectionGroups], None]) -> None:
         """Call `done`, later, with the counts."""
@@ -126,39 +124,58 @@ class ConnectionTable:
 
     def _list(self, query: QueryConnections, done: Callable[[Connections], None]) -> None:
         base = self._base() or Sample(self._loop.now - SECOND_SAMPLE, {}, {})
-        sort = query.sort
+        limit = min(query.limit, PAGE_MAX)
+        ranking = Ranking(query.offset + limit, query.sort.startswith("-"))
+        matches, key = _matcher(query.only, self._clock), _key(query.sort.removeprefix("-"), base)
 
-        def found(rows: list[_Row]) -> None:
-            rows.sort(key=itemgetter(0, 1), reverse=sort.startswith("-"))
-            page = rows[query.offset : query.offset + min(query.limit, PAGE_MAX)]
+        def visit(connection: Connection, info: ConnectionInfo) -> None:
+            if matches(connection.number, info):
+                ranking.add(Row(key(connection.number, info), connection.number, connection))
+
+        def report(page: list[Row]) -> None:
             span, now = max(self._loop.now - base.at, FRESH), self._clock()
             made = tuple(
-                _report(each, self._connection_id(number), base, span, now)
-                for _key, number, each in page
-                if each in self._connections
+                _report(each.connection, self._connection_id(each.number), base, span, now)
+                for each in page
+                if each.connection in self._connections
             )
-            done(Connections(made, len(rows)))
+            done(Connections(made, ranking.total))
 
-        self._gather(query.only, _key(sort.removeprefix("-"), base), found)
+        self._sample(visit, lambda: self._skip(ranking.first(), query.offset, limit, report))
 
-    def _gather(self, only: ConnectionFilter, key: _Key, found: Callable[[list[_Row]], None]) -> None:
-        """The connections that match, and a sample of all of them."""
+    def _skip(self, rows: Iterator[Row], offset: int, limit: int, found: Callable[[list[Row]], None]) -> None:
+        """Call `found` with the rows of a page; those before it are passed over `SKIPPED` in a turn."""
+        count = min(offset, SKIPPED)
+        deque(itertools.islice(rows, count), maxlen=0)
+        if count < offset:
+            self._loop.call_soon(lambda: self._skip(rows, offset - count, limit, found))
+        else:
+            found(list(itertools.islice(rows, limit)))
+
+    def _sample(self, visit: Callable[[Connection, ConnectionInfo], None], complete: Callable[[], None]) -> None:
+        """Visit all, and cache a sample of them."""
         bytes_in: dict[int, int] = {}
         bytes_out: dict[int, int] = {}
-        rows: list[_Row] = []
-        matches = _matcher(only, self._clock)
 
-        def visit(connection: Connection) -> None:
+        def sample(connection: Connection) -> None:
             number, info = connection.number, connection.info()
             bytes_in[number], bytes_out[number] = info.bytes_in, info.bytes_out
-            if matches(number, info):
-                rows.append((key(number, info), number, connection))
+            visit(connection, info)
 
-        def complete() -> None:
+        def sampled() -> None:
             self._keep(Sample(self._loop.now, bytes_in, bytes_out))
-            found(rows)
+            complete()
 
-        self._each(visit, complete)
+        self._each(sample, sampled)
+
+    def _each(self, visit: Callable[[Connection], None], complete: Callable[[], None]) -> None:
+        """Visit those that are open now and still are when their slice comes."""
+
+        def if_open(connection: Connection) -> None:
+            if connection in self._connections:
+                visit(connection)
+
+        in_slices(self._loop, dict.fromkeys(self._connections), if_open, complete)
 
     def _keep(self, sample: Sample) -> None:
         """Cache it for a while, unless the last one is as good."""
@@ -169,19 +186,6 @@ class ConnectionTable:
     def _drop_old(self) -> None:
         while self._samples and self._loop.now - self._samples[0].at >= REMEMBERED:
             self._samples.popleft()
-
-    def _each(self, visit: Callable[[Connection], None], complete: Callable[[], None]) -> None:
-        """Visit those that are open now and still are when their slice comes, a slice in each turn."""
-        waiting: Iterator[Connection] = iter(tuple(self._connections))
-
-        def turn() -> None:
-            some = tuple(itertools.islice(waiting, SLICE))
-            for connection in some:
-                if connection in self._connections:
-                    visit(connection)
-            self._loop.call_soon(turn if some else complete)
-
-        turn()
 
 
 def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[int, ConnectionInfo], bool]:
@@ -195,6 +199,7 @@ def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[in
             and (only.user is None or info.user == only.user)
             and (not part or part in info.target.lower())
             and (network is None or _is_in(info.client_ip, network))
+            and only.listen_port in (None, info.listen_port)
         )
 
     return matches
@@ -241,4 +246,9 @@ def _report(connection: Connection, connection_id: str, base: Sample, span: floa
         rate_out=(info.bytes_out - base.bytes_out.get(number, 0)) / span,
         parent=info.upstream,
         credential=info.credential,
+        source_address=info.source_address,
+        source_rule=info.source_rule,
+        parameters=info.parameters,
+        pool=info.pool,
+        listen_port=info.listen_port,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+from typing import Final
 
 from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.allowed_now import peer_of, tunnel_refusal
@@ -11,14 +12,15 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.connection_pool import OriginConnection
-from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
+from actors.forwarding.net.splice import EMPTY, ENDED, FULL, THROTTLED, YIELDED, AnyFlow, PipesExhausted
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.transport import Transport, unsent
 
-_READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_READ: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_WRITABLE: Final = select.EPOLLOUT
+_BROKEN: Final = select.EPOLLERR
 
 
 class Tunnel:
@@ -32,15 +34,16 @@ class Tunnel:
         "_pending_down",
         "_pending_up",
         "_report",
+        "_source_rule",
         "_target",
         "_unsent",
         "_up",
         "_upstream",
         "client_ip",
         "deadline",
+        "listen_port",
         "meter",
         "number",
-        "scheduled_for",
         "scheduled_for",
     )
 
@@ -49,6 +52,7 @@ class Tunnel:
         context: ForwardingContext,
         client: Transport,
         client_ip: str,
+        listen_port: int,
         origin: OriginConnection,
         pending_down: bytes,
         report: Report,
@@ -62,7 +66,9 @@ class Tunnel:
         self._client = client
         self._origin = origin.sock
         self._upstream = origin.upstream
+        self._source_rule = origin.source_rule
         self.client_ip = client_ip
+        self.listen_port = listen_port
         self._unsent = 0
         self._report = report
         self._target = target
@@ -99,24 +105,20 @@ class Tunnel:
         if self.deadline == NEVER:
             return
         self.deadline = NEVER
-        moved_up, moved_down = (0 if flow is None else flow.moved for flow in (self._up, self._down))
-        for flow in (self._up, self._down):
-            if flow is not None:
-                flow.abort()
+        report = self._report
+        report.reason = reason or report.reason
+        up, down = self._up, self._down
+        if up is not None and down is not None:
+            report.bytes_in += up.moved
+            report.bytes_out += down.moved
+            up.abort()
+            down.abort()
         self._up = self._down = None
         self._close_sockets()
         if self._upstream is not None:
             self._upstream.release()
-            self._upstream.count_bytes(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
-        before = self._report
-        self._context.tunnel_ended(
-            self,
-            before._replace(
-                reason=reason or before.reason,
-                bytes_in=before.bytes_in + moved_up,
-                bytes_out=before.bytes_out + moved_down,
-            ),
-        )
+            self._upstream.count_bytes(report.bytes_in, report.bytes_out)
+        self._context.tunnel_ended(self, report)
 
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
@@ -133,9 +135,6 @@ class Tunnel:
             self._context.loop.unwatch_closed(sock.fileno())
             sock.close()
 
-    def reconfigure(self, policy: SessionConfig) -> None:
-        """See `Connection`: there is no further request."""
-
     def measure(self, meter: Meter) -> None:
         """See `Connection`. A flow asks its throttle before each piece, so the next piece is limited."""
         self.meter = meter
@@ -151,7 +150,7 @@ class Tunnel:
             return
         failure = tunnel_refusal(own, self._target, self._origin, self._upstream is not None)
         if failure is not None:
-            self._report = self._report.because(failure)
+            self._report.because(failure)
             self.end(failure.reason)
 
     @isolated
@@ -162,10 +161,10 @@ class Tunnel:
         from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
 
         address = None if self._upstream is not None else peer_of(self._origin, self._target)
-        subject = self._target, self.client_ip, self._report, self.meter
+        subject = self._target, self.client_ip, self.listen_port, self._report, self.meter
         failure = tunnel_refused(self._context, *subject, address)
         if failure is not None:
-            self._report = self._report.because(failure)
+            self._report.because(failure)
             self.end(failure.reason)
 
     def info(self) -> ConnectionInfo:
@@ -180,15 +179,24 @@ class Tunnel:
             report.bytes_out + (down.moved if down is not None else 0),
             "" if self._upstream is None else self._upstream.name,
             report.credential,
+            report.source_address,
+            self._source_rule,
+            report.parameters,
+            report.pool,
+            self.listen_port,
         )
 
-    @isolated
     def _on_client(self, mask: int) -> None:
-        self._pump(mask, self._up, self._down)
+        try:
+            self._pump(mask, self._up, self._down)
+        except Exception as error:  # noqa: BLE001 - as `isolated`, without a call more
+            self.crashed(error)
 
-    @isolated
     def _on_origin(self, mask: int) -> None:
-        self._pump(mask, self._down, self._up)
+        try:
+            self._pump(mask, self._down, self._up)
+        except Exception as error:  # noqa: BLE001 - as in `_on_client`
+            self.crashed(error)
 
     @isolated
     def _pump_both(self) -> None:
@@ -203,9 +211,9 @@ class Tunnel:
         try:
             if (self._pending_up or self._pending_down) and not self._flush():
                 return
-            if mask & select.EPOLLOUT and writing.progress is Progress.FULL:
+            if mask & _WRITABLE and writing.progress is FULL:
                 self._pump_flow(writing)
-            if mask & _READ and reading.progress is Progress.EMPTY:
+            if mask & _READ and reading.progress is EMPTY:
                 self._pump_flow(reading)
         except PipesExhausted:
             self._context.wait_for_pipes(self._pump_both)
@@ -213,21 +221,21 @@ class Tunnel:
         except OSError:
             self.end("connection_terminated")
             return
-        if mask & select.EPOLLERR and reading.progress is not Progress.EMPTY:
+        if mask & _BROKEN and reading.progress is not EMPTY:
             self.end("connection_terminated")  # a reset that no read will report, since nothing is read now
             return
-        if reading.progress is Progress.ENDED and writing.progress is Progress.ENDED:
+        if reading.progress is ENDED and writing.progress is ENDED:
             self.end("")
 
     def _pump_flow(self, flow: AnyFlow) -> None:
         before = flow.moved
         progress = flow.pump()
         self._context.stats.count_bytes(flow.moved - before, from_client=flow is self._up)
-        if progress is Progress.YIELDED:
+        if progress is YIELDED:
             self._context.loop.call_soon(lambda: self._resume(flow))
-        elif progress is Progress.THROTTLED and flow.throttle is not None:
+        elif progress is THROTTLED and flow.throttle is not None:
             flow.throttle.wait(lambda: self._resume(flow))
-        elif progress is Progress.ENDED:
+        elif progress is ENDED:
             destination = self._origin if flow is self._up else self._client
             if not (
                 self._both_ended and isinstance(destination, socket.socket)
@@ -253,7 +261,7 @@ class Tunnel:
     def _both_ended(self) -> bool:
         """Whether both sides have ended, and all of it is delivered."""
         up, down = self._up, self._down
-        return up is not None and up.progress is Progress.ENDED and down is not None and down.progress is Progress.ENDED
+        return up is not None and up.progress is ENDED and down is not None and down.progress is ENDED
 
     def _flush(self) -> bool:
         """Send what was read before the tunnel began; True when all of it is sent."""

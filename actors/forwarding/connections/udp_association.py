@@ -15,48 +15,37 @@ import select
 import socket
 from collections import OrderedDict
 from functools import partial
+from typing import TYPE_CHECKING
 
 from actors.counters import BYTES_IN, BYTES_OUT
 from actors.forwarding.access.policy import refused_by_own
 from actors.forwarding.connection import ConnectionInfo
+from actors.forwarding.connections.udp_sockets import DatagramSockets
 from actors.forwarding.connections.udp_targets import Share, Targets
 from actors.forwarding.connections.udp_waiting import Datagram, WaitingDatagrams
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
-from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.meter import Meter, account_of
 from actors.forwarding.limits.throttle import Throttle
+from actors.forwarding.net.egress import Requested
 from actors.forwarding.net.resolver import Resolution, Resolved
+from actors.forwarding.net.source_address import Source
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_datagram
 from actors.net.socks_wire import Endpoint, endpoint_of
 from actors.net.transport import Transport
+
+if TYPE_CHECKING:
+    from actors.forwarding.policies.judge import Judge
 
 DATAGRAM_MAX = 65535
 AT_ONCE = 64
 """Datagrams read from one socket before others get their turn."""
 PEERS_MAX = 256
 """Peers whose datagrams are passed back; the one that was sent to longest ago makes room."""
-
-
-def relay_socket(control: Endpoint) -> socket.socket:
-    """The socket to which a client sends its datagrams, at the address of its connection. Raises `OSError`."""
-    return _datagram_socket(socket.AF_INET6 if ":" in control[0] else socket.AF_INET, control[0])
-
-
-def _datagram_socket(family: socket.AddressFamily, host: str) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    try:
-        if family is socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((host, 0))
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 class UdpAssociation:
@@ -69,16 +58,18 @@ class UdpAssociation:
         "_client_port",
         "_context",
         "_control",
+        "_origins",
         "_out",
         "_paused",
         "_peers",
         "_relay",
         "_report",
-        "_senders",
+        "_requested",
         "_targets",
         "_waiting",
         "client_ip",
         "deadline",
+        "listen_port",
         "meter",
         "number",
         "scheduled_for",
@@ -89,10 +80,12 @@ class UdpAssociation:
         context: ForwardingContext,
         control: Transport,
         client_ip: str,
+        listen_port: int,
         relay: socket.socket,
         out: bytes,
         command: RelayDatagrams,
         number: int,
+        requested: Requested,
         meter: Meter | None = None,
     ) -> None:
         self._context = context
@@ -100,13 +93,15 @@ class UdpAssociation:
         self._relay = relay
         self._out = out
         self._report = command.report
+        self._requested = requested
         self.client_ip = client_ip
+        self.listen_port = listen_port
         self.number = number
         self.meter = meter
         self._paused: list[socket.socket] = []
         self._client = endpoint_of((client_ip, 0))[0]
         self._client_port = _named_port(command.client, self._client)
-        self._senders: dict[socket.AddressFamily, socket.socket] = {}
+        self._origins = DatagramSockets(self._watch, context.loop.unwatch)
         self._peers: OrderedDict[Endpoint, tuple[Share, Authority]] = OrderedDict()
         self._waiting = WaitingDatagrams()
         self._targets = Targets()
@@ -132,6 +127,10 @@ class UdpAssociation:
             report.bytes_in + self._bytes_in,
             report.bytes_out + self._bytes_out,
             credential=report.credential,
+            source_address=self._targets.left_from,
+            source_rule=self._origins.rule,
+            parameters=report.parameters,
+            listen_port=self.listen_port,
         )
 
     # --- the control connection ---
@@ -222,25 +221,37 @@ class UdpAssociation:
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
         own, judge = self._context.own_rules(self.meter), None
-        if self._context.policies is not None:
+        if self._context.judges(account_of(self.meter)):
             from actors.forwarding.connections.policy_handlers import judge_datagram
 
-            judge = judge_datagram(self._context, target, self.client_ip, self._report.user, self.meter)
+            judge = judge_datagram(self._context, target, self.client_ip, self.listen_port, self._report, self.meter)
         access = self._context.policy.access.narrowed(own, judge)
         by_name = access.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:
-            refused = access.address(target, address).failure or self._context.dialer.source.refuses(address)
+            source = self._source(address, judge)
+            refused = access.address(target, address).failure or source.refuses(address)
             if refused is None:
-                self._send_to((address, target.port), target, payload, share)
+                self._send_to((address, target.port), target, payload, share, source)
                 return
         share.failure = refused or share.failure
 
-    def _send_to(self, peer: Endpoint, target: Authority, payload: bytes, share: Share) -> None:
+    def _source(self, address: str, judge: Judge | None) -> Source:
+        """Where datagrams to an address leave from: chosen once for all that one entry of the configuration decides."""
+        context, account = self._context, account_of(self.meter)
+        if judge is None and account is None and not context.sources.entries:
+            return context.dialer.source
+        stated = context.sources.stated(None if judge is None else judge.by_address(address), account)
+        if not stated.entries:
+            return context.dialer.source
+        return self._origins.chosen(stated, lambda: context.sources.source(stated, self._requested, account))
+
+    def _send_to(self, peer: Endpoint, target: Authority, payload: bytes, share: Share, source: Source) -> None:
         try:
-            self._sender(socket.AF_INET6 if ":" in peer[0] else socket.AF_INET).sendto(payload, peer)
+            self._origins.towards(peer[0], source).sendto(payload, peer)
         except OSError:
             return  # no way there, too large, or the kernel is busy: a datagram is lost
+        share.left_from = source.towards(peer[0])
         self._postpone_expiry()
         peers = self._peers
         known = endpoint_of(peer)
@@ -249,16 +260,6 @@ class UdpAssociation:
         peers.move_to_end(known)
         if len(peers) > PEERS_MAX:
             peers.popitem(last=False)
-
-    def _sender(self, family: socket.AddressFamily) -> socket.socket:
-        """The socket from which datagrams leave, made when the first one does."""
-        sock = self._senders.get(family)
-        if sock is None:
-            anywhere = "::" if family is socket.AF_INET6 else "0.0.0.0"  # noqa: S104
-            sock = _datagram_socket(family, self._context.dialer.source.address or anywhere)
-            self._senders[family] = sock
-            self._watch(sock)
-        return sock
 
     # --- to the client ---
 
@@ -308,9 +309,6 @@ class UdpAssociation:
         for sock in () if self._closed else paused:
             self._watch(sock)
 
-    def reconfigure(self, policy: SessionConfig) -> None:
-        """See `Connection`: there is no further request."""
-
     def measure(self, meter: Meter) -> None:
         """See `Connection`."""
         self.meter = meter
@@ -323,7 +321,7 @@ class UdpAssociation:
         for (address, _port), (_share, target) in self._peers.items() if own and not self._closed else ():
             decision = refused_by_own(own, target, address)
             if decision is not None and decision.failure is not None:
-                self._report = self._report.because(decision.failure)
+                self._report.because(decision.failure)
                 self.end(decision.reason)
                 return
 
@@ -333,9 +331,11 @@ class UdpAssociation:
         from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
 
         for (address, _port), (_share, target) in () if self._closed else tuple(self._peers.items()):
-            failure = tunnel_refused(self._context, target, self.client_ip, self._report, self.meter, address)
+            failure = tunnel_refused(
+                self._context, target, self.client_ip, self.listen_port, self._report, self.meter, address
+            )
             if failure is not None:
-                self._report = self._report.because(failure)
+                self._report.because(failure)
                 self.end(failure.reason)
                 return
 
@@ -348,9 +348,10 @@ class UdpAssociation:
     def drop(self) -> None:
         """See `Connection`."""
         self.deadline = NEVER
-        for sock in (self._control, self._relay, *self._senders.values()):
+        for sock in (self._control, self._relay):
             self._context.loop.unwatch(sock.fileno())
             sock.close()
+        self._origins.close()
 
     @isolated
     def expire(self) -> None:
@@ -365,12 +366,13 @@ class UdpAssociation:
         if self._closed:
             return
         self.drop()
-        before = self._report
-        bytes_in, bytes_out = before.bytes_in + self._bytes_in, before.bytes_out + self._bytes_out
-        whole = before._replace(reason=reason, bytes_in=bytes_in, bytes_out=bytes_out)
+        whole = self._report
+        whole.reason = reason
+        whole.bytes_in += self._bytes_in
+        whole.bytes_out += self._bytes_out
         first, *others = self._targets.reports(whole)
         for report in others:
-            self._context.stats.further_record(report, self.client_ip)
+            self._context.stats.further_record(report, self.client_ip, self.listen_port)
         self._context.tunnel_ended(self, first)
 
     def __repr__(self) -> str:

@@ -20,12 +20,14 @@ FURTHER = "further targets"
 class Share:
     """Of one target: bytes of datagrams to it and back, and why none could be sent."""
 
-    __slots__ = ("bytes_in", "bytes_out", "failure", "reached")
+    __slots__ = ("bytes_in", "bytes_out", "failure", "left_from", "reached")
 
     def __init__(self) -> None:
         self.bytes_in = 0
         self.bytes_out = 0
         self.reached = False
+        self.left_from = ""
+        """The address that datagrams have left from last, where the configuration gives one."""
         self.failure: Failure | None = None
 
 
@@ -56,6 +58,11 @@ class Targets:
         more = len(self._shares) - NAMED_MAX
         return f"{named} and {more} more" if more > 0 else named
 
+    @property
+    def left_from(self) -> str:
+        """For live connections: the address that datagrams to the first target have left from last."""
+        return next((share.left_from for share in self._shares.values()), "")
+
     def reports(self, whole: Report) -> list[Report]:
         """One for each target. `whole` is that of the association: all its bytes, and why it ended."""
         named = [(target.decode("ascii"), share) for target, share in self._shares.items()]
@@ -67,11 +74,17 @@ class Targets:
         rest_in = whole.bytes_in - sum(report.bytes_in for report in reports)
         rest_out = whole.bytes_out - sum(report.bytes_out for report in reports)
         first = reports[0]
-        reports[0] = first._replace(bytes_in=first.bytes_in + rest_in, bytes_out=first.bytes_out + rest_out)
+        first.bytes_in += rest_in
+        first.bytes_out += rest_out
         return reports
 
 
 def _report(whole: Report, target: str, share: Share) -> Report:
-    report = whole._replace(url=target, bytes_in=share.bytes_in, bytes_out=share.bytes_out)
+    report = whole.copy()
+    report.url, report.source_address = target, share.left_from
+    report.bytes_in, report.bytes_out = share.bytes_in, share.bytes_out
     failure = None if share.reached else share.failure
-    return report if failure is None else report._replace(status=failure.status, reason=failure.reason).because(failure)
+    if failure is not None:
+        report.status, report.reason = failure.status, failure.reason
+        report.because(failure)
+    return report

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
+from actors.forwarding.access.username_parameters import NO_PARAMETERS, Parameters
 from actors.forwarding.connections.client_connection import ClientConnection
+from actors.forwarding.connections.request_context import RequestContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import OriginConnection
-from actors.forwarding.protocols.commands import Command, Open, Report
+from actors.forwarding.protocols.commands import Again, Command, Open, Report, UpstreamResponded
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
-from actors.forwarding.upstream import Upstream
+from actors.forwarding.upstream import AnyUpstream
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.route import NONE_LEFT, Route, Wanted
 from actors.net.socks_wire import endpoint_of
 
 if TYPE_CHECKING:
+    from actors.forwarding.net.source_address import Source
     from actors.forwarding.policies.judge import Judge
     from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
@@ -25,16 +29,22 @@ _DOUBTFUL = frozenset(("connection_terminated", "http_response_timeout", "http_p
 
 
 def open_through_upstream(
-    client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None = None
+    client: ClientConnection,
+    command: Open,
+    upstreams: UpstreamSet,
+    judge: Judge | None = None,
+    source: Source | None = None,
 ) -> list[Command] | None:
-    """A kept connection of the chosen upstream at once, else one that is made."""
-    route = upstreams.route(_wanted(client, command, upstreams, judge), lambda result: _routed(client, command, result))
+    """A kept connection of the chosen upstream at once, else one that is made; `source`: where it leaves from."""
+    wanted = _wanted(client, command, upstreams, judge, source)
+    again = partial(_asks_another, client, wanted, upstreams) if upstreams.asks_again and command.forward else None
+    route = upstreams.route(wanted, lambda result: _routed(client, command, result, again))
     if route.origin is None:
         client.pending_origin = route
         return None
     client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
     _use_origin(client, route.origin)
-    return client.session.opened(True, client.loop.now, None, route.origin.hop)
+    return client.session.opened(True, client.loop.now, None, route.origin.hop, again)
 
 
 def upstream_refused(client: ClientConnection) -> None:
@@ -44,10 +54,48 @@ def upstream_refused(client: ClientConnection) -> None:
         upstreams.responded_407(upstream)
 
 
-def reported(client: ClientConnection, upstream: Upstream, report: Report) -> None:
+def _asks_another(client: ClientConnection, wanted: Wanted, upstreams: UpstreamSet, status: int) -> bool:
+    """See `Again`."""
+    request = client.request
+    if request.upstream is None:
+        return False
+    tried = (*request.tries.tried, request.upstream)
+    if not upstreams.asks_another(wanted, tried, status):
+        return False
+    request.tries = request.tries._replace(tried=tried)
+    return True
+
+
+def upstream_responded(client: ClientConnection, command: UpstreamResponded) -> None:
+    """Record an error of the upstream itself, at the end of the request if the target may be at fault."""
+    request = client.request
+    upstreams, upstream = client.context.upstreams_of(request.pool), request.upstream
+    if upstreams is None or upstream is None or command.of_target:
+        return
+    if not command.status:
+        upstream.reached_handshake = True
+        upstreams.failed(upstream, UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, "it closed the connection of a request"))
+    elif command.status >= 500:
+        suspects = (*request.tries.suspects, (upstream, command.status, command.retry_after))
+        request.tries = request.tries._replace(suspects=suspects)
+    else:
+        upstreams.responded(upstream, command.status, command.retry_after)
+
+
+def _judge_suspects(request: RequestContext, upstreams: UpstreamSet, report: Report) -> None:
+    """What several upstreams respond to a request, and no other one better, is the failure of its target."""
+    suspects = request.tries.suspects
+    if len(suspects) == 1 or report.status < 500:
+        for upstream, status, retry_after in suspects:
+            upstreams.responded(upstream, status, retry_after)
+
+
+def reported(client: ClientConnection, upstream: AnyUpstream, report: Report) -> None:
     """Count a request that an upstream had. How one in absolute-form ended also says whether the upstream works."""
     upstream.count_bytes(report.bytes_in, report.bytes_out)
     upstreams = client.context.upstreams_of(client.request.pool)
+    if upstreams is not None and client.request.tries.suspects:
+        _judge_suspects(client.request, upstreams, report)
     if upstreams is None or report.method == b"CONNECT" or upstream.spec.protocol not in ("http", "https"):
         return
     if report.method == b"TRACE" and report.status == 405:
@@ -62,14 +110,26 @@ def reported(client: ClientConnection, upstream: Upstream, report: Report) -> No
         upstreams.succeeded(upstream)
 
 
-def _wanted(client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None) -> Wanted:
-    word = client.request.session_word
-    key = client.client_ip if word is None else word
+def _wanted(
+    client: ClientConnection, command: Open, upstreams: UpstreamSet, judge: Judge | None, source: Source | None
+) -> Wanted:
+    parameters, key = _chosen_by(client)
     ends = None
     if upstreams.announces:
         ends = client.proxy_addresses or ((client.client_ip, _port(client)), endpoint_of(client.sock.getsockname()))
     own = client.context.own_rules(client.meter)
-    return Wanted(command.target, command.forward, command.fresh, key, command.via, ends, own, judge)
+    base = Wanted(command.target, command.forward, command.fresh, key, command.via, ends, own, judge)
+    return base._replace(parameters=parameters, source=source, tried=client.request.tries.tried)
+
+
+def _chosen_by(client: ClientConnection) -> tuple[Parameters, str]:
+    """The parameters by which an upstream is chosen, and the key of session or account; without them the client's."""
+    request, names = client.request, client.context.names
+    parameters = request.parameters if names is not None and names.binds else NO_PARAMETERS
+    key = request.session_key
+    if key is None:
+        key = f"{request.named or request.user}\0" if parameters.rotate else client.client_ip
+    return parameters, key
 
 
 def _port(client: ClientConnection) -> int:
@@ -82,7 +142,7 @@ def _port(client: ClientConnection) -> int:
 
 
 @isolated
-def _routed(client: ClientConnection, command: Open, result: OriginConnection | Failure) -> None:
+def _routed(client: ClientConnection, command: Open, result: OriginConnection | Failure, again: Again | None) -> None:
     if client.context.debug and isinstance(client.pending_origin, Route):
         trace.note(client.id, "upstreams tried: %s", client.pending_origin.tried or "none")
     client.pending_origin = None
@@ -92,7 +152,7 @@ def _routed(client: ClientConnection, command: Open, result: OriginConnection | 
     else:
         _use_origin(client, result)
         address = endpoint_of(result.sock.getsockname()) if command.with_address else None
-        client.execute(client.session.opened(False, now, address, result.hop))
+        client.execute(client.session.opened(False, now, address, result.hop, again))
     client.pump()
 
 

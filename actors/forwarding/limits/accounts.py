@@ -24,6 +24,7 @@ from config.net.ip import plain
 
 if TYPE_CHECKING:
     from actors.accounts.schedule import Schedule
+    from actors.forwarding.limits.elsewhere import SharedKey
 
 QUOTA_GRACE = 0.25
 
@@ -38,13 +39,22 @@ NAME_NOT_ENOUGH = "account_name_not_enough"
 class Account:
     """One account. `now` is Unix seconds, since periods and expiry follow the calendar."""
 
-    def __init__(self, loop: Loop, spec: AccountSpec, now: float, usage: AccountCounter) -> None:
-        """`usage` counts what it uses."""
+    def __init__(
+        self,
+        loop: Loop,
+        spec: AccountSpec,
+        now: float,
+        usage: AccountCounter,
+        window: SlidingWindow | None = None,
+    ) -> None:
+        """`usage` counts what it uses; `window` has the requests that count already."""
         self._loop = loop
         self.spec = spec
         self.usage = usage
         self.meters: dict[Meter, None] = {}
-        self.window = SlidingWindow(loop.now)
+        self.window = SlidingWindow(loop.now) if window is None else window
+        self.shared: SharedKey | None = None
+        """What it is among several workers; None with one."""
         self._inward = TokenBucket(loop, spec.limits.bandwidth_in)
         self._outward = TokenBucket(loop, spec.limits.bandwidth_out)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
@@ -55,6 +65,13 @@ class Account:
         self._destinations_changed = False
         usage.on_reached = self._on_quota_reached
         usage.configure(spec.username, spec.quota, spec.period, now)
+
+    def share(self, shared: SharedKey) -> None:
+        """Count together with other workers from now on."""
+        self.shared = shared
+        self.window = shared.window(self.window)
+        self._publish()
+        shared.divide(self._inward, self._outward)
 
     # --- the configuration ---
 
@@ -69,8 +86,11 @@ class Account:
     def update(self, spec: AccountSpec, now: float) -> bool:
         """Take another configuration of the account. Returns whether the password is another."""
         before, self.spec = self.spec, spec
+        self._publish()
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
+        if self.shared is not None:
+            self.shared.divide(self._inward, self._outward)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         if spec.schedule != before.schedule:
             self._schedule, self._window = _schedule_of(spec), (0.0, 0.0)
@@ -95,6 +115,17 @@ class Account:
     def by_name(self) -> tuple[Meter, ...]:
         """The connections that the user name alone has authenticated."""
         return tuple(meter for meter in self.meters if meter.by_name)
+
+    @property
+    def connections(self) -> int:
+        """Its connections, those of other workers included."""
+        own = len(self.meters)
+        return own if self.shared is None else own + self.shared.connections()
+
+    def _publish(self) -> None:
+        """Let the other workers see its connections, where they need to."""
+        if self.shared is not None:
+            self.shared.set_connections(len(self.meters) if self.spec.limits.connections else 0)
 
     @property
     def dormant(self) -> bool:
@@ -153,7 +184,7 @@ class Account:
     def admit(self, meter: Meter) -> Failure | None:
         """Count one more request of this connection. Returns why it is refused, else None."""
         limits = self.spec.limits
-        if meter.account is not self and 0 < limits.connections <= len(self.meters):
+        if meter.account is not self and 0 < limits.connections <= self.connections:
             return failures.account_connections(limits.connections)
         if limits.requests_per_minute:
             wait = self.window.try_acquire(limits.requests_per_minute, self._loop.now)
@@ -183,12 +214,16 @@ class Account:
         """A connection belongs to it from now on."""
         self.meters[meter] = None
         self.usage.connected(1)
+        if self.shared is not None:
+            self._publish()
 
     def detach(self, meter: Meter) -> None:
         """A connection belongs to it no more."""
         if meter in self.meters:
             del self.meters[meter]
             self.usage.connected(-1)
+            if self.shared is not None:
+                self._publish()
 
     def count(self, inward: bool, bytes_moved: int) -> None:
         """Add moved bytes to its usage."""

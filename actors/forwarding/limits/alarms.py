@@ -17,6 +17,8 @@ ALARM_MAX = 600.0
 """Seconds after which the wall clock is checked in any case: it may be set."""
 CLOCK_STEP = 0.5
 """Seconds by which the wall clock differs from what the timer was set by, if it was set."""
+ROLLED_AT_ONCE = 200
+"""Accounts that are looked after in one turn of the loop: the periods of all quotas end at midnight."""
 SURPLUS_MAX = 64
 """Outdated entries of the heap beyond the accounts, from which on it is made anew."""
 
@@ -88,7 +90,7 @@ class Alarms:
         self._timer = None
         now = time.time()
         due: list[Rolling] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(due) < ROLLED_AT_ONCE:
             moment, _number, account = heapq.heappop(self._heap)
             if self._moments.get(account) == moment:
                 del self._moments[account]

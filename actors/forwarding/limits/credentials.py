@@ -30,7 +30,7 @@ class Credential(Account):
     def admit(self, meter: Meter) -> Failure | None:
         """See `Account.admit`."""
         most = self.spec.limits.connections
-        if meter.credential is not self and 0 < most <= len(self.meters):
+        if meter.credential is not self and 0 < most <= self.connections:
             return failures.credential_connections(most)
         return None
 

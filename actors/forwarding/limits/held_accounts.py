@@ -1,7 +1,9 @@
 """The accounts and credentials of the shared table that this process holds: those in use, and a little longer.
 
-While any is held the table is asked every `POLL` seconds for what has changed. What is changed holds at once; the
-connections that are no longer allowed end in the next turn of the loop, since one of them may be what has just asked.
+While any is held the table is asked every `POLL` seconds for what has changed. What is changed holds for the next
+request: a change of a plan makes thousands of accounts outdated, of which some are brought up to date in each turn of
+the loop, and before that each when it is asked for. The connections that are no longer allowed end in the turn after
+that, since one of them may be what has just asked.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.bus.loop import Loop, Timer
@@ -34,6 +37,9 @@ POLL = 0.25
 IDLE = 60.0
 """Seconds without connections after which an account or credential is held no longer; at once if it has lapsed."""
 SWEEP = 10.0
+SWEPT_AT_ONCE = 2_000
+UPDATED_AT_ONCE = 200
+"""Accounts or credentials that are brought up to date in one turn; four milliseconds or so."""
 
 
 class UnreadableError(Exception):
@@ -99,8 +105,13 @@ class HeldAccounts:
         self._on_dropped = on_dropped
         self._accounts: dict[str, _Held] = {}
         self._credentials: dict[str, _Held] = {}
+        self.outdated: dict[str, Callable[[str], None]] = {}
+        """What is to be called for accounts and credentials, by id, to bring them up to date."""
+        self._updates = False
         self._poll_timer: Timer | None = None
         self._swept = loop.now
+        self._unswept: Iterator[tuple[dict[str, _Held], str]] | None = None
+        """Those that the sweep has still to check; None: it is over."""
 
     def __iter__(self) -> Iterator[Account]:
         """All accounts and credentials that are held."""
@@ -114,6 +125,7 @@ class HeldAccounts:
         found = None if self.source is None else self.source.named(username)
         if found is None:
             return None
+        self.bring_up_to_date(found.spec.id)
         held = self._accounts.get(found.spec.id)
         if held is None:
             held = self._accounts[found.spec.id] = self._hold(Account, found)
@@ -121,7 +133,8 @@ class HeldAccounts:
         return held.account
 
     def credential(self, record: CredentialRecord) -> Account:
-        """A credential that was found in the table, which is held from now on."""
+        """A credential that was found in the table, which is held from now on. Raises `UnreadableError`."""
+        self.bring_up_to_date(record.id)
         held = self._credentials.get(record.id)
         if held is None:
             held = self._credentials[record.id] = self._hold(Credential, Found(spec_of(record), ""))
@@ -144,18 +157,50 @@ class HeldAccounts:
                 self.source.refresh()
             except UnreadableError as error:
                 log.debug("what has changed is not known yet: %s", error)
-        if self._loop.now - self._swept >= SWEEP:
-            self._sweep()
+        if not self._updates:
+            self._update_some()  # those that could not be read before
+        self._sweep()
         if self._accounts or self._credentials:
             self._poll_timer = self._loop.call_later(POLL, self._poll)
 
     def changed(self, changes: set[Changed] | None) -> None:
-        """Apply what has changed in the table to what is held; None: anything may have. Raises `UnreadableError`."""
-        for identifier in tuple(self._accounts) if changes is None else self._accounts_among(changes):
-            self._update_account(identifier)
-        ids = tuple(self._credentials) if changes is None else [each for kind, each in changes if kind == "credential"]
-        for identifier in ids:
-            self._update_credential(identifier)
+        """What has changed in the table is applied to what is held, the first of it at once; None: anything may have.
+
+        Raises `UnreadableError`.
+        """
+        if changes is None:
+            accounts, credentials = set(self._accounts), set(self._credentials)
+        else:
+            accounts = self._accounts_among(changes)
+            credentials = {each for kind, each in changes if kind == "credential" and each in self._credentials}
+        self.outdated.update(dict.fromkeys(accounts, self._update_account))
+        self.outdated.update(dict.fromkeys(credentials, self._update_credential))
+        if not self._updates:
+            self._update_portion()
+
+    def bring_up_to_date(self, identifier: str) -> None:
+        """Apply what has changed to the account or credential with this id, if it waits for that.
+
+        Raises `UnreadableError`, and what is held stays as it is.
+        """
+        update = self.outdated.get(identifier)
+        if update is not None:
+            update(identifier)
+
+    def _update_portion(self) -> None:
+        """Bring the next ones up to date, and the others in the turns after this one. Raises `UnreadableError`."""
+        for identifier in tuple(islice(self.outdated, UPDATED_AT_ONCE)):
+            self.bring_up_to_date(identifier)
+        if self.outdated:
+            self._updates = True
+            self._loop.call_soon(self._update_some)
+
+    def _update_some(self) -> None:
+        self._updates = False
+        try:
+            self._update_portion()
+        except UnreadableError as error:
+            log.debug("what is held is brought up to date later: %s", error)
 
     def _accounts_among(self, changes: set[Changed]) -> set[str]:
         """Those that are held and have changed, or whose plan has."""
@@ -170,6 +215,7 @@ class HeldAccounts:
         held = self._accounts[identifier]
         account, before = held.account, held.account.spec
         found = self.source.account(identifier)
+        del self.outdated[identifier]
         renamed = found is not None and found.spec.username != before.username
         if (found is None or renamed) and self._by_name.get(before.username) is account:
             del self._by_name[before.username]
@@ -193,10 +239,10 @@ class HeldAccounts:
         self._enforce_soon(account)
 
     def _update_credential(self, identifier: str) -> None:
-        held = self._credentials.get(identifier)
-        if held is None or self.source is None:
-            return
+        assert self.source is not None
+        held = self._credentials[identifier]
         record = self.source.credential_by_id(identifier)
+        del self.outdated[identifier]
         if record is None:
             del self._credentials[identifier]
             self._on_dropped(held.account)
@@ -215,19 +261,38 @@ class HeldAccounts:
     # --- what isn't used any more ---
 
     def _sweep(self) -> None:
-        now = self._swept = self._loop.now
-        for table in (self._accounts, self._credentials):
-            for identifier, held in tuple(table.items()):
-                if not held.account.dormant:
-                    held.used = now
-                elif now - held.used >= IDLE or held.account.lapsed(time.time()):
-                    del table[identifier]
-                    self._on_dropped(held.account)
-                    if self._by_name.get(held.account.spec.username) is held.account:
-                        del self._by_name[held.account.spec.username]
+        """Drop what isn't used any more: some of it at each poll, until all were checked."""
+        now, wall = self._loop.now, time.time()
+        if self._unswept is None and now - self._swept >= SWEEP:
+            self._swept = now
+            self._unswept = chain(_each(self._accounts), _each(self._credentials))
+        some = tuple(islice(self._unswept or (), SWEPT_AT_ONCE))
+        if len(some) < SWEPT_AT_ONCE:
+            self._unswept = None
+        for table, identifier in some:
+            held = table.get(identifier)
+            if held is None:
+                continue
+            if not held.account.dormant:
+                held.used = now
+            elif now - held.used >= IDLE or held.account.lapsed(wall):
+                self._drop(table, identifier, held.account)
+
+    def _drop(self, table: dict[str, _Held], identifier: str, account: Account) -> None:
+        del table[identifier]
+        self.outdated.pop(identifier, None)
+        self._on_dropped(account)
+        if self._by_name.get(account.spec.username) is account:
+            del self._by_name[account.spec.username]
 
     def __repr__(self) -> str:
         return f"<HeldAccounts: {len(self._accounts)} accounts, {len(self._credentials)} credentials>"
+
+
+def _each(table: dict[str, _Held]) -> Iterator[tuple[dict[str, _Held], str]]:
+    """The ids that are in the table when the first is asked for."""
+    for identifier in tuple(table):
+        yield table, identifier
 
 
 def is_same_password(spec: AccountSpec, verified: str | None) -> bool:

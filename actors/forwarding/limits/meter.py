@@ -30,6 +30,19 @@ class MeteredAccount(Billing, Protocol):
         """A connection belongs to it no more."""
 
 
+class RuleBound(Protocol):
+    """What limits requests beside accounts: a rule of a policy."""
+
+    inward: TokenBucket
+    outward: TokenBucket
+
+    def attach(self, meter: Meter) -> None:
+        """A request of this connection is under way."""
+
+    def detach(self, meter: Meter) -> None:
+        """It is over."""
+
+
 class MeteredConnection(Protocol):
     """A client connection or what it has become, as far as limits need it."""
 
@@ -92,6 +105,7 @@ class Meter:
         "inward",
         "outward",
         "refusal",
+        "rules",
     )
 
     def __init__(self, admit: Admit, inward: TokenBucket, outward: TokenBucket) -> None:
@@ -110,6 +124,8 @@ class Meter:
         """Whether the current request is counted already: it may be sent twice."""
         self.refusal: Failure | None = None
         """Refuses every request: the connection was one too many of its client."""
+        self.rules: tuple[RuleBound, ...] = ()
+        """The rules of policies that limit the request under way."""
 
     def admit(self, user: str, holder: MeteredConnection, credential: CredentialRecord | None = None) -> Failure | None:
         """Count a request of `user` (empty: no user), once. Returns why it is refused, else None."""
@@ -122,6 +138,18 @@ class Meter:
     def exchange_over(self) -> None:
         """Let the next request be admitted by itself."""
         self.admitted = False
+        if self.rules:
+            self.limit_by(())
+
+    def limit_by(self, rules: tuple[RuleBound, ...]) -> None:
+        """Limit the request under way by these rules alone."""
+        for rule in self.rules:
+            rule.detach(self)
+        for rule in rules:
+            rule.attach(self)
+        self.rules = rules
+        self.inward.draw_on(tuple(rule.inward for rule in rules))
+        self.outward.draw_on(tuple(rule.outward for rule in rules))
 
     def attach(
         self, account: MeteredAccount | None, holder: MeteredConnection, credential: MeteredAccount | None = None
@@ -144,6 +172,8 @@ class Meter:
     def close(self) -> None:
         """Hold the ended connection no longer, though a throttle may still stand in the queue of a bucket."""
         self.detach()
+        if self.rules:
+            self.limit_by(())
         self.holder = None
         self.inward.close()
         self.outward.close()
@@ -159,3 +189,8 @@ class Meter:
     def waiting(self) -> bool:
         """True while the connection stands still because of a limit."""
         return self.inward.waiting or self.outward.waiting
+
+
+def account_of(meter: Meter | None) -> AccountSpec | None:
+    """The account that a connection with this meter belongs to at present."""
+    return None if meter is None or meter.account is None else meter.account.spec

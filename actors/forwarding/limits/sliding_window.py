@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Final
 
-MINUTE = 60.0
-EXACT = 120
+from actors.forwarding.limits.kept_window import KeptWindow
+
+MINUTE: Final = 60.0
+EXACT: Final = 120
 """Up to this limit every request's time is kept."""
 
 
@@ -37,11 +40,29 @@ class SlidingWindow:
             return 0
         return max(1, math.ceil(self._wait(limit, passed)))
 
+    def count(self, now: float) -> int:
+        """Requests that count, rounded up."""
+        self._advance(now)
+        kept = 0 if self._times is None else sum(each > now - MINUTE for each in self._times)
+        return max(kept, self._count + math.ceil(self._before * (1 - (now - self._start) / MINUTE)))
+
     def idle(self, now: float) -> bool:
         """Whether nothing in it counts any more."""
         self._advance(now)
         times = self._times
         return self._count == 0 and self._before == 0 and (not times or times[-1] <= now - MINUTE)
+
+    def kept(self) -> KeptWindow:
+        """What it has counted, for a process that comes after this one."""
+        return KeptWindow(self._start, self._count, self._before, tuple(self._times or ()))
+
+    def add(self, kept: KeptWindow) -> None:
+        """Count what another process has counted. Of two minutes the later one holds, so that nothing ends early."""
+        self._start = max(self._start, kept.start) if self._count or self._before else kept.start
+        self._count += kept.count
+        self._before += kept.before
+        if kept.times:
+            self._times = deque(sorted((*(self._times or ()), *kept.times)))
 
     def _try_acquire_exactly(self, limit: int, now: float) -> int:
         times = self._times

@@ -1,6 +1,7 @@
 """One direction of a connection under limits: how many bytes may move now, and who pays for those that have moved.
 
-A direction draws on the token bucket of the whole proxy and, once it belongs to an account, on that of the account.
+A direction draws on the token bucket of the whole proxy and, once it belongs to an account, on that of the account;
+during a request that rules of policies limit, on theirs.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ class Throttle:
     A share of 0 means: read nothing, and `wait` to be called when there is one.
     """
 
-    __slots__ = ("_billing", "_buckets", "_inward", "_shared", "_wake", "unattributed", "waiting")
+    __slots__ = ("_billing", "_buckets", "_further", "_inward", "_shared", "_wake", "unattributed", "waiting")
 
     def __init__(self, inward: bool, shared: TokenBucket) -> None:
         """`shared` is the bucket of the whole proxy."""
         self._inward = inward
         self._shared = shared
         self._buckets: tuple[TokenBucket, ...] = (shared,)
+        self._further: tuple[TokenBucket, ...] = ()
         self._billing: Billing | None = None
         self.unattributed = 0
         """Bytes that moved before the account was known."""
@@ -48,10 +50,19 @@ class Throttle:
     def attach(self, billing: Billing | None) -> None:
         """Bill what moves from now on, and what is still unattributed, to this account; None: to no account."""
         self._billing = billing
-        self._buckets = (self._shared,) if billing is None else (billing.bucket(self._inward), self._shared)
+        self._draw()
         if billing is not None:
             billing.count(self._inward, self.unattributed)
             self.unattributed = 0
+
+    def draw_on(self, buckets: tuple[TokenBucket, ...]) -> None:
+        """Draw on these as well, in place of those that were named before."""
+        self._further = buckets
+        self._draw()
+
+    def _draw(self) -> None:
+        account = () if self._billing is None else (self._billing.bucket(self._inward),)
+        self._buckets = (*account, self._shared, *self._further)
 
     def available(self) -> int:
         """Bytes that may move now."""

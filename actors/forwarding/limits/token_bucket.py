@@ -13,26 +13,44 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
 
-from actors.bus.loop import Loop
+from actors.bus.loop import Loop, Timer
 
-BURST = 0.08
+BURST: Final = 0.08
 """Seconds of full rate that an idle bucket saves up; within the documented ten percent over a second."""
-TICK = 0.02
+TICK: Final = 0.02
 """Seconds of full rate that must be available before the next in the queue is woken."""
-PIECE = 1460
+PIECE: Final = 1460
 """The least number of bytes worth moving, where the rate yields them within a tick: one segment on the wire."""
 
-UNLIMITED = 1 << 30
+CHECKED_EACH: Final = 16
+"""Connections that are woken before it is asked whether the turn has lasted too long."""
+
+UNLIMITED: Final = 1 << 30
 """Bytes available where nothing is limited."""
 
 Wake = Callable[[], None]
 
 
+class Sharing(Protocol):
+    """What divides the bandwidth of a bucket among several workers."""
+
+    def moved(self, count: int) -> None:
+        """So many bytes have moved."""
+
+    def waits(self, count: int) -> None:
+        """So many connections wait."""
+
+    def new_rate(self, rate: int) -> int:
+        """All workers together may have another rate from now on. Returns the share of this one."""
+
+
 class TokenBucket:
     """`rate` is bytes per second, 0 for no limit. Time is the loop's."""
 
-    __slots__ = ("_at", "_level", "_loop", "_timed", "_waiting", "rate")
+    __slots__ = ("_at", "_level", "_loop", "_passing", "_timer", "_waiting", "rate", "sharing")
 
     def __init__(self, loop: Loop, rate: int) -> None:
         self._loop = loop
@@ -40,16 +58,33 @@ class TokenBucket:
         self._level = rate * BURST
         self._at = loop.now
         self._waiting: deque[Wake] = deque()
-        self._timed = False
+        self._timer: Timer | None = None
+        self.sharing: Sharing | None = None
+        """With several workers, of which each has a share of the rate; None with one."""
+        self._passing: deque[Wake] = deque()
+        """Those that this bucket doesn't hold up; one timer wakes them all."""
 
     def set_rate(self, rate: int) -> None:
         """Change the rate, for waiting connections as well."""
         self._refill()
+        if self.sharing is not None:
+            rate = self.sharing.new_rate(rate)
         self.rate = rate
         self._level = min(self._level, rate * BURST)
         waiting, self._waiting = self._waiting, deque()
         for wake in waiting:
             self._loop.call_soon(wake)
+
+    def set_share(self, rate: int) -> None:
+        """Change the rate, and wake no connection before its time, which is another now."""
+        if rate == self.rate:
+            return
+        self._refill()
+        self.rate = rate
+        self._level = min(max(self._level, -float(rate)), rate * BURST)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._set_timer()
 
     def available(self) -> int:
         """Bytes that one connection may move now; 0 when it has to wait."""
@@ -64,15 +99,21 @@ class TokenBucket:
         """Take the tokens of bytes that have moved."""
         if self.rate:
             self._level = max(self._refill() - count, -float(self.rate))
+            if self.sharing is not None:
+                self.sharing.moved(count)
 
     def wait(self, wake: Wake) -> None:
         """Call `wake` once, later, when tokens are available."""
         if not self.rate:
-            self._loop.call_later(TICK, wake)  # another limit than this bucket's holds it up
+            if not self._passing:
+                self._loop.call_later(TICK, self._wake_passing)
+            self._passing.append(wake)  # another limit than this bucket's holds it up
             return
         self._waiting.append(wake)
-        if not self._timed:
+        if self._timer is None:
             self._set_timer()
+        if self.sharing is not None:
+            self.sharing.waits(len(self._waiting))
 
     @property
     def waiting(self) -> int:
@@ -91,21 +132,37 @@ class TokenBucket:
         return self._level
 
     def _set_timer(self) -> None:
-        self._timed = True
         missing = max(self._least, self.rate * TICK) - self._refill()
-        self._loop.call_later(max(missing / self.rate, 0.001), self._on_timer)
+        self._timer = self._loop.call_later(max(missing / self.rate, 0.001), self._on_timer)
 
     def _on_timer(self) -> None:
-        """Wake the next connections, as long as there are tokens."""
-        self._timed = False
+        """Wake the next connections, as long as there are tokens; with many of them, in several turns."""
+        self._timer = None
         if not self._waiting or not self.rate:
             return
-        for _ in range(len(self._waiting)):
+        for woken in range(1, len(self._waiting) + 1):
             if self._refill() < self._least:
                 break
             self._waiting.popleft()()
-        if self._waiting and not self._timed:
+            if woken % CHECKED_EACH == 0 and self._loop.turn_exceeded():
+                break
+        if self._waiting and not self._timed:  # one that was woken may have set it
             self._set_timer()
+
+    @property
+    def _timed(self) -> bool:
+        return self._timer is not None
+
+    def _wake_passing(self) -> None:
+        passing, self._passing = self._passing, deque()
+        self._wake_all(passing)
+
+    def _wake_all(self, passing: deque[Wake]) -> None:
+        for woken in range(1, len(passing) + 1):
+            passing.popleft()()
+            if woken % CHECKED_EACH == 0 and passing and self._loop.turn_exceeded():
+                self._loop.call_soon(partial(self._wake_all, passing))
+                return
 
     def __repr__(self) -> str:
         return f"<TokenBucket of {self.rate} B/s, {self._level:.0f} left, {len(self._waiting)} waiting>"

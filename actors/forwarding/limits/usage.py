@@ -6,17 +6,18 @@ used in its period over all proxies (`AccountTotal`); its usage is that, and wha
 So that the connections of many proxies can't run far beyond a quota together, a process may have at most a window of
 bytes that the collector has not acknowledged: then it reads no more until the reply is there, a millisecond or so
 later. The window is a small part of what is left of the quota, so that far from it nothing ever waits. While the
-collector is away there is no window, and counting goes on with the last totals.
+collector is away counting goes on with the last totals, and the window is twice as wide after each second: a collector
+that is merely slow costs little, and a missing one delays none for long. The workers of one proxy see in shared
+memory what each other has counted, so they hold a quota together, collector or not.
 """
 
 from __future__ import annotations
 
-import itertools
-import logging
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from actors.bus.loop import Loop, Timer
+from actors.bus.loop import Timer
 from actors.bus.messages.accounts import AccountReport, AccountState, AccountTotal, AccountUsage
 from actors.forwarding.limits.token_bucket import UNLIMITED, Wake
 from actors.usage_file import (
@@ -26,12 +27,12 @@ from actors.usage_file import (
     REFUSALS,
     REQUESTS,
     Slot,
-    UsageFile,
-    private_slot,
 )
 from config.model.quotas import period_at
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from actors.forwarding.limits.usage_counters import UsageCounters
+    from actors.forwarding.limits.used_elsewhere import UsedElsewhere
 
 GRACE_BYTES = 256 * 1024
 """Bytes beyond a quota that end the grace, however short it was."""
@@ -39,7 +40,10 @@ WINDOW_MIN = 256 * 1024
 WINDOW_PART = 256
 """The window is this part of what is left, so that two hundred proxies together stay within it."""
 AWAY_AFTER = 1.0
-"""Seconds that a connection waits for the collector's reply; then it is away, until it replies again."""
+"""Seconds that a connection waits for the collector's reply; then the window is twice as wide, until it replies."""
+
+REFRESHED_AFTER = 4096
+"""Bytes after which what other workers use is read again in the same turn of the loop."""
 
 _NEVER = 1 << 62
 
@@ -65,9 +69,15 @@ class AccountCounter:
         self._at = at
         self._elsewhere = 0, 0
         self._left = 0
+        self._shared: UsedElsewhere | None = None
+        """With a quota, what other workers of the proxy use."""
+        self._shared_bytes = 0
+        self._refreshed_at = -1.0
+        self._refresh_below = 0
+        """Of what is left; in a later turn in any case."""
         self._unacknowledged = 0
-        self._window = WINDOW_MIN
-        self._report_at = WINDOW_MIN // 2
+        self._window = counts.part_of_window(WINDOW_MIN)
+        self._report_at = self._window // 2
         self._marked = counts.loop.now
         self._changed = False
         self._in_flight = 0
@@ -86,11 +96,11 @@ class AccountCounter:
             self.period = period
             self._begin_period(now)
         self.quota = quota
-        self._update_left()
+        self.update_sharing()
         if before != (username, quota, period) and (quota or before[0]):
             self.changed()
             if not self.known:
-                self._counts.on_urgent()  # what was used before is not known yet
+                self._counts.urgent(self)  # what was used before is not known yet
 
     def roll(self, now: float) -> None:
         """Begin the next period when it is due."""
@@ -100,6 +110,8 @@ class AccountCounter:
     def _begin_period(self, now: float) -> None:
         self.since, self.until = period_at(self.period, now)
         self._elsewhere = -self._numbers[self._in], -self._numbers[self._out]
+        if self._shared is not None:
+            self._shared.begin()
         self._update_left()
         self.changed()
 
@@ -113,9 +125,11 @@ class AccountCounter:
         if not self._changed:
             self.changed()
         if self.quota:
+            if self._shared is not None:
+                self._shared.count(self._numbers[self._in] + self._numbers[self._out])
             if self._unacknowledged >= self._report_at:
                 self._report_at = _NEVER
-                self._counts.on_urgent()
+                self._counts.urgent(self)
             if self._left <= 0:
                 self.on_reached()
 
@@ -156,6 +170,7 @@ class AccountCounter:
     @property
     def exhausted(self) -> bool:
         """Whether the quota is used up."""
+        self._refresh()
         return self._left <= 0 < self.quota
 
     @property
@@ -167,7 +182,11 @@ class AccountCounter:
         """Bytes that may be moved now, the grace included."""
         if not self.quota:
             return UNLIMITED
-        return max(0, min(self._left + GRACE_BYTES, self._window - self._unacknowledged))
+        room = self._window - self._unacknowledged
+        if self._shared is not None:
+            self._refresh()
+            room = min(room, self._usual_window())  # all of them may be about to move as much
+        return max(0, min(self._left + GRACE_BYTES, room))
 
     def wait(self, wake: Wake) -> bool:
         """Call `wake` when the collector has acknowledged what was counted; False when nothing waits for that."""
@@ -176,13 +195,42 @@ class AccountCounter:
         self._waiting.append(wake)
         if self._away is None:
             self._away = self._counts.loop.call_later(AWAY_AFTER, self.collector_away)
-        self._counts.on_urgent()
+        self._counts.urgent(self)
         return True
+
+    def update_sharing(self) -> None:
+        """Count together with other workers, if there are any and it has a quota."""
+        elsewhere, shared = self._counts.elsewhere, self._shared
+        if elsewhere is not None and shared is None and self.quota:
+            shared = self._shared = elsewhere.used(self.id, self.serial)
+            shared.count(self._numbers[self._in] + self._numbers[self._out])
+        elif not self.quota:
+            self.end_sharing()
+        self._update_left()
+
+    def end_sharing(self) -> None:
+        """It is not counted together with other workers any more."""
+        if self._shared is not None:
+            self._shared.end()
+            self._shared = None
 
     def _update_left(self) -> None:
         used_in, used_out = self._used()
-        self._left = self.quota - used_in - used_out
-        if self.exhausted:
+        self._shared_bytes = 0 if self._shared is None else self._shared.bytes()
+        self._left = self.quota - used_in - used_out - self._shared_bytes
+        if self._left <= 0 < self.quota:
+            self.on_reached()
+
+    def _refresh(self) -> None:
+        """Consider what other workers have counted by now."""
+        shared, now = self._shared, self._counts.loop.now
+        if shared is None or (now == self._refreshed_at and self._left > self._refresh_below):
+            return
+        self._refreshed_at = now
+        before, self._shared_bytes = self._shared_bytes, shared.bytes()
+        self._left -= self._shared_bytes - before
+        self._refresh_below = self._left - REFRESHED_AFTER
+        if self._shared_bytes > before and self._left <= 0 < self.quota:
             self.on_reached()
 
     def _used(self) -> tuple[int, int]:
@@ -219,6 +267,11 @@ class AccountCounter:
             self.collector_away()
 
     @property
+    def is_changed(self) -> bool:
+        """Whether there is something to report."""
+        return self._changed
+
+    @property
     def settled(self) -> bool:
         """Whether the collector has stored all that was counted."""
         return not (self._changed or self._in_flight or self.connections)
@@ -232,14 +285,19 @@ class AccountCounter:
         if (total.period, total.since) == (self.period, self.since):
             self.known = True
             self._elsewhere = total.bytes_in - total.reported_in, total.bytes_out - total.reported_out
+            if self._shared is not None:
+                self._shared.include(total.others)
         else:
             self.changed()  # one of the two is of another period: the next report decides
         self._update_left()
-        self._open_window(max(WINDOW_MIN, self._left // WINDOW_PART))
+        self._open_window(self._usual_window())
 
     def collector_away(self) -> None:
         """The collector does not reply: go on without it."""
-        self._open_window(UNLIMITED)
+        self._open_window(min(2 * self._window, UNLIMITED))
+
+    def _usual_window(self) -> int:
+        return self._counts.part_of_window(max(WINDOW_MIN, self._left // WINDOW_PART))
 
     def _open_window(self, size: int) -> None:
         self._window = size
@@ -263,95 +321,6 @@ class AccountCounter:
 
     def __repr__(self) -> str:
         return f"<AccountCounter {self.id}, {sum(self._used())} bytes, {self._left} left>"
-
-
-class UsageCounters:
-    """The counters of all accounts in use, by id. Each is made once, since it counts for the whole process."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-        self.by_id: dict[str, AccountCounter] = {}
-        self.open_file: Callable[[], UsageFile] | None = None
-        """Opens the file in which they count; None: they count in memory."""
-        self.on_changed: Callable[[], None] = do_nothing
-        """Called when there is something to report, while there was nothing before."""
-        self.on_urgent: Callable[[], None] = do_nothing
-        """Called when a report is due at once."""
-        self._changed: dict[str, AccountCounter] = {}
-        self._released: dict[str, AccountCounter] = {}
-        self._file: UsageFile | None = None
-        self._serials = itertools.count(1)
-
-    def acquire(self, account_id: str) -> AccountCounter:
-        """The counter of this account. To be configured before it is used."""
-        counter = self.by_id.get(account_id)
-        if counter is None:
-            serial = next(self._serials)
-            counter = self.by_id[account_id] = AccountCounter(self, account_id, serial, self._slot(account_id, serial))
-        self._released.pop(account_id, None)
-        return counter
-
-    def release(self, account_id: str) -> None:
-        """The account is not in use any more: its counter goes once the collector has stored what it says."""
-        counter = self.by_id.get(account_id)
-        if counter is not None:
-            self._released[account_id] = counter
-            if counter.settled:
-                self._remove(counter)
-
-    def remove_settled(self) -> None:
-        """Remove released counters whose figures the collector has stored."""
-        for counter in [each for each in self._released.values() if each.settled]:
-            self._remove(counter)
-
-    def _remove(self, counter: AccountCounter) -> None:
-        del self.by_id[counter.id], self._released[counter.id]
-        if self._file is not None:
-            self._file.release(counter.slot)
-
-    def changed(self, counter: AccountCounter) -> None:
-        """There is something to report of this one."""
-        first = not self._changed
-        self._changed[counter.id] = counter
-        if first:
-            self.on_changed()
-
-    @property
-    def any_changed(self) -> bool:
-        """Whether there is anything to report."""
-        return bool(self._changed)
-
-    def take_changed(self) -> list[AccountCounter]:
-        """Those with something to report, which is reported now."""
-        changed, self._changed = self._changed, {}
-        return list(changed.values())
-
-    def take_all(self) -> list[AccountCounter]:
-        """All of them, which are reported now."""
-        self._changed = {}
-        return list(self.by_id.values())
-
-    def note_time(self) -> None:
-        """Report those with open connections, whose time goes on."""
-        for counter in self.by_id.values():
-            if counter.connections:
-                counter.changed()
-
-    def apply_totals(self, totals: dict[str, AccountTotal]) -> None:
-        """Take what the collector says."""
-        for account_id, total in totals.items():
-            counter = self.by_id.get(account_id)
-            if counter is not None:
-                counter.apply_total(total)
-
-    def _slot(self, account_id: str, serial: int) -> Slot:
-        try:
-            if self._file is None and self.open_file is not None:
-                self._file = self.open_file()
-            return private_slot() if self._file is None else self._file.slot(account_id, serial)
-        except OSError as error:
-            log.error("cannot keep the usage of accounts in a file; what this process counts may be lost: %s", error)
-            return private_slot()
 
 
 def do_nothing() -> None:

@@ -11,6 +11,7 @@ import ssl
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import CERTIFICATE
 from actors.net.tls_stream import Certificate
+from actors.net.tls_tickets import Tickets
 from actors.problems import Problems
 from config.files.certificates import CertificateError
 from config.files.client_certificates import ClientFiles
@@ -22,11 +23,12 @@ PERIOD = 30.0
 
 
 class CertificateWatch:
-    """`use` names the files, as often as the configuration changes."""
+    """`use` names the files, as often as the configuration changes. `tickets` has the keys of session tickets."""
 
-    def __init__(self, loop: Loop, problems: Problems) -> None:
+    def __init__(self, loop: Loop, problems: Problems, tickets: Tickets | None = None) -> None:
         self._loop = loop
         self._problems = problems
+        self._tickets = tickets
         self._files: tuple[str, str] | None = None
         self._clients: ClientFiles | None = None
         self._certificate: Certificate | None = None
@@ -69,7 +71,7 @@ class CertificateWatch:
             self._report_missing("there is no certificate")
             return
         try:
-            self._certificate = Certificate(*self._files, self._on_condition, self._clients)
+            self._certificate = Certificate(*self._files, self._on_condition, self._clients, self._tickets)
         except CertificateError as error:
             self._report_missing(f"the certificate can't be used: {error}")
         else:

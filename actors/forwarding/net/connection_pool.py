@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import select
 import socket
-from collections import defaultdict
+from collections import defaultdict, deque
+from typing import Final
 
 from actors.bus.loop import Loop
+from actors.forwarding.net.egress import BIND_ADDRESS
+from actors.forwarding.net.source_address import Source
 from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
-from actors.forwarding.upstream import Upstream
+from actors.forwarding.upstream import AnyUpstream
+from actors.net.socks_wire import endpoint_of
 from actors.net.transport import Transport
+
+NOWHERE: Final = ("", "")
+"""No country and no autonomous system."""
+
+FLUSHED_AT_ONCE = 500
 
 Key = tuple[str, int]
 
@@ -24,7 +33,10 @@ class OriginConnection:
     `upstream` is the upstream proxy that it goes through, if any. `hop` are the field lines that requests in
     absolute-form carry for that upstream, or None where requests go in origin-form. `plain`: it is a socket, not TLS.
     `announced`: a PROXY header has sent the client's address to the upstream. `authenticated`: a client's request
-    authenticates the connection itself, or may. Neither of the two ever serves another client.
+    authenticates the connection itself, or may. Neither of the two ever serves another client, nor does one
+    whose source address was drawn at random. `source` is where it was
+    made to leave from, None: from where all of the proxy do; `left_from` is the address, where one was given.
+    `place` is the country and the autonomous system of its own address, where a database of places is in use.
     """
 
     __slots__ = (
@@ -36,12 +48,15 @@ class OriginConnection:
         "fd",
         "hop",
         "key",
+        "left_from",
         "out",
+        "place",
         "plain",
         "readable",
         "reported",
         "scheduled_for",
         "sock",
+        "source",
         "upstream",
     )
 
@@ -51,7 +66,10 @@ class OriginConnection:
         self.key = key
         self.epoch = epoch
         self.reported = reported
-        self.upstream: Upstream | None = None
+        self.upstream: AnyUpstream | None = None
+        self.source: Source | None = None
+        self.left_from = ""
+        self.place = NOWHERE
         self.hop: bytes | None = None
         self.plain = isinstance(sock, socket.socket)
         self.out = bytearray()
@@ -83,11 +101,34 @@ class OriginConnection:
             return False
         return False
 
+    @property
+    def source_rule(self) -> str:
+        """What of the configuration says where it leaves from, empty where nothing does."""
+        if self.source is not None:
+            return self.source.rule
+        return BIND_ADDRESS if self.left_from else ""
+
+    def leaves_from(self, source: Source | None, proxy: Source) -> None:
+        """Note where it was made to leave from; `proxy`: where all do that nothing else is said about."""
+        self.source = source
+        if source is not None or proxy.given:
+            self.left_from = endpoint_of(self.sock.getsockname())[0]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it never serves another client."""
+        return self.announced or self.authenticated or (self.source is not None and bool(self.source.drawn))
+
     def park(self, pool: ConnectionPool, deadline: float) -> None:
         """It is idle in `pool` from now on, until `deadline` at most."""
         self._pool = pool
         self.deadline = deadline
         self.readable = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is parked."""
+        return self._pool is not None
 
     def unpark(self) -> None:
         """It is no longer idle."""
@@ -111,16 +152,25 @@ class ConnectionPool:
     def __init__(self, loop: Loop, timers: TimerWheel, limit: int, kept: float) -> None:
         self._loop = loop
         self._timers = timers
-        self._limit = limit
+        self._limit = self._whole = limit
+        self._workers = 1
         self._kept = kept
         self._idle: defaultdict[Key, list[OriginConnection]] = defaultdict(list)
+        self._flushed: deque[OriginConnection] = deque()
+        """Those of former epochs that are still to be closed."""
         self.count = 0
         self.epoch = 0
         """Grows when what may be connected to has changed; connections of earlier epochs are not kept."""
 
     def set_limits(self, limit: int, kept: float) -> None:
         """Limits for connections that are released from now on."""
-        self._limit, self._kept = limit, kept
+        self._whole, self._kept = limit, kept
+        self._limit = -(-limit // self._workers)
+
+    def divide_among(self, workers: int) -> None:
+        """So many workers of the proxy have the limit together, each an even part of it."""
+        self._workers = max(1, workers)
+        self._limit = -(-self._whole // self._workers)
 
     def acquire(self, key: Key) -> OriginConnection | None:
         """The idle connection that was released last with this key, or None."""
@@ -134,7 +184,8 @@ class ConnectionPool:
 
     def release(self, origin: OriginConnection) -> None:
         """Keep a connection whose last exchange ended well, or close it when it must not be kept."""
-        if self.count >= self._limit or origin.epoch != self.epoch or origin.announced or origin.authenticated:
+        may_be_single = origin.source is not None or origin.announced or origin.authenticated
+        if self.count >= self._limit or origin.epoch != self.epoch or (may_be_single and origin.is_single):
             self.close(origin)
             return
         self._idle[origin.key].append(origin)
@@ -145,6 +196,9 @@ class ConnectionPool:
 
     def discard(self, origin: OriginConnection) -> None:
         """Remove an idle connection and close it."""
+        if origin.epoch != self.epoch:
+            self.close(origin)  # it is flushed already, and waits for its portion
+            return
         idle = self._idle[origin.key]
         idle.remove(origin)
         if not idle:
@@ -164,7 +218,22 @@ class ConnectionPool:
         self._timers.cancel(origin)
 
     def flush(self) -> None:
-        """Close all idle connections, and begin a new epoch: what was allowed before may not be now."""
+        """Begin a new epoch, since what was allowed before may not be now: no idle connection is used again.
+
+        They are closed `FLUSHED_AT_ONCE` in a turn of the loop.
+        """
         self.epoch += 1
-        for origin in [origin for idle in self._idle.values() for origin in idle]:
-            self.discard(origin)
+        waits = bool(self._flushed)
+        self._flushed.extend(origin for idle in self._idle.values() for origin in idle)
+        self._idle.clear()
+        self.count = 0
+        if not waits:
+            self._close_flushed()
+
+    def _close_flushed(self) -> None:
+        for _ in range(min(FLUSHED_AT_ONCE, len(self._flushed))):
+            origin = self._flushed.popleft()
+            if origin.is_idle:  # else it has closed itself
+                self.close(origin)
+        if self._flushed:
+            self._loop.call_soon(self._close_flushed)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from typing import Final
 
 from actors.bus.loop import Loop
-from actors.forwarding.isolation import isolated
 from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
 from actors.net.transport import Transport
 
-SECONDS = 2.0
-BYTES_MAX = 256 * 1024
-AT_ONCE_MAX = 256
+SECONDS: Final = 2.0
+BYTES_MAX: Final = 256 * 1024
+AT_ONCE_MAX: Final = 256
 """Connections that linger at the same time; above that they are closed at once, so that a flood holds nothing."""
 
 
@@ -69,9 +69,14 @@ class _Lingering:
         self.deadline = closer.loop.now + SECONDS
         self.scheduled_for = NEVER
 
-    @isolated
     def discard(self, _mask: int) -> None:
         """Read and discard what has come."""
+        try:
+            self._discard()
+        except Exception as error:  # noqa: BLE001 - as `isolated`, without a call more
+            self.crashed(error)
+
+    def _discard(self) -> None:
         while self._left > 0:
             try:
                 data = self._sock.recv(16 * 1024)

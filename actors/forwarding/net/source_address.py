@@ -1,15 +1,25 @@
-"""Where a proxy's own connections and datagrams leave from: `bind_address`, or whatever the kernel chooses."""
+"""Where connections and datagrams of a proxy leave from: an address of each family, or what the kernel chooses."""
 
 from __future__ import annotations
 
+import errno
 import socket
 from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
+from actors.net.local_addresses import is_local
 
-_IP_BIND_ADDRESS_NO_PORT = 24
+_IP_BIND_ADDRESS_NO_PORT: Final = 24
 """ip(7): the port is chosen when it is known where to, so that one address serves more than 28,000 connections."""
+_IP_FREEBIND: Final = 15
+_IPV6_FREEBIND: Final = 78
+"""ip(7): bind to an address that no interface has. Needs no capability."""
+
+_NO_WAY: Final = (errno.EINVAL, errno.ENETUNREACH)
+"""How the kernel refuses to connect from an IPv4 address that no route makes local; the second has other causes too."""
 
 
 class SourceAddressUnavailable(OSError):
@@ -18,32 +28,86 @@ class SourceAddressUnavailable(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One address, or any when it is empty."""
+    """An address of each family, empty without one. Without any it is the kernel's choice.
 
-    address: str = ""
+    `free` are those of them that no interface needs to have. `rule` is what of the configuration says so. `drawn` are
+    the entries that the addresses were drawn from at random, for this use alone.
+    """
+
+    ipv4: str = ""
+    ipv6: str = ""
+    free: tuple[str, ...] = ()
+    rule: str = ""
+    drawn: tuple[str, ...] = ()
 
     @property
-    def family(self) -> socket.AddressFamily:
-        """Of the address, which must not be empty."""
-        return socket.AF_INET6 if ":" in self.address else socket.AF_INET
+    def given(self) -> bool:
+        """Whether it says anything."""
+        return bool(self.ipv4 or self.ipv6)
+
+    def of(self, family: int) -> str:
+        """The address of this family, empty without one."""
+        return self.ipv6 if family == socket.AF_INET6 else self.ipv4
+
+    def towards(self, destination: str) -> str:
+        """The address for connections to another, empty without one."""
+        return self.ipv6 if ":" in destination else self.ipv4
 
     def refuses(self, destination: str) -> Failure | None:
-        """Why there is no way from here to an address: it is of the other family."""
-        if not self.address or (":" in destination) == (":" in self.address):
+        """Why there is no way from here to an address: it is of a family that has no source address."""
+        if not self.given or self.towards(destination):
             return None
-        detail = "every address of the target is of another address family than this proxy's own address"
-        return failures.unroutable(detail)
+        return failures.no_source_address(self.rule) if self.rule else failures.OTHER_FAMILY
+
+    def key(self, host: str) -> str:
+        """The host as idle connections from here are found by. No host name has a space."""
+        return f"{host} from {self.ipv4} {self.ipv6}"
 
     def bind(self, sock: socket.socket) -> None:
         """Let what goes out of `sock` leave from here. Raises `SourceAddressUnavailable`, and `OSError` otherwise."""
-        if not self.address:
+        address = self.of(sock.family)
+        if not address:
             return
         if sock.type & socket.SOCK_STREAM:
             sock.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
         try:
-            sock.bind((self.address, 0))
+            self.allow_foreign(sock)
+            sock.bind((address, 0))
         except OSError as error:
-            raise SourceAddressUnavailable(error.errno, f"{self.address}: {error.strerror}") from error
+            raise self.unavailable(sock.family, error) from error
+
+    def allow_foreign(self, sock: socket.socket) -> None:
+        """Let `sock` be bound to an address of this source that no interface has."""
+        if sock.family == socket.AF_INET6 and self.ipv6 in self.free:
+            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+        elif sock.family == socket.AF_INET and self.ipv4 in self.free:
+            sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+
+    def connect(self, sock: socket.socket, address: tuple[str, int]) -> int:
+        """As `connect_ex`. Raises `SourceAddressUnavailable`, when no route says that the source address is local."""
+        code, own = sock.connect_ex(address), self.of(sock.family)
+        if code in _NO_WAY and own in self.free and not is_local(ip_address(own)):
+            raise self.unavailable(sock.family, OSError(code, "its network is not routed to this machine"))
+        return code
+
+    def unavailable(self, family: int, error: OSError) -> SourceAddressUnavailable:
+        """The error for its address of this family."""
+        return SourceAddressUnavailable(error.errno, f"{self.of(family)}: {error.strerror}")
 
 
-ANY = Source()
+ANY: Final = Source()
+
+
+def plain_source(address: str) -> Source:
+    """One address of this machine, or any when it is empty."""
+    return Source(ipv6=address) if ":" in address else Source(ipv4=address)
+
+
+def may_serve(made: Source | None, wanted: Source | None) -> bool:
+    """Whether a connection that was made to leave from the one may serve a request that is to leave from the other.
+
+    One that was drawn at random may where it could have been drawn for that request as well.
+    """
+    if made is None or wanted is None:
+        return made is wanted
+    return made == wanted or (bool(made.drawn) and (made.drawn, made.rule) == (wanted.drawn, wanted.rule))

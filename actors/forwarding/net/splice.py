@@ -13,23 +13,23 @@ import fcntl
 import os
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from actors.forwarding.limits.throttle import Throttle
 from actors.net.transport import Transport
 
-PIPE_SIZE = 1024 * 1024
-PIPES_KEPT = 64
-ROUNDS = 16
+PIPE_SIZE: Final = 1024 * 1024
+PIPES_KEPT: Final = 64
+ROUNDS: Final = 16
 """Pipes full that one flow may move before the others get their turn."""
 
-COPY_SIZE = 128 * 1024
-COPY_ROUNDS = 32
+COPY_SIZE: Final = 128 * 1024
+COPY_ROUNDS: Final = 32
 
 _F_SETPIPE_SZ = 1031  # fcntl(2); the fcntl module names it from Python 3.10 on where the C library does
-_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
+_FLAGS: Final = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 Pipe = tuple[int, int]
 
@@ -83,7 +83,19 @@ class Progress(Enum):
     ENDED = "the source has ended, and all of it is delivered"
 
 
-class AnyFlow(ABC):
+EMPTY: Final[Progress] = Progress.EMPTY
+FULL: Final[Progress] = Progress.FULL
+THROTTLED: Final[Progress] = Progress.THROTTLED
+YIELDED: Final[Progress] = Progress.YIELDED
+COMPLETE: Final[Progress] = Progress.COMPLETE
+ENDED: Final[Progress] = Progress.ENDED
+
+
+H = TypeVar("H", int, bytes | memoryview)
+"""What a flow holds between its two sides: bytes, or their number in a pipe."""
+
+
+class HeldFlow(ABC, Generic[H]):
     """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end.
 
     `throttle` limits and counts what is taken from the source.
@@ -95,13 +107,13 @@ class AnyFlow(ABC):
     """Bytes that are taken from the source at once."""
     _rounds: ClassVar[int]
     """How often, before the others get their turn."""
-    _held: int | bytes | memoryview
+    _held: H
 
     def __init__(self, length: int | None, throttle: Throttle | None) -> None:
         self.throttle = throttle
         self.remaining = -1 if length is None else length
         self.moved = 0
-        self.progress = Progress.EMPTY
+        self.progress = EMPTY
 
     def pump(self) -> Progress:
         """Move what can be moved.
@@ -111,32 +123,32 @@ class AnyFlow(ABC):
         """
         for _ in range(self._rounds):
             if not self._held:
-                self.progress = Progress.EMPTY
+                self.progress = EMPTY
                 progress = self._fill()
                 if progress is not None:
                     return self._stop(progress)
-            self.progress = Progress.FULL
+            self.progress = FULL
             if not self._drain():
-                return Progress.FULL
-        self.progress = Progress.YIELDED
-        return Progress.YIELDED
+                return FULL
+        self.progress = YIELDED
+        return YIELDED
 
     def _fill(self) -> Progress | None:
         """Take bytes from the source; a reason to stop, or None."""
         wanted = self._size if self.remaining < 0 else min(self._size, self.remaining)
         if wanted == 0:
-            return Progress.COMPLETE
+            return COMPLETE
         throttle = self.throttle
         if throttle is not None:
             wanted = min(wanted, throttle.available())
             if wanted == 0:
-                return Progress.THROTTLED
+                return THROTTLED
         try:
             count = self._read(wanted)
         except BlockingIOError:
-            return Progress.EMPTY
+            return EMPTY
         if count == 0:
-            return Progress.ENDED
+            return ENDED
         if self.remaining > 0:
             self.remaining -= count
         if throttle is not None:
@@ -161,13 +173,16 @@ class AnyFlow(ABC):
         """Discard what is held."""
 
 
-class Flow(AnyFlow):
+AnyFlow: TypeAlias = HeldFlow[Any]
+
+
+class Flow(HeldFlow[int]):
     """Through the kernel: from the source into a pipe, and from the pipe to the destination."""
 
     __slots__ = ("_destination", "_pipe", "_pipes", "_source")
 
-    _size, _rounds = PIPE_SIZE, ROUNDS
-    _held: int
+    _size = PIPE_SIZE
+    _rounds = ROUNDS
 
     def __init__(
         self,
@@ -217,13 +232,13 @@ class Flow(AnyFlow):
         return f"<Flow {self._source} to {self._destination}, {self.moved} moved, {self.progress.name}>"
 
 
-class CopyFlow(AnyFlow):
+class CopyFlow(HeldFlow[bytes | memoryview]):
     """Through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
 
     __slots__ = ("_destination", "_source")
 
-    _size, _rounds = COPY_SIZE, COPY_ROUNDS
-    _held: bytes | memoryview
+    _size = COPY_SIZE
+    _rounds = COPY_ROUNDS
 
     def __init__(
         self, source: Transport, destination: Transport, length: int | None = None, throttle: Throttle | None = None

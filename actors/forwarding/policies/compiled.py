@@ -6,16 +6,16 @@ can tell is asked of the rules that are left, in order: lists, patterns with `*`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from actors.accounts.schedule import Schedule
 from actors.bounded import keep
 from actors.bus.messages.policies import PolicySpec
-from actors.forwarding.policies.conditions import TAG, Lists, Outcome, Rule
+from actors.forwarding.policies.conditions import TAG, Lists, Outcome, Rule, reading
 from actors.forwarding.policies.facts import Facts, inner_address
-from actors.forwarding.policies.headers import check_fields
-from actors.forwarding.policies.masks import NONE, NameMasks, NetworkMasks, WordMasks, bits
+from actors.forwarding.policies.masks import NONE, NameMasks, NetworkMasks, PathMasks, WordMasks, bits
+from actors.forwarding.policies.portions import Portions, at_once, put_in
+from config.net.entries import Destination, Network
 from config.net.ip import Address
 
 CLIENTS_KEPT: Final = 256
@@ -41,23 +41,29 @@ OPEN: Final = Found(None, open=True)
 class CompiledPolicy:
     """One policy. Pure; a changed one is a new object."""
 
-    def __init__(self, spec: PolicySpec, lists: Lists) -> None:
-        """Raises `ValueError` for what can't be read."""
-        for each in spec.rules:
-            check_fields(each)
+    def __init__(self, spec: PolicySpec, rules: tuple[Rule, ...]) -> None:
+        """To be used after `index` alone; `compiling` does both."""
         self.id = spec.id
         self.name = spec.name
-        self.rules = rules = tuple(Rule(each, index, lists) for index, each in enumerate(spec.rules))
+        self.rules = rules
         self._every = (1 << len(rules)) - 1
         self._plain_http = bits(rule.index for rule in rules if rule.http_only)
         self._deny = bits(rule.index for rule in rules if rule.deny)
         self._asked = bits(rule.index for rule in rules if _is_asked(rule))
-        self._index_words()
-        self._index_paths()
-        self._index_destinations()
-        self._clients = NetworkMasks((net, (0, 0), rule.index) for rule in rules for net in rule.clients)
-        self._any_client = bits(rule.index for rule in rules if not rule.clients)
+        self._accounts = WordMasks(self._without("accounts"))
+        self._methods = WordMasks(self._without("methods"))
+        self._params = WordMasks(self._without("params"))
+        self._strict_paths = self._lenient_paths = PathMasks()
+        self._any_path = self._without("paths")
+        self._with_paths = self._every & ~self._any_path
+        self._names, self._networks = NameMasks(), NetworkMasks()
+        self._any_destination = self._without("destinations")
+        self._with_lists = bits(rule.index for rule in rules if rule.lists)
+        self._clients = NetworkMasks()
+        self._any_client = self._without("clients")
         self._known_clients: dict[str, int] = {}
+        self._with_listen_ports = bits(rule.index for rule in rules if rule.listen_ports)
+        self._known_listen_ports: dict[int, int] = {}
         self._minute = 0.0
         self._closed = NONE
         """Rules whose schedule is closed in this minute, as far as they were asked."""
@@ -65,36 +71,49 @@ class CompiledPolicy:
 
     # --- tables ---
 
-    def _index_words(self) -> None:
-        rules = self.rules
-        self._accounts = WordMasks(self._without("accounts"), _words(rules, "accounts"))
-        self._methods = WordMasks(self._without("methods"), _words(rules, "methods"))
-        first = [(f"{name}={value}", rule.index) for rule in rules for name, value in rule.spec.params[:1]]
-        self._params = WordMasks(self._without("params"), first)
-
     def _without(self, condition: str) -> int:
         return bits(rule.index for rule in self.rules if not getattr(rule.spec, condition))
 
-    def _index_paths(self) -> None:
-        exact: list[tuple[str, int]] = []
-        prefixes: list[tuple[str, int]] = []
-        for rule in self.rules:
-            for pattern in rule.paths:
-                (exact if pattern.exact else prefixes).append((pattern.prefix, rule.index))
-        self._any_path = bits(rule.index for rule in self.rules if not rule.paths)
-        self._with_paths = self._every & ~self._any_path
-        self._exact_paths = WordMasks(NONE, exact)
-        self._path_prefixes = WordMasks(NONE, prefixes)
-        self._prefix_lengths = sorted({len(prefix) for prefix, _index in prefixes})
+    def index(self) -> Portions[None]:
+        """Fill the tables."""
+        yield from self._index_words()
+        yield from self._index_paths()
+        yield from self._index_hosts()
 
-    def _index_destinations(self) -> None:
-        entries = [(entry, rule.index) for rule in self.rules for entry in rule.destinations]
-        self._names = NameMasks((each.host, each.ports, index) for each, index in entries if isinstance(each.host, str))
-        self._networks = NetworkMasks(
-            (each.host, each.ports, index) for each, index in entries if not isinstance(each.host, str)
-        )
-        self._any_destination = self._without("destinations")
-        self._with_lists = bits(rule.index for rule in self.rules if rule.lists)
+    def _index_words(self) -> Portions[None]:
+        rules = self.rules
+        accounts = ((account, rule.index) for rule in rules for account in rule.spec.accounts)
+        yield from put_in(self._accounts.add, accounts)
+        yield from put_in(self._methods.add, ((method, rule.index) for rule in rules for method in rule.methods))
+        first = ((f"{name}\0{value}", rule.index) for rule in rules for name, value in rule.spec.params[:1])
+        yield from put_in(self._params.add, first)
+
+    def _index_paths(self) -> Portions[None]:
+        rules = self.rules
+        yield from self._strict_paths.fill((pattern, rule.index) for rule in rules for pattern in rule.paths)
+        if any(pattern.lenient is not pattern for rule in rules for pattern in rule.paths):
+            self._lenient_paths = PathMasks()
+            lenient = ((pattern.lenient, rule.index) for rule in rules for pattern in rule.paths)
+            yield from self._lenient_paths.fill(lenient)
+
+    def _index_hosts(self) -> Portions[None]:
+        yield from put_in(self._add_client, ((net, rule.index) for rule in self.rules for net in rule.clients))
+        entries = ((entry, rule.index) for rule in self.rules for entry in rule.destinations)
+        yield from put_in(self._add_destination, entries)
+        yield from self._clients.finish()
+        yield from self._names.finish()
+        yield from self._networks.finish()
+
+    def _add_client(self, added: tuple[Network, int]) -> None:
+        network, index = added
+        self._clients.add(network, (0, 0), index)
+
+    def _add_destination(self, added: tuple[Destination, int]) -> None:
+        entry, index = added
+        if isinstance(entry.host, str):
+            self._names.add(entry.host, entry.ports, index)
+        else:
+            self._networks.add(entry.host, entry.ports, index)
 
     # --- decisions ---
 
@@ -119,10 +138,12 @@ class CompiledPolicy:
         left = self._known_clients.get(facts.client_ip)
         if left is None:
             left = self._by_client(facts)
+        if self._with_listen_ports:
+            left &= self._by_listen_port(facts.listen_port)
         if self._accounts.words:
             left &= self._accounts.at(_account_words(facts))
         if self._params.words:
-            left &= self._params.at([f"{name}={value}" for name, value in facts.params.items()])
+            left &= self._params.at([f"{name}\0{value}" for name, value in facts.params.items()])
         method = facts.method
         if not method:
             return left & ~self._plain_http
@@ -140,24 +161,23 @@ class CompiledPolicy:
         keep(self._known_clients, facts.client_ip, known, CLIENTS_KEPT)
         return known
 
+    def _by_listen_port(self, port: int) -> int:
+        known = self._known_listen_ports.get(port)
+        if known is None:
+            holds = bits(rule.index for rule in self.rules if any(port in each for each in rule.listen_ports))
+            known = self._known_listen_ports[port] = self._every & ~self._with_listen_ports | holds
+        return known
+
     def _by_path(self, facts: Facts) -> int:
         """The rules whose paths hold, or may hold where a pattern has a `*` inside."""
-        found = [self._of_reading(reading) for reading in facts.readings]
+        found = facts.readings
         if not found:
             return self._any_path | self._deny
-        some = every = found[0]
-        for mask in found[1:]:
-            some, every = some | mask, every & mask
-        return self._any_path | every | some & self._deny
-
-    def _of_reading(self, path: str) -> int:
-        mask = self._exact_paths.at((path,))
-        prefixes, longest = self._path_prefixes.words, len(path)
-        for length in self._prefix_lengths:
-            if length > longest:
-                break
-            mask |= prefixes.get(path[:length], NONE)
-        return mask
+        strict = self._strict_paths.at(found[0])
+        if len(found) == 1 and self._lenient_paths is self._strict_paths:
+            return self._any_path | strict
+        lenient = self._lenient_paths.at(found[-1])
+        return self._any_path | strict & lenient | (strict | lenient) & self._deny
 
     def _first(self, facts: Facts, address: Address | None, candidates: int, certain: int) -> Found:
         if facts.now // SCHEDULE_STEP != self._minute:
@@ -202,16 +222,25 @@ class CompiledPolicy:
         return f"<CompiledPolicy {self.name}: {len(self.rules)} rules>"
 
 
+def compiling(spec: PolicySpec, lists: Lists) -> Portions[CompiledPolicy]:
+    """Compile a policy. Raises `ValueError` for what can't be read."""
+    rules: list[Rule] = []
+    for index, each_spec in enumerate(spec.rules):
+        rules.append((yield from reading(each_spec, index, lists)))
+    policy = CompiledPolicy(spec, tuple(rules))
+    yield from policy.index()
+    return policy
+
+
+def compile_policy(spec: PolicySpec, lists: Lists) -> CompiledPolicy:
+    """Compile a policy at once. Raises `ValueError` for what can't be read."""
+    return at_once(compiling(spec, lists))
+
+
 def _is_asked(rule: Rule) -> bool:
     """Whether something about the rule is in no table."""
     inside = any(not (pattern.exact or pattern.is_prefix) for pattern in rule.paths)
     return inside or rule.schedule is not None or len(rule.spec.params) > 1
-
-
-def _words(rules: tuple[Rule, ...], condition: str) -> Iterator[tuple[str, int]]:
-    for rule in rules:
-        for word in getattr(rule.spec, condition):
-            yield word, rule.index
 
 
 def _account_words(facts: Facts) -> list[str]:

@@ -9,10 +9,15 @@ from typing import NamedTuple, Protocol
 
 from actors.accounts.schedule import Schedule
 from actors.bus.messages.policies import DENY, RuleSpec
+from actors.bus.messages.specs import LimitsSpec
 from actors.forwarding.policies.facts import Facts, inner_address
 from actors.forwarding.policies.paths import PathPattern
-from config.net.entries import Destination, ListDestination, ListHost, read_entry, read_network
+from actors.forwarding.policies.portions import Portions, in_portions
+from actors.forwarding.protocols.http.header_changes import field_changes
+from config.net.egress import read_egress
+from config.net.entries import Destination, ListDestination, ListHost, Network, read_entry, read_network
 from config.net.ip import Address
+from config.net.ports import Ports
 
 TAG = "tag:"
 SCHEDULES_KEPT = 256
@@ -46,26 +51,43 @@ class Lists(Protocol):
         """Whether its entries match addresses, not names."""
 
 
+class Entries(NamedTuple):
+    """What a rule has many of."""
+
+    destinations: list[Destination]
+    lists: list[ListDestination]
+    clients: list[Network]
+    paths: list[PathPattern]
+
+
 class Rule:
     """One rule, read. `index` is its place in the policy."""
 
-    __slots__ = ("_known", "clients", "deny", "destinations", "http_only", "index", "lists", "paths", "schedule",
-    "spec")  # fmt: skip
+    __slots__ = ("_known", "clients", "deny", "destinations", "headers", "http_only", "index", "limited",
+    "listen_ports", "lists", "methods", "paths", "schedule", "spec")  # fmt: skip
 
-    def __init__(self, spec: RuleSpec, index: int, lists: Lists) -> None:
-        """Raises `ValueError` for an entry that can't be read, and for an unknown time zone."""
+    def __init__(self, spec: RuleSpec, index: int, lists: Lists, entries: Entries) -> None:
+        """`entries` are those of `spec`, read. Raises `ValueError` as `reading` does."""
         self.spec = spec
         self.index = index
         self.deny = spec.use == DENY
         """A rule that refuses holds wherever it might; any other only where it certainly does."""
+        self.limited = spec.limits != LimitsSpec()
+        """Whether it has limits."""
         self.http_only = bool(spec.methods or spec.paths or spec.set_headers or spec.remove_headers)
         """Whether it is about plain HTTP, and never matches a tunnel."""
+        self.headers = field_changes(spec.set_headers, spec.remove_headers)
+        """What it changes in the heads of requests."""
+        self.methods = tuple(map(str.upper, spec.methods) if self.deny else spec.methods)
+        """In upper case for a rule that refuses: for such a one letters are compared without regard to case."""
+        for each in spec.egress:
+            read_egress(each)
         self._known = lists
-        entries = [read_entry(text) for text in spec.destinations]
-        self.destinations = tuple(each for each in entries if isinstance(each, Destination))
-        self.lists = tuple((each.host, each.ports) for each in entries if isinstance(each, ListDestination))
-        self.clients = tuple(read_network(text) for text in spec.clients)
-        self.paths = tuple(PathPattern(text) for text in spec.paths)
+        self.destinations = tuple(entries.destinations)
+        self.lists = tuple((each.host, each.ports) for each in entries.lists)
+        self.clients = tuple(entries.clients)
+        self.paths = tuple(entries.paths)
+        self.listen_ports = tuple(Ports(*each) for each in spec.listen_ports)
         self.schedule: Schedule | None = None if spec.schedule is None else schedule_of(spec.schedule)
 
     def outcomes(self, facts: Facts, address: Address | None) -> Iterator[tuple[Outcome, str]]:
@@ -133,14 +155,16 @@ class Rule:
 
     def path_holds(self, facts: Facts) -> bool:
         """Whether a path holds: for one that refuses in one reading, for any other in all of them."""
-        found = [any(pattern.matches(reading) for pattern in self.paths) for reading in facts.readings]
-        if self.deny:
-            return not found or any(found)
-        return bool(found) and all(found)
+        found = facts.readings
+        if not found:
+            return self.deny
+        strict = any(pattern.matches(found[0]) for pattern in self.paths)
+        lenient = any(pattern.lenient.matches(found[-1]) for pattern in self.paths)
+        return strict or lenient if self.deny else strict and lenient
 
     def method_holds(self, facts: Facts) -> bool:
         """Whether the method is named; for a rule that refuses letters are compared without regard to case."""
-        return (facts.method.upper() if self.deny else facts.method) in self.spec.methods
+        return (facts.method.upper() if self.deny else facts.method) in self.methods
 
     def account_holds(self, facts: Facts) -> bool:
         """Whether the account is named, by itself or by a tag."""
@@ -152,6 +176,10 @@ class Rule:
         """Whether the client's address is in one of the networks."""
         return any(facts.client in network for network in self.clients)
 
+    def listen_port_holds(self, facts: Facts) -> bool:
+        """Whether the client came to one of these ports of the proxy."""
+        return any(facts.listen_port in ports for ports in self.listen_ports)
+
     def params_hold(self, facts: Facts) -> bool:
         """Whether all parameters were given with these values."""
         return all(facts.params.get(name) == value for name, value in self.spec.params)
@@ -159,6 +187,24 @@ class Rule:
     def is_open(self, facts: Facts) -> bool:
         """Whether its schedule is open."""
         return self.schedule is None or self.schedule.is_open(facts.now)
+
+
+def reading(spec: RuleSpec, index: int, lists: Lists) -> Portions[Rule]:
+    """Read it. Raises `ValueError` for an entry or a time zone that is unknown, and a field that no rule may set."""
+    destinations: list[Destination] = []
+    of_lists: list[ListDestination] = []
+
+    def read_destination(text: str) -> None:
+        entry = read_entry(text)
+        if isinstance(entry, ListDestination):
+            of_lists.append(entry)
+        else:
+            destinations.append(entry)
+
+    yield from in_portions(read_destination, spec.destinations)
+    clients = yield from in_portions(read_network, spec.clients)
+    paths = yield from in_portions(PathPattern, spec.paths)
+    return Rule(spec, index, lists, Entries(destinations, of_lists, clients, paths))
 
 
 class _Condition(NamedTuple):
@@ -177,14 +223,17 @@ _CONDITIONS = (
         lambda facts: f"clients: {facts.client_ip} is in none of them",
     ),
     _Condition(
+        Rule.listen_port_holds,
+        lambda rule: bool(rule.listen_ports),
+        lambda facts: f"listen_ports: {facts.listen_port} is none of them",
+    ),
+    _Condition(
         Rule.method_holds,
         lambda rule: bool(rule.spec.methods),
         lambda facts: f"methods: {facts.method} is none of them",
     ),
     _Condition(Rule.path_holds, lambda rule: bool(rule.paths), lambda facts: f"paths: {_path(facts)}"),
-    _Condition(
-        Rule.params_hold, lambda rule: bool(rule.spec.params), lambda _facts: "params: not all of them were given"
-    ),
+    _Condition(Rule.params_hold, lambda rule: bool(rule.spec.params), lambda facts: f"params: {_params(facts)}"),
     _Condition(Rule.is_open, lambda rule: rule.schedule is not None, lambda _facts: "schedule: it is closed"),
 )
 
@@ -194,6 +243,12 @@ def _user(facts: Facts) -> str:
         return "the request is of no account"
     tags = f", with the tags {', '.join(facts.tags)}," if facts.tags else ""
     return f"{facts.user}{tags} is none of them"
+
+
+def _params(facts: Facts) -> str:
+    if not facts.params:
+        return "the user name has none"
+    return f"{', '.join(f'{name}={value}' for name, value in facts.params.items())} is not all of them"
 
 
 def _path(facts: Facts) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
 from actors.forwarding.policies.paths import readings
+from actors.forwarding.protocols.commands import NO_PARAMS
 from actors.net.egress_guard import embedded_ipv4
 from config.net.ip import Address, plain
-
-NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Facts:
@@ -18,11 +15,12 @@ class Facts:
 
     `method` is empty for a tunnel, an association and all else that is not plain HTTP; `path` is that of the URL, with
     its query. `user` is the account's name, empty without one, `tags` are those of the account, `params` the
-    parameters of the user name. `now` is Unix seconds: a request is judged at one moment.
+    parameters of the user name. `listen_port` is the port of the proxy that the client came to. `now` is Unix seconds:
+    a request is judged at one moment.
     """
 
-    __slots__ = ("_readings", "address", "client_ip", "host", "literal", "method", "name", "now", "params", "path",
-    "port", "tags", "user")  # fmt: skip
+    __slots__ = ("_readings", "address", "client_ip", "host", "listen_port", "literal", "method", "name", "now",
+    "params", "path", "port", "tags", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -36,6 +34,7 @@ class Facts:
         method: str = "",
         path: str = "",
         params: Mapping[str, str] = NO_PARAMS,
+        listen_port: int = 0,
     ) -> None:
         self.host = host
         self.port = port
@@ -47,6 +46,7 @@ class Facts:
         self.method = method
         self.path = path
         self.params = params
+        self.listen_port = listen_port
         self.name = host.lower().removesuffix(".")
         """The name of the target as entries are compared with it: lower case, no dot at the end."""
         self.address: Address | None = plain(host) if literal else None

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
+from actors.forwarding.policies.paths import PathPattern
+from actors.forwarding.policies.portions import PORTION, SORTED, Portions, in_portions, put_in
 from config.net.entries import Network, Ports
 from config.net.ip import Address
+
+Host = TypeVar("Host")
 
 NONE: Final = 0
 
@@ -28,13 +32,22 @@ class PortMasks:
 
     __slots__ = ("_masks", "_starts")
 
-    def __init__(self, ranges: list[tuple[Ports, int]]) -> None:
-        """`ranges` are ports with the index of a rule."""
-        rules: dict[Ports, int] = {}
-        for ports, index in ranges:
-            rules[ports] = rules.get(ports, NONE) | 1 << index
-        self._starts = sorted({edge for low, high in rules for edge in (low, high + 1)})
-        self._masks = [_holding(rules, edge) for edge in self._starts]
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._masks: list[int] = []
+
+    def fill(self, ranges: Iterable[tuple[Ports, int]]) -> Portions[None]:
+        """Take all of it: ports with the index of a rule. There may be tens of thousands for one host."""
+        changes: dict[int, list[tuple[int, int]]] = {}
+
+        def add(entry: tuple[Ports, int]) -> None:
+            (low, high), index = entry
+            changes.setdefault(low, []).append((index, 1))
+            changes.setdefault(high + 1, []).append((index, -1))
+
+        yield from put_in(add, ranges)
+        self._starts = sorted(changes)
+        self._masks = yield from in_portions(_Holding().after, (changes[start] for start in self._starts))
 
     def at(self, port: int) -> int:
         """The rules that hold for `port`."""
@@ -42,22 +55,57 @@ class PortMasks:
         return self._masks[found] if found >= 0 else NONE
 
 
-def _holding(rules: dict[Ports, int], port: int) -> int:
-    mask = NONE
-    for (low, high), those in rules.items():
-        if low <= port <= high:
-            mask |= those
-    return mask
+class _Holding:
+    """The rules that hold, while the ports are passed in their order."""
+
+    def __init__(self) -> None:
+        self._mask = NONE
+        self._ranges: dict[int, int] = {}
+
+    def after(self, change: list[tuple[int, int]]) -> int:
+        """The rules that hold behind a change: rules with how many more of their ranges hold from there on."""
+        for index, more in change:
+            self._ranges[index] = count = self._ranges.get(index, 0) + more
+            self._mask = self._mask | 1 << index if count else self._mask & ~(1 << index)
+        return self._mask
+
+
+class _PortTables:
+    """Those of many hosts. Hosts with the same ranges share one, as almost all do."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[Ports, int], ...], PortMasks] = {}
+
+    def of_hosts(self, ranges: dict[Host, list[tuple[Ports, int]]]) -> Portions[dict[Host, PortMasks]]:
+        """By host, as the ranges are."""
+        found: dict[Host, PortMasks] = {}
+        for count, (host, of_host) in enumerate(ranges.items(), 1):
+            key = tuple(of_host)
+            masks = self._known.get(key)
+            if masks is None:
+                masks = self._known[key] = PortMasks()
+                yield from masks.fill(key)
+            found[host] = masks
+            if count % (SORTED * PORTION) == 0:
+                yield PORTION
+        return found
 
 
 class NameMasks:
     """The rules by names of hosts: a name alone, `*.` and a name, `*`."""
 
-    def __init__(self, entries: Iterable[tuple[str, Ports, int]]) -> None:
-        ranges: dict[str, list[tuple[Ports, int]]] = {}
-        for host, ports, index in entries:
-            ranges.setdefault(host, []).append((ports, index))
-        self._hosts = {host: PortMasks(each) for host, each in ranges.items()}
+    def __init__(self) -> None:
+        self._ranges: dict[str, list[tuple[Ports, int]]] = {}
+        self._hosts: dict[str, PortMasks] = {}
+
+    def add(self, host: str, ports: Ports, index: int) -> None:
+        """Take a host and ports with the index of a rule; `finish` is to be called behind the last."""
+        self._ranges.setdefault(host, []).append((ports, index))
+
+    def finish(self) -> Portions[None]:
+        """Make the tables."""
+        self._hosts = yield from _PortTables().of_hosts(self._ranges)
+        self._ranges = {}
 
     def at(self, name: str, port: int) -> int:
         """The rules that hold for a name (lower case, no dot at the end), or for an address by `*` alone."""
@@ -80,18 +128,26 @@ class NameMasks:
 class NetworkMasks:
     """The rules by networks, with ports."""
 
-    def __init__(self, entries: Iterable[tuple[Network, Ports, int]]) -> None:
-        ranges: dict[tuple[int, int], dict[int, list[tuple[Ports, int]]]] = {}
-        every: list[tuple[Ports, int]] = []
-        for network, ports, index in entries:
-            shift = network.max_prefixlen - network.prefixlen
-            table = ranges.setdefault((network.version, shift), {})
-            table.setdefault(int(network.network_address) >> shift, []).append((ports, index))
-            every.append((ports, index))
+    def __init__(self) -> None:
+        self._ranges: dict[tuple[int, int], dict[int, list[tuple[Ports, int]]]] = {}
+        self._ports: dict[tuple[Ports, int], None] = {}
         self._tables: dict[int, list[tuple[int, dict[int, PortMasks]]]] = {4: [], 6: []}
-        for (version, shift), table in ranges.items():
-            self._tables[version].append((shift, {number: PortMasks(each) for number, each in table.items()}))
-        self._every = PortMasks(every)
+        self._every = PortMasks()
+
+    def add(self, network: Network, ports: Ports, index: int) -> None:
+        """Take a network and ports with the index of a rule; `finish` is to be called behind the last."""
+        shift = network.max_prefixlen - network.prefixlen
+        table = self._ranges.setdefault((network.version, shift), {})
+        table.setdefault(int(network.network_address) >> shift, []).append((ports, index))
+        self._ports[ports, index] = None
+
+    def finish(self) -> Portions[None]:
+        """Make the tables."""
+        tables = _PortTables()
+        for (version, shift), of_length in self._ranges.items():
+            self._tables[version].append((shift, (yield from tables.of_hosts(of_length))))
+        yield from self._every.fill(self._ports)
+        self._ranges, self._ports = {}, {}
 
     def at(self, address: Address, port: int) -> int:
         """The rules that hold for this address."""
@@ -107,17 +163,51 @@ class NetworkMasks:
         return self._every.at(port)
 
 
+class PathMasks:
+    """The rules by paths, as far as tables can tell: a pattern with a `*` inside holds where its beginning does."""
+
+    __slots__ = ("_exact", "_lengths", "_prefixes")
+
+    def __init__(self) -> None:
+        self._exact = WordMasks()
+        self._prefixes: dict[str, int] = {}
+        self._lengths: list[int] = []
+
+    def fill(self, patterns: Iterable[tuple[PathPattern, int]]) -> Portions[None]:
+        """Take all of it: patterns with the index of a rule."""
+        prefixes = WordMasks()
+
+        def add(entry: tuple[PathPattern, int]) -> None:
+            pattern, index = entry
+            (self._exact if pattern.exact else prefixes).add((pattern.prefix, index))
+
+        yield from put_in(add, patterns)
+        self._prefixes = prefixes.words
+        self._lengths = sorted({len(prefix) for prefix in self._prefixes})
+
+    def at(self, path: str) -> int:
+        """The rules that hold, or may hold, for one reading of a path."""
+        mask, longest = self._exact.at((path,)), len(path)
+        for length in self._lengths:
+            if length > longest:
+                break
+            mask |= self._prefixes.get(path[:length], NONE)
+        return mask
+
+
 class WordMasks:
     """The rules by words, such as user names or methods; `anything` are those without such a condition."""
 
     __slots__ = ("anything", "words")
 
-    def __init__(self, anything: int, entries: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, anything: int = NONE) -> None:
         self.anything = anything
-        words: dict[str, int] = {}
-        for word, index in entries:
-            words[word] = words.get(word, NONE) | 1 << index
-        self.words = words
+        self.words: dict[str, int] = {}
+
+    def add(self, entry: tuple[str, int]) -> None:
+        """Take a word with the index of a rule."""
+        word, index = entry
+        self.words[word] = self.words.get(word, NONE) | 1 << index
 
     def at(self, words: Iterable[str]) -> int:
         """The rules that hold where any of `words` is given."""

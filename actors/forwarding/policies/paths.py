@@ -1,8 +1,9 @@
 """Paths of URLs, as rules compare them: unreserved characters decoded, dot segments removed (RFC 3986 6.2.2).
 
-Servers differ in how they read some paths. `readings` returns what a path may mean: one reading for most; two where
-servers differ about parameters of segments (`;x=1`) and about empty segments (`//`); none for a path that has no
-certain meaning, such as one with an encoded slash.
+Servers differ in how they read some paths. `readings` returns what a path may mean: one reading for most; a strict and
+a lenient one where servers differ about parameters of segments (`;x=1`), about empty segments (`//`) and about escapes
+of characters that need none (`%3A` for `:`, which RFC 3986 doesn't take for the same, and file servers do); none for a
+path that has no certain meaning, such as one with an encoded slash.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _UNCERTAIN = re.compile(r"%(?![0-9A-Fa-f]{2})|%(?:2[Ff]|5[Cc]|25|[01][0-9A-Fa-f]
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _PLAIN = re.compile(r"(?:/(?!\.)[A-Za-z0-9\-._~!$&'()*+,=:@]+)*+/?")
 """A path that is its own and only reading: no escapes, parameters, empty or dot segments."""
+_MEANT: Final = frozenset(map(chr, range(0x21, 0x7F))) - frozenset("%/\\?#;") - _UNRESERVED
+"""What the lenient reading decodes beside those: neither what divides a URL nor what has no certain meaning."""
 _VISIBLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 _PARAMETERS = re.compile(r"(?:;|%3[Bb])[^/]*")
 _SLASHES = re.compile(r"//+")
@@ -29,14 +32,24 @@ def readings(path: str) -> tuple[str, ...]:
     if _UNCERTAIN.search(path) or not _is_utf8(path):
         return ()
     decoded = normal_escapes(path)
-    literal = without_dots(decoded)
-    lenient = without_dots(_SLASHES.sub("/", _PARAMETERS.sub("", decoded)))
-    return (literal,) if literal == lenient else (literal, lenient)
+    strict = without_dots(decoded)
+    lenient = without_dots(_SLASHES.sub("/", _PARAMETERS.sub("", _all_escapes(decoded))))
+    return (strict,) if strict == lenient else (strict, lenient)
 
 
 def normal_escapes(path: str) -> str:
     """`path` with unreserved characters decoded and the other escapes in upper case."""
     return _ENCODED.sub(_decoded, path)
+
+
+def _all_escapes(path: str) -> str:
+    """`path` as servers read it that take an escape for its character wherever they can."""
+    return _ENCODED.sub(_meant, path) if "%" in path else path
+
+
+def _meant(match: re.Match[str]) -> str:
+    char = chr(int(match[1], 16))
+    return char if char in _MEANT else match[0]
 
 
 def _decoded(match: re.Match[str]) -> str:
@@ -70,12 +83,23 @@ def without_dots(path: str) -> str:
 
 
 class PathPattern:
-    """One pattern: `*` stands for any characters, slashes as well, or for none."""
+    """One pattern: `*` stands for any characters, slashes as well, or for none.
 
-    __slots__ = ("_pieces", "exact", "prefix")
+    It is for strict readings, `lenient` is what it is for lenient ones: itself unless it has escapes these decode.
+    """
+
+    __slots__ = ("_pieces", "exact", "lenient", "prefix")
 
     def __init__(self, written: str) -> None:
-        pieces = normal_escapes(quote(written, safe=_VISIBLE)).split("*")
+        """`written` is the text of a rule."""
+        self._set([normal_escapes(each) for each in quote(written, safe=_VISIBLE).split("*")])
+        decoded = [_all_escapes(each) for each in self._pieces]
+        self.lenient = self
+        if decoded != self._pieces:
+            self.lenient = PathPattern("/")
+            self.lenient._set(decoded)
+
+    def _set(self, pieces: list[str]) -> None:
         self._pieces = pieces
         self.prefix = pieces[0]
         """What a path that matches begins with."""
@@ -87,7 +111,7 @@ class PathPattern:
         return len(self._pieces) == 2 and not self._pieces[1]
 
     def matches(self, path: str) -> bool:
-        """Whether it holds for one reading of a path; linear in its length for each `*`."""
+        """Whether it holds for a strict reading of a path; linear in its length for each `*`."""
         pieces = self._pieces
         if self.exact:
             return path == pieces[0]

@@ -6,22 +6,67 @@ The driver executes the commands in order. `Authorize`, `Open`, `Listen` and `As
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 
+NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
-class ToClient(NamedTuple):
+Again = Callable[[int], bool]
+"""Whether a request may be sent to another upstream after an error with this status of the upstream itself, or, with 0,
+after the end of its connection without a response. Where it says so the request is sent again."""
+
+
+class Value(ABC):
+    """A command of every request. It is equal to another of its class with the same values.
+
+    These are no named tuples: compiled, those are made by the interpreter, which takes ten times as long.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def values(self) -> tuple[Any, ...]:
+        """All of them, in the order of `__init__`."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and type(self) is type(other) and self.values() == other.values()
+
+    def __hash__(self) -> int:
+        return hash(self.values())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.values()!r}"
+
+
+class ToClient(Value):
     """Send these bytes to the client."""
 
-    data: bytes
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def values(self) -> tuple[Any, ...]:
+        """See `Value`."""
+        return (self.data,)
 
 
-class ToOrigin(NamedTuple):
+class ToOrigin(Value):
     """Send these bytes to the origin."""
 
-    data: bytes
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def values(self) -> tuple[Any, ...]:
+        """See `Value`."""
+        return (self.data,)
 
 
 class Authorize(NamedTuple):
@@ -37,7 +82,7 @@ class Authorize(NamedTuple):
     target: Authority | None = None
 
 
-class Open(NamedTuple):
+class Open(Value):
     """Get a connection to `target`. A `fresh` one is made for this use, another may come from the pool.
 
     The reply is `opened(reused)` or `failed(failure)`; with `with_address`, `opened` gets the proxy's own address of
@@ -45,11 +90,25 @@ class Open(NamedTuple):
     the `Via` of the request, if it has one.
     """
 
-    target: Authority
-    fresh: bool
-    with_address: bool = False
-    forward: bool = False
-    via: bytes | None = None
+    __slots__ = ("forward", "fresh", "target", "via", "with_address")
+
+    def __init__(
+        self,
+        target: Authority,
+        fresh: bool,
+        with_address: bool = False,
+        forward: bool = False,
+        via: bytes | None = None,
+    ) -> None:
+        self.target = target
+        self.fresh = fresh
+        self.with_address = with_address
+        self.forward = forward
+        self.via = via
+
+    def values(self) -> tuple[Any, ...]:
+        """See `Value`."""
+        return (self.target, self.fresh, self.with_address, self.forward, self.via)
 
 
 class Listen(NamedTuple):
@@ -69,18 +128,36 @@ class Associate(NamedTuple):
     """
 
 
-class LeaveOrigin(NamedTuple):
+class LeaveOrigin(Value):
     """Release the origin connection: into the pool when it is `reusable`, else close it.
 
     `authenticated`: it is, or is about to be, and serves this client connection alone from now on.
     """
 
-    reusable: bool
-    authenticated: bool = False
+    __slots__ = ("authenticated", "reusable")
+
+    def __init__(self, reusable: bool, authenticated: bool = False) -> None:
+        self.reusable = reusable
+        self.authenticated = authenticated
+
+    def values(self) -> tuple[Any, ...]:
+        """See `Value`."""
+        return (self.reusable, self.authenticated)
 
 
 class UpstreamRefused(NamedTuple):
     """The upstream proxy does not accept this proxy's credentials: do without it for a while."""
+
+
+class UpstreamResponded(NamedTuple):
+    """The upstream proxy itself responds with this error, or, with the status 0, ends its connection without one.
+
+    `retry_after` is the seconds that it asks for. `of_target`: it says that the target is at fault.
+    """
+
+    status: int
+    retry_after: float = 0.0
+    of_target: bool = False
 
 
 class RelayToClient(NamedTuple):
@@ -96,43 +173,134 @@ class RelayToOrigin(NamedTuple):
     length: int
 
 
-class Report(NamedTuple):
+class Report(Value):
     """One exchange has ended. Times are of the clock that the protocol was given; `responded` is 0 when there was no
     response.
 
-    `reason` is an error type of RFC 9209, or empty; `upstream` is filled in by the driver, and so are `request_id`, the
-    id of the record where it is known before, and `credential`, the id of the one that was used. `detail` is the
-    sentence for the record, `rule` what of the configuration refused it. With status 407 `user` is the name that was
-    tried.
+    `reason` is an error type of RFC 9209, or empty. `detail` is the sentence for the record, `rule` what of the
+    configuration refused it. With status 407 `user` is the name that was tried. The driver fills in `upstream` and the
+    name of its `pool`, `request_id`, the id of the record where it is known before, `credential`, the id of the one
+    that was used, `source_address`, the one that it left from, where the configuration gives one, `parameters`, those
+    of the user name as the record has them, `params`, what rules may ask for of them,
+    and `country` and `asn`, where the address of the origin is.
     """
 
-    method: bytes
-    url: str
-    status: int
-    reason: str
-    user: str
-    started: float
-    responded: float
-    bytes_in: int
-    bytes_out: int
-    upstream: str = ""
-    detail: str = ""
-    rule: str = ""
-    request_id: str = ""
-    credential: str = ""
+    __slots__ = (
+        "asn",
+        "bytes_in",
+        "bytes_out",
+        "country",
+        "credential",
+        "detail",
+        "method",
+        "parameters",
+        "params",
+        "pool",
+        "reason",
+        "request_id",
+        "responded",
+        "rule",
+        "source_address",
+        "started",
+        "status",
+        "upstream",
+        "url",
+        "user",
+    )
+
+    def __init__(
+        self,
+        method: bytes,
+        url: str,
+        status: int,
+        reason: str,
+        user: str,
+        started: float,
+        responded: float,
+        bytes_in: int,
+        bytes_out: int,
+        upstream: str = "",
+        detail: str = "",
+        rule: str = "",
+        request_id: str = "",
+        credential: str = "",
+        source_address: str = "",
+        parameters: str = "",
+        pool: str = "",
+        params: Mapping[str, str] = NO_PARAMS,
+        country: str = "",
+        asn: str = "",
+    ) -> None:
+        self.method = method
+        self.url = url
+        self.status = status
+        self.reason = reason
+        self.user = user
+        self.started = started
+        self.responded = responded
+        self.bytes_in = bytes_in
+        self.bytes_out = bytes_out
+        self.upstream = upstream
+        self.detail = detail
+        self.rule = rule
+        self.request_id = request_id
+        self.credential = credential
+        self.source_address = source_address
+        self.parameters = parameters
+        self.pool = pool
+        self.params = params
+        self.country = country
+        self.asn = asn
+
+    def values(self) -> tuple[Any, ...]:
+        """See `Value`."""
+        return (
+            self.method,
+            self.url,
+            self.status,
+            self.reason,
+            self.user,
+            self.started,
+            self.responded,
+            self.bytes_in,
+            self.bytes_out,
+            self.upstream,
+            self.detail,
+            self.rule,
+            self.request_id,
+            self.credential,
+            self.source_address,
+            self.parameters,
+            self.pool,
+            self.params,
+            self.country,
+            self.asn,
+        )
 
     def because(self, failure: Failure) -> Report:
-        """The same, with the detail and the entry of the failure."""
-        return self._replace(detail=failure.recorded or failure.detail, rule=failure.entry)
+        """Take the detail and the entry of the failure; returns this report."""
+        self.detail, self.rule = failure.recorded or failure.detail, failure.entry
+        return self
+
+    def copy(self) -> Report:
+        """Another one with the same values."""
+        return Report(*self.values())
 
 
-class Tunnel(NamedTuple):
+class Tunnel(Value):
     """Join both sides byte for byte; the session has ended.
 
     `report` is to be completed with the bytes of the tunnel and reported at its end.
     """
 
-    report: Report
+    __slots__ = ("report",)
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def values(self) -> tuple[Any, ...]:
+        """See `Value`."""
+        return (self.report,)
 
 
 class RelayDatagrams(NamedTuple):
@@ -158,10 +326,17 @@ class Speak(NamedTuple):
     last: bool
 
 
-class CloseClient(NamedTuple):
+class CloseClient(Value):
     """End the client's connection: when all is sent and, unless `abort`, so that the client can read it all."""
 
-    abort: bool = False
+    __slots__ = ("abort",)
+
+    def __init__(self, abort: bool = False) -> None:
+        self.abort = abort
+
+    def values(self) -> tuple[Any, ...]:
+        """See `Value`."""
+        return (self.abort,)
 
 
 Command = (
@@ -173,6 +348,7 @@ Command = (
     | Associate
     | LeaveOrigin
     | UpstreamRefused
+    | UpstreamResponded
     | RelayToClient
     | RelayToOrigin
     | Tunnel

@@ -63,6 +63,10 @@ class UpstreamRefusesUs(Refused):
     """An upstream proxy wants other credentials than this proxy has, and has done nothing with the request."""
 
 
+class AskAnotherUpstream(Exception):
+    """The upstream proxy has failed itself, and another one may be asked."""
+
+
 CREDENTIALS_REJECTED = "proxy_configuration_error"
 """The error type of RFC 9209 for credentials of this proxy that an upstream rejects."""
 UPSTREAM_REFUSES_US = Failure(502, CREDENTIALS_REJECTED, "the upstream proxy does not accept this proxy's credentials")
@@ -87,6 +91,16 @@ def connection_refused(detail: str) -> Failure:
 def unroutable(detail: str) -> Failure:
     """There is no route to the target."""
     return Failure(502, "destination_ip_unroutable", detail)
+
+
+OTHER_FAMILY = unroutable("every address of the target is of another address family than this proxy's own address")
+NO_SOURCE_ADDRESS = "no_source_address"
+
+
+def no_source_address(rule: str) -> Failure:
+    """What says where the request leaves from (`rule`) has no address of the target's family."""
+    detail = "every address of the target is of an address family that this request has no source address of"
+    return Failure(502, "destination_ip_unroutable", detail, rule=NO_SOURCE_ADDRESS, entry=rule)
 
 
 def host_unreachable(detail: str) -> Failure:
@@ -150,6 +164,15 @@ def no_such_pool(pool: str, entry: str) -> Failure:
     )
 
 
+NO_UPSTREAM_MATCHES = Failure(
+    502,
+    "destination_unavailable",
+    "no upstream proxy has all that the user name asks for",
+    rule="no_upstream_matches",
+)
+"""Labels in the user name that no upstream has together."""
+
+
 def out_of_connections(limit: int) -> Failure:
     """`max_connections` is reached."""
     return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)
@@ -174,6 +197,8 @@ LIMIT_REASONS = (
     "credential_network_not_allowed",
     "credential_connection_limit",
     "credential_quota_reached",
+    "rule_connection_limit",
+    "rule_request_limit",
 )
 
 
@@ -199,6 +224,18 @@ def account_requests(limit: int, wait: int) -> Failure:
     """`limits.requests_per_minute` of an account is reached."""
     detail = f"this account has at most {limit} requests a minute"
     return Failure(429, "http_request_denied", detail, rule="account_request_limit", retry_after=wait)
+
+
+def rule_connections(limit: int, where: str, entry: str) -> Failure:
+    """`limits.connections` of a rule is reached; `where` names it for the client, `entry` for the record."""
+    detail = f"at most {limit} requests and tunnels at a time ({where})"
+    return Failure(429, "connection_limit_reached", detail, rule="rule_connection_limit", entry=entry)
+
+
+def rule_requests(limit: int, wait: int, where: str, entry: str) -> Failure:
+    """`limits.requests_per_minute` of a rule is reached."""
+    detail = f"at most {limit} requests a minute ({where})"
+    return Failure(429, "http_request_denied", detail, rule="rule_request_limit", retry_after=wait, entry=entry)
 
 
 def account_quota(period: str, wait: int) -> Failure:
@@ -287,6 +324,15 @@ def certificate_unmatched(why: str, recorded: str = "") -> Failure:
 
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
 CREDENTIALS_WRONG = Failure(407, "http_request_denied", "the user name or the password is wrong")
+UNKNOWN_PARAMETERS = "unknown_parameters"
+
+
+def unknown_parameters(unknown: str) -> Failure:
+    """The user name has parameters that nothing knows, and the proxy rejects them. The client is not sent which."""
+    text = "the user name has parameters that this proxy does not know"
+    return Failure(407, "http_request_denied", text, rule=UNKNOWN_PARAMETERS, recorded=f"{text}: {unknown}")
+
+
 BACKEND_FAILED = "auth_backend_failed"
 
 

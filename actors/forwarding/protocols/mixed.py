@@ -11,9 +11,9 @@ from __future__ import annotations
 from enum import StrEnum, auto
 from typing import Final
 
-from actors.forwarding.protocols.commands import CloseClient, Command, Speak
+from actors.forwarding.protocols.commands import Again, CloseClient, Command, Speak
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.session import Session
+from actors.forwarding.protocols.session import PhasedSession
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.state_machine import transitions
 
@@ -66,13 +66,14 @@ def protocol_of(first: int) -> str:
     return _BY_FIRST_BYTE.get(first, _ANY_OTHER)
 
 
-class MixedSession(Session):
+class MixedSession(PhasedSession[Phase]):
     """A client of whom nothing is known yet: `Speak` names the protocol with the first bytes, and ends the session."""
 
     __slots__ = ("_is_last",)
 
-    _authorizing, _opening, _closed = Phase.KNOWN, frozenset(), Phase.CLOSED
-    phase: Phase
+    _authorizing = Phase.KNOWN
+    _opening = frozenset()
+    _closed = Phase.CLOSED
 
     def __init__(self, config: SessionConfig, now: float) -> None:
         super().__init__(config, now, Phase.FIRST_BYTE)
@@ -140,7 +141,13 @@ class MixedSession(Session):
         return self._on(Event.UNAUTHORIZED)
 
     def opened(
-        self, _reused: bool, _now: float, _address: tuple[str, int] | None = None, _hop: bytes | None = None, /
+        self,
+        _reused: bool,
+        _now: float,
+        _address: tuple[str, int] | None = None,
+        _hop: bytes | None = None,
+        _again: Again | None = None,
+        /,
     ) -> list[Command]:
         return self._on(Event.OPENED)
 

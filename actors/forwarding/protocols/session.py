@@ -9,14 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from actors.forwarding.protocols.commands import Command
+from actors.forwarding.protocols.commands import Again, Command
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.session_config import SessionConfig
 
+P = TypeVar("P", bound=StrEnum)
+"""The phases of a protocol."""
 
-class Session(ABC):
+
+class PhasedSession(ABC, Generic[P]):
     """The conversation on one client connection.
 
     Not to be used after it returned `CloseClient`, `Tunnel` or `RelayDatagrams`. A protocol names those of its phases
@@ -29,7 +32,7 @@ class Session(ABC):
     _opening: ClassVar[frozenset[StrEnum]]
     _closed: ClassVar[StrEnum]
 
-    def __init__(self, config: SessionConfig, now: float, phase: StrEnum) -> None:
+    def __init__(self, config: SessionConfig, now: float, phase: P) -> None:
         self._config = config
         self._started = now
         self._client_ended = False
@@ -94,11 +97,18 @@ class Session(ABC):
 
     @abstractmethod
     def opened(
-        self, reused: bool, now: float, address: tuple[str, int] | None = None, hop: bytes | None = None, /
+        self,
+        reused: bool,
+        now: float,
+        address: tuple[str, int] | None = None,
+        hop: bytes | None = None,
+        again: Again | None = None,
+        /,
     ) -> list[Command]:
         """The reply to `Open`, `Listen` or `Associate`: it is there. They say what `address` is of, if any.
 
         With `hop` the other side is an upstream proxy that gets the request in absolute-form, with these field lines.
+        `again` says after which errors of its own another upstream is asked; None: after 407 alone.
         """
 
     @abstractmethod
@@ -138,13 +148,13 @@ class Session(ABC):
         """Method and path, with the query, of a request that is plain HTTP; both are empty for any other."""
         return "", ""
 
-    def change_head(self, change: Callable[[bytes], bytes]) -> None:  # noqa: B027 - others have no head
+    def change_head(self, change: Callable[[bytes], bytes]) -> None:
         """Send the origin what `change` makes of the head of the present request; without a head it does nothing."""
-
-    def apply_config(self, config: SessionConfig) -> None:
-        """Use this configuration from now on; what was agreed on with the client stays agreed on."""
-        self._config = config
 
     @abstractmethod
     def disable_keep_alive(self) -> None:
         """Close the client's connection after the exchange that is under way."""
+
+
+Session: TypeAlias = PhasedSession[Any]
+"""That of any protocol."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from actors.forwarding.protocols.failures import PROXY_NAME
 
@@ -11,9 +11,10 @@ HANDSHAKE_TIMEOUT = 10.0
 """Seconds that a client may take for all that comes before a request: a PROXY header, TLS, credentials, its head."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionConfig:
-    """Shared by all sessions of a proxy. Times are seconds.
+    """Shared by all sessions of a proxy, and changed in place: so a change holds for the next request of each, however
+    many there are. What was agreed on with a client stays agreed on. Times are seconds.
 
     `accepts_optional_user`: no credentials are wanted, but a user name that comes all the same may choose an upstream.
     `date` returns the `Date` line of a response at a time of the session's clock. `pseudonym` names this very proxy, so
@@ -30,3 +31,8 @@ class SessionConfig:
     date: Callable[[float], bytes] = lambda _now: b""
     pseudonym: bytes = PROXY_NAME.encode()
     via: bytes = PROXY_NAME.encode()
+
+    def become(self, other: SessionConfig) -> None:
+        """Say the same as `other`, to all sessions that have this one."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(other, field.name))

@@ -17,25 +17,34 @@ from actors.bus.messages.metrics import Counters
 PERIOD = 1.0
 REPEATED_AFTER = 5.0
 REPEATED_MAX = 60.0
+FULL_EACH = 60
 
 
 class CounterPublisher:
-    """Calls `publish` with what `count` returns, which is None as long as there is nothing to count."""
+    """Calls `publish` with what `count` returns, which is None as long as there is nothing to count.
 
-    def __init__(self, loop: Loop, count: Callable[[], Counters | None], publish: Callable[[Counters], None]) -> None:
+    There may be ten thousand rules that requests have matched. So most messages have only the counts of those that
+    have, since the one before; `count(True)` returns all of them, for every `FULL_EACH`th message and repetitions.
+    """
+
+    def __init__(
+        self, loop: Loop, count: Callable[[bool], Counters | None], publish: Callable[[Counters], None]
+    ) -> None:
         self._loop = loop
         self._count = count
         self._publish = publish
         self._last: Counters | None = None
+        self._published = 0
         self._published_at = 0.0
         self._pause = REPEATED_AFTER
         self._timer: Timer | None = None
         loop.on_next_activity(self._on_activity)
 
-    def publish(self) -> None:
+    def publish(self, full: bool = True) -> None:
         """Publish the counters now, if there are any."""
-        self._last = self._count()
+        self._last = self._count(full)
         if self._last is not None:
+            self._published += 1
             self._published_at = self._loop.now
             self._publish(self._last)
 
@@ -43,10 +52,10 @@ class CounterPublisher:
         self._check_after(PERIOD)
 
     def _check(self) -> None:
-        counters = self._count()
+        counters = self._count(False)
         if counters is not None and counters.changed_since(self._last):
             self._pause = REPEATED_AFTER
-            self.publish()
+            self.publish(self._published % FULL_EACH == 0)
             self._check_after(PERIOD)
             return
         self._loop.on_next_activity(self._on_activity)

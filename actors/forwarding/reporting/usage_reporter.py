@@ -3,11 +3,15 @@
 A second after usage has changed this process reports what it has counted, and at once when an account near its quota
 has used much since its last report. While the collector is unreachable traffic continues with the last totals, and the
 usage is reported later. Unchanged usage is not reported, but for a few times after the start.
+
+A message has a part of the accounts, and the next one is sent when the collector has replied: with ten thousand in use
+neither of the two processes stands still for it. Those for whose report a connection waits come first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from actors.bus.loop import Loop, Timer
@@ -23,6 +27,9 @@ REQUESTED_AGAIN = (1.5, 5.0, 12.0)
 """Seconds after the start at which a process requests the final count of its predecessor."""
 TIME_PERIOD = 60.0
 """Seconds after which the time of open connections is reported though nothing else has changed."""
+
+ACCOUNTS_MAX = 200
+"""Accounts in one message: four milliseconds or so to make it, and as long to take the reply."""
 
 OnAcknowledged = Callable[[bool], None]
 """Called with whether the collector has acknowledged the report."""
@@ -53,7 +60,7 @@ class UsageReporter:
                 self._loop.call_later(delay, lambda: self.settle(_ignore))
 
     def settle(self, acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT) -> None:
-        """Report all accounts now."""
+        """Report all accounts, from now on."""
         self._report(self._counters.take_all(), acknowledged, timeout)
 
     def collect(self, account_ids: tuple[str, ...]) -> ReportUsage:
@@ -109,8 +116,22 @@ class UsageReporter:
             self._report_later()
 
     def _report(
-        self, counters: list[AccountCounter], acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT
+        self, waiting: dict[str, AccountCounter], acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT
     ) -> None:
+        """Report those that wait, a message of them after the other, until the collector doesn't acknowledge one."""
+        some = self._counters.take_urgent(waiting, ACCOUNTS_MAX)
+        some += [waiting.pop(each) for each in tuple(islice(waiting, ACCOUNTS_MAX - len(some)))]
+
+        def on_reply(stored: bool) -> None:
+            if stored and waiting:
+                self._loop.call_soon(lambda: self._report(waiting, acknowledged, timeout))
+                return
+            self._counters.put_back(waiting)
+            acknowledged(stored)
+
+        self._send(some, on_reply, timeout)
+
+    def _send(self, counters: list[AccountCounter], acknowledged: OnAcknowledged, timeout: float) -> None:
         reports: dict[str, AccountReport] = {each.id: each.take_report() for each in counters}
 
         def on_reply(reply: Any) -> None:
@@ -122,7 +143,8 @@ class UsageReporter:
                 self._counters.remove_settled()
             acknowledged(stored)
 
-        self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, reports), on_reply, timeout)
+        with_others = self._counters.elsewhere is not None
+        self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, reports, with_others), on_reply, timeout)
 
     def _note_time(self) -> None:
         self._notes_time = bool(self._counters.by_id)

@@ -10,6 +10,9 @@
                                HealthChecks (health_checks.py): periodic
 ```
 
-Handshakes and balancing have no sockets and no clock. A proxy without upstreams imports none of this
-package but `session_username`.
+Those of a pool (`pool_upstream_set.py`) keep their state in a file that all processes share (`pool_upstream.py`), and
+say what is tried again. `../upstream_sets.py` has all sets of a proxy.
+
+Handshakes and balancing have no sockets and no clock. The zygote has all of it loaded, for all proxies;
+one without upstreams runs none of it.
 """

@@ -10,12 +10,14 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
-from actors.bus.loop import Timer
 from actors.forwarding.isolation import REASON
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.protocols.failures import PROHIBITED, Failure
+from actors.forwarding.net.source_address import Source
+from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.protocols.failures import NO_SOURCE_ADDRESS, PROHIBITED, SOURCE_LOST, Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable
 from actors.forwarding.upstreams.tls_client import UpstreamStream
@@ -44,7 +46,8 @@ class Plan(NamedTuple):
 class Attempt:
     """`done` is called once, later, unless the attempt is cancelled before; the connection it gets is watched."""
 
-    def __init__(self, dialer: Dialer, plan: Plan, done: OnDone) -> None:
+    def __init__(self, dialer: Dialer, plan: Plan, done: OnDone, source: Source | None = None) -> None:
+        """`source`: where it leaves from; None: from where all of the proxy do."""
         self._dialer = dialer
         self._loop = dialer.loop
         self._plan = plan
@@ -58,8 +61,11 @@ class Attempt:
         self._started = self._loop.now
         self.latency: float | None = None
         """Seconds that connecting took; None before."""
-        self._timer: Timer | None = self._loop.call_later(plan.timeout, self._on_timeout)
-        self._dial = dialer.dial(plan.address, self._on_dialled)
+        self.deadline = self._started + plan.timeout
+        self.scheduled_for = NEVER
+        dialer.timers.schedule(self)
+        self._source = source
+        self._dial = dialer.dial(plan.address, self._on_dialled, source=source)
 
     @property
     def target_sent(self) -> bool:
@@ -74,7 +80,8 @@ class Attempt:
         self._stop_timer()
         self._close()
 
-    def _on_timeout(self) -> None:
+    def expire(self) -> None:
+        """It has taken too long."""
         what = "connect" if self.latency is None else "complete its handshake"
         failure = Failure(504, "connection_timeout", "the upstream proxy did not respond in time")
         self._end(UpstreamFailed(Blame.UPSTREAM, failure, f"it did not {what} within {self._plan.timeout:g} s"))
@@ -87,7 +94,11 @@ class Attempt:
             cause = result.recorded or result.detail
             if result.kind == PROHIBITED:
                 failure, cause = _NOT_TO_BE_USED, f"its address is refused (see proxy.upstreams_allow): {result.detail}"
-            self._end(UpstreamFailed(Blame.UPSTREAM, failure, cause))
+            blame = Blame.UPSTREAM
+            if self._source is not None and (result.rule == NO_SOURCE_ADDRESS or result is SOURCE_LOST):
+                blame = Blame.UNFIT  # nothing was sent to it: this is about the request
+                failure = replace(failure, rule=result.rule, entry=result.entry)
+            self._end(UpstreamFailed(blame, failure, cause))
             return
         self._sock = self._transport = result
         self.latency = self._loop.now - self._started
@@ -205,9 +216,8 @@ class Attempt:
             sock.close()
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.deadline = NEVER
+        self._dialer.timers.cancel(self)
 
     def __repr__(self) -> str:
         return f"<Attempt at {self._plan.address.text!r}: {self._plan.handshake!r}>"

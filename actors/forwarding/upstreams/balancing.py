@@ -1,4 +1,4 @@
-"""Which upstream is used: four policies.
+"""Which upstream is used: five policies.
 
 - `failover`: the first in the list that is usable.
 - `round_robin`: in turn, in proportion to the weights and as evenly spread as possible. Each upstream has a virtual
@@ -9,6 +9,8 @@ time
 score
   for the key; with it down the second, and when it comes back the first again. A changed list moves only the keys of
   the upstreams that have changed.
+- `latency`, of pools: of two at random the one with the smaller moving average of latency for its weight (Mitzenmacher,
+  2001). One of which nothing is known yet counts as the fastest.
 
 `usable(upstream)` says which may be chosen; without any the result is None.
 """
@@ -18,46 +20,60 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
+import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from actors.bounded import keep
-from actors.forwarding.upstream import Upstream, identity
+from actors.forwarding.upstream import AnyUpstream, identity
 
-Usable = Callable[[Upstream], bool]
+Usable = Callable[[AnyUpstream], bool]
 
 KEYS_KEPT = 4096
+DRAWS_MAX = 16
+"""Draws of `latency` until all upstreams are asked which of them are usable."""
 
 
-class BalancingPolicy(Protocol):
+class BalancingPolicy(ABC):
     """One policy over one list of upstreams."""
 
-    def choose(self, key: str, usable: Usable) -> Upstream | None:
+    @abstractmethod
+    def choose(self, key: str, usable: Usable) -> AnyUpstream | None:
         """The upstream for a request whose client has this key; None without a usable one."""
 
+    def peek(self, key: str, usable: Usable) -> AnyUpstream | None:
+        """What `choose` would return, without any effect on later choices."""
+        return self.choose(key, usable)
 
-class Failover:
+
+class Failover(BalancingPolicy):
     """The first that is usable."""
 
-    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
         self._upstreams = upstreams
 
-    def choose(self, _key: str, usable: Usable) -> Upstream | None:
+    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
         """See the module."""
         return next((upstream for upstream in self._upstreams if usable(upstream)), None)
 
 
-class RoundRobin:
+class RoundRobin(BalancingPolicy):
     """By virtual time. An upstream that comes back does not get the uses that it has missed."""
 
-    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
         self._waiting = [(1 / upstream.spec.weight, upstream.index, upstream) for upstream in upstreams]
         heapq.heapify(self._waiting)
 
-    def choose(self, _key: str, usable: Usable) -> Upstream | None:
+    def begin_at(self, part: float) -> None:
+        """Begin at this part of the way round: other workers begin elsewhere."""
+        for _ in range(int(part * len(self._waiting))):
+            now, index, upstream = self._waiting[0]
+            heapq.heapreplace(self._waiting, (now + 1 / upstream.spec.weight, index, upstream))
+
+    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
         """See the module."""
-        passed: list[tuple[float, int, Upstream]] = []
-        chosen: Upstream | None = None
+        passed: list[tuple[float, int, AnyUpstream]] = []
+        chosen: AnyUpstream | None = None
         now = 0.0
         while self._waiting and chosen is None:
             now, index, upstream = heapq.heappop(self._waiting)
@@ -70,14 +86,18 @@ class RoundRobin:
             heapq.heappush(self._waiting, (max(time, now) if chosen else time, index, upstream))
         return chosen
 
+    def peek(self, _key: str, usable: Usable) -> AnyUpstream | None:
+        """See `BalancingPolicy`."""
+        return min((each for each in self._waiting if usable(each[2])), default=(0.0, 0, None))[2]
 
-class LeastConnections:
+
+class LeastConnections(BalancingPolicy):
     """The fewest uses for its weight; ties go by the order of the list."""
 
-    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
         self._upstreams = upstreams
 
-    def choose(self, _key: str, usable: Usable) -> Upstream | None:
+    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
         """See the module."""
         candidates = (upstream for upstream in self._upstreams if usable(upstream))
         return min(
@@ -87,15 +107,15 @@ class LeastConnections:
         )
 
 
-class Sticky:
+class Sticky(BalancingPolicy):
     """The first choice of a key is cached, so that scores are computed again only when it is not usable."""
 
-    def __init__(self, upstreams: Sequence[Upstream]) -> None:
+    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
         self._upstreams = upstreams
         self._marks = [repr(identity(upstream.spec)).encode() for upstream in upstreams]
-        self._first: dict[str, Upstream] = {}
+        self._first: dict[str, AnyUpstream] = {}
 
-    def choose(self, key: str, usable: Usable) -> Upstream | None:
+    def choose(self, key: str, usable: Usable) -> AnyUpstream | None:
         """See the module."""
         first = self._first.get(key)
         if first is None:
@@ -105,10 +125,10 @@ class Sticky:
             keep(self._first, key, first, KEYS_KEPT)
         return first if usable(first) else self._best(key, usable)
 
-    def _best(self, key: str, usable: Usable) -> Upstream | None:
+    def _best(self, key: str, usable: Usable) -> AnyUpstream | None:
         known = key.encode("utf-8", "surrogateescape")
         scored = (
-            (_score(known, mark, upstream.spec.weight), -upstream.index, upstream)
+            (score(known, mark, upstream.spec.weight), -upstream.index, upstream)
             for mark, upstream in zip(self._marks, self._upstreams, strict=True)
             if usable(upstream)
         )
@@ -116,7 +136,39 @@ class Sticky:
         return None if best is None else best[2]
 
 
-def _score(key: bytes, mark: bytes, weight: int) -> float:
+class Latency(BalancingPolicy):
+    """The better of two at random, so that no upstream gets all requests, however many processes choose."""
+
+    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+        self._upstreams = upstreams
+
+    def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
+        """See the module."""
+        return min(self._two(usable), key=_cost, default=None)
+
+    def peek(self, _key: str, usable: Usable) -> AnyUpstream | None:
+        """The best of all: `choose` is random."""
+        return min((upstream for upstream in self._upstreams if usable(upstream)), key=_cost, default=None)
+
+    def _two(self, usable: Usable) -> Sequence[AnyUpstream]:
+        """Up to two that are usable; all are asked only when few of them are."""
+        upstreams = self._upstreams
+        found: list[AnyUpstream] = []
+        for _ in range(DRAWS_MAX if upstreams else 0):
+            upstream = random.choice(upstreams)  # noqa: S311 - nothing secret
+            if upstream not in found and usable(upstream):
+                found.append(upstream)
+                if len(found) == 2:
+                    return found
+        left = [upstream for upstream in upstreams if usable(upstream)]
+        return random.sample(left, min(2, len(left)))
+
+
+def _cost(upstream: AnyUpstream) -> float:
+    return (upstream.latency or 0.0) / upstream.spec.weight
+
+
+def score(key: bytes, mark: bytes, weight: int) -> float:
     """Greater for the upstream that wins; in proportion to the weights over many keys."""
     digest = hashlib.blake2b(key + b"\0" + mark, digest_size=8).digest()
     return _score_of(int.from_bytes(digest, "big"), weight)
@@ -128,14 +180,18 @@ def _score_of(number: int, weight: int) -> float:
     return -weight / math.log(share)
 
 
-_POLICIES: dict[str, Callable[[Sequence[Upstream]], BalancingPolicy]] = {
+_POLICIES: dict[str, Callable[[Sequence[AnyUpstream]], BalancingPolicy]] = {
     "failover": Failover,
     "round_robin": RoundRobin,
     "least_connections": LeastConnections,
     "sticky": Sticky,
+    "latency": Latency,
 }
 
 
-def new_policy(policy: str, upstreams: Sequence[Upstream]) -> BalancingPolicy:
-    """The policy of this name."""
-    return _POLICIES[policy](upstreams)
+def new_policy(policy: str, upstreams: Sequence[AnyUpstream], part: float = 0.0) -> BalancingPolicy:
+    """The policy of this name. One that takes turns begins at this part of the way round."""
+    made = _POLICIES[policy](upstreams)
+    if part and isinstance(made, RoundRobin):
+        made.begin_at(part)
+    return made

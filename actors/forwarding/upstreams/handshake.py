@@ -20,14 +20,27 @@ class Blame(Enum):
 class UpstreamFailed(Exception):
     """An upstream has failed.
 
-    `failure` is for the client, without a word about the upstream's address; `cause` is for the operator.
+    `failure` is for the client, without a word about the upstream's address; `cause` is for the operator. `status` is
+    that of its response to CONNECT, 0 without one; `retry_after` is what it asks for, in seconds. `reported`: it says
+    itself that the target is at fault.
     """
 
-    def __init__(self, blame: Blame, failure: Failure, cause: str) -> None:
+    def __init__(
+        self,
+        blame: Blame,
+        failure: Failure,
+        cause: str,
+        status: int = 0,
+        retry_after: float = 0.0,
+        reported: bool = False,
+    ) -> None:
         super().__init__(cause)
         self.blame = blame
         self.failure = failure
         self.cause = cause
+        self.status = status
+        self.retry_after = retry_after
+        self.reported = reported
 
 
 class Step(NamedTuple):
@@ -61,6 +74,6 @@ def unusable(cause: str, kind: str = "http_protocol_error") -> UpstreamFailed:
     return UpstreamFailed(Blame.UPSTREAM, Failure(502, kind, "the upstream proxy can't be used"), cause)
 
 
-def wrong_credentials(cause: str) -> UpstreamFailed:
+def wrong_credentials(cause: str, status: int = 0, retry_after: float = 0.0) -> UpstreamFailed:
     """The upstream rejects our credentials."""
-    return UpstreamFailed(Blame.UPSTREAM, UPSTREAM_REFUSES_US, cause)
+    return UpstreamFailed(Blame.UPSTREAM, UPSTREAM_REFUSES_US, cause, status, retry_after)

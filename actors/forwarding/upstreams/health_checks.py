@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
-from actors.forwarding.upstream import DOWN, Upstream
+from actors.forwarding.upstream import DOWN
 from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.auth_probe import CredentialsProbe
 from actors.forwarding.upstreams.handshake import Handshake, UpstreamFailed
@@ -29,32 +29,65 @@ FIRST_APART = 0.01
 """Seconds between the first checks of two upstreams: the first one is checked at once."""
 
 
-class Checked(Protocol):
-    """The upstreams of a proxy, as far as their checks need them."""
+class CheckedUpstream(Protocol):
+    """One upstream, as far as its checks need it."""
+
+    @property
+    def spec(self) -> UpstreamSpec:
+        """Its configuration."""
+
+    @property
+    def state(self) -> str:
+        """`unknown`, `up` or `down`."""
+
+    @property
+    def retry_at(self) -> float:
+        """When its next trial is due, while it is down."""
+
+    @property
+    def reached_handshake(self) -> bool:
+        """Whether the last attempt got as far as the handshake: a mere connection then proves nothing."""
+
+    @property
+    def rejects_credentials(self) -> bool:
+        """Whether its last failure was that it rejects our credentials."""
+
+    def begin_trial(self, now: float, longest: float) -> None:
+        """Record the beginning of an attempt, which takes `longest` seconds at most."""
+
+    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
+        """Record that connecting took so many seconds, None if it failed, and whether the handshake had begun."""
+
+
+U = TypeVar("U", bound=CheckedUpstream)
+
+
+class Checked(Protocol[U]):
+    """The upstreams of a proxy or a pool, as far as their checks need them."""
 
     loop: Loop
     dialer: Dialer
     spec: UpstreamsSpec
-    members: list[Upstream]
+    members: list[U]
 
-    def reaching(self, upstream: Upstream) -> Plan:
+    def reaching(self, upstream: U) -> Plan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
 
-    def succeeded(self, upstream: Upstream) -> None:
+    def succeeded(self, upstream: U) -> None:
         """Record that the upstream has worked."""
 
-    def failed(self, upstream: Upstream, failed: UpstreamFailed) -> None:
+    def failed(self, upstream: U, failed: UpstreamFailed) -> None:
         """Record that it has failed."""
 
 
-class HealthChecks:
+class HealthChecks(Generic[U]):
     """The checks of one configuration. Where they are not enabled, only those that are asked for."""
 
-    def __init__(self, upstreams: Checked) -> None:
-        self._upstreams = upstreams
+    def __init__(self, upstreams: Checked[U]) -> None:
+        self._of: Checked[U] | None = upstreams
         self._loop = upstreams.loop
-        self._timers: dict[Upstream, Timer] = {}
-        self._running: dict[Upstream, Attempt] = {}
+        self._timers: dict[U, Timer] = {}
+        self._running: dict[U, Attempt] = {}
         self._stopped = False
         for number, upstream in enumerate(upstreams.members if upstreams.spec.check_enabled else ()):
             self._schedule(upstream, number * FIRST_APART)
@@ -68,8 +101,15 @@ class HealthChecks:
             attempt.cancel()
         self._timers.clear()
         self._running.clear()
+        self._of = None  # a cycle would wait for the garbage collector
 
-    def check_credentials(self, upstream: Upstream) -> None:
+    @property
+    def _upstreams(self) -> Checked[U]:
+        """Those that are checked, until `stop`."""
+        assert self._of is not None
+        return self._of
+
+    def check_credentials(self, upstream: U) -> None:
         """Check now whether an `http` or `https` upstream accepts our credentials, unless a check is under way."""
         if self._stopped or upstream in self._running:
             return
@@ -78,10 +118,10 @@ class HealthChecks:
             timer.cancel()
         self._begin(upstream, CredentialsProbe(upstream.spec.username, upstream.spec.password))
 
-    def _schedule(self, upstream: Upstream, delay: float) -> None:
+    def _schedule(self, upstream: U, delay: float) -> None:
         self._timers[upstream] = self._loop.call_later(delay, partial(self._check, upstream))
 
-    def _check(self, upstream: Upstream) -> None:
+    def _check(self, upstream: U) -> None:
         spec = upstream.spec
         if upstream.state == DOWN and upstream.reached_handshake and not _is_conclusive(upstream):
             self._schedule(upstream, self._until_next(upstream))  # it can be reached and doesn't work: left to traffic
@@ -93,7 +133,7 @@ class HealthChecks:
         else:
             self._begin(upstream, None)
 
-    def _begin(self, upstream: Upstream, handshake: Handshake | None) -> None:
+    def _begin(self, upstream: U, handshake: Handshake | None) -> None:
         try:
             plan = self._upstreams.reaching(upstream)
         except UpstreamFailed as failed:
@@ -103,7 +143,7 @@ class HealthChecks:
         upstream.begin_trial(self._loop.now, plan.timeout)
         self._running[upstream] = Attempt(self._upstreams.dialer, plan, partial(self._on_result, upstream))
 
-    def _on_result(self, upstream: Upstream, result: Transport | UpstreamFailed) -> None:
+    def _on_result(self, upstream: U, result: Transport | UpstreamFailed) -> None:
         attempt = self._running.pop(upstream, None)
         if attempt is not None:
             upstream.record_latency(attempt.latency, attempt.began)
@@ -117,23 +157,23 @@ class HealthChecks:
         if not self._stopped and self._upstreams.spec.check_enabled:
             self._schedule(upstream, self._until_next(upstream))
 
-    def _until_next(self, upstream: Upstream) -> float:
+    def _until_next(self, upstream: U) -> float:
         interval = self._upstreams.spec.check_interval
         if upstream.state == DOWN:
             interval = min(interval, max(0.1, upstream.retry_at - self._loop.now))
         return interval * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nothing secret
 
 
-def _sends_credentials(upstream: Upstream) -> bool:
+def _sends_credentials(upstream: CheckedUpstream) -> bool:
     return upstream.spec.protocol in ("http", "https") and upstream.spec.username is not None
 
 
-def _is_conclusive(upstream: Upstream) -> bool:
+def _is_conclusive(upstream: CheckedUpstream) -> bool:
     """Whether a check finds out that an upstream which failed behind its connection works again."""
     return upstream.spec.protocol == "socks5" or (upstream.rejects_credentials and _sends_credentials(upstream))
 
 
-def _is_harmless(upstream: Upstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
+def _is_harmless(upstream: CheckedUpstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
     """An upstream that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us
     counts."""
     probed = attempt is not None and attempt.began and upstream.spec.protocol in ("http", "https")

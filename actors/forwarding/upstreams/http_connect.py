@@ -12,6 +12,7 @@ import re
 
 from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_response
+from actors.forwarding.protocols.http.own_responses import retry_after
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.handshake import Blame, Step, UpstreamFailed, unusable, wrong_credentials
 
@@ -115,21 +116,22 @@ class ConnectHandshake:
 
 def refusal(response: ResponseHead) -> UpstreamFailed:
     """The failure that a response to CONNECT other than 2xx stands for."""
-    cause = f"it responds {response.status} to CONNECT"
-    if response.status in (401, 407):
-        return wrong_credentials(f"it responds {response.status}: it wants other credentials")
+    status, wait = response.status, retry_after(response)
+    cause = f"it responds {status} to CONNECT"
+    if status in (401, 407):
+        return wrong_credentials(f"it responds {status}: it wants other credentials", status, wait)
     kind = _reported_kind(response)
     if kind is not None:
         detail = "the upstream proxy reports this error of the target"
         failure = Failure(_TARGET_KINDS[kind], kind.decode("ascii"), detail)
-        return UpstreamFailed(Blame.TARGET, failure, cause)
-    if response.status in _TARGET_STATUS:
-        return UpstreamFailed(Blame.TARGET, _TARGET_STATUS[response.status], cause)
-    if response.status in _BUSY:
+        return UpstreamFailed(Blame.TARGET, failure, cause, status, reported=True)
+    if status in _TARGET_STATUS:
+        return UpstreamFailed(Blame.TARGET, _TARGET_STATUS[status], cause, status, wait)
+    if status in _BUSY:
         busy = Failure(503, "destination_unavailable", "the upstream proxy can't serve this now")
-        return UpstreamFailed(Blame.UNCLEAR, busy, cause)
-    odd = Failure(502, "destination_unavailable", f"the upstream proxy responds {response.status}")
-    return UpstreamFailed(Blame.UNCLEAR, odd, cause)
+        return UpstreamFailed(Blame.UNCLEAR, busy, cause, status, wait)
+    odd = Failure(502, "destination_unavailable", f"the upstream proxy responds {status}")
+    return UpstreamFailed(Blame.UNCLEAR, odd, cause, status, wait)
 
 
 def _reported_kind(response: ResponseHead) -> bytes | None:

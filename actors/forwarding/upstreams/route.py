@@ -1,22 +1,26 @@
 """From a target to a connection through some upstream: choose, try, and try the next while nothing was sent.
 
-At most `ATTEMPTS_MAX` upstreams are tried for one request. When none is up, the one whose failure is longest ago is
-tried all the same, and a second such: a check may be wrong, and an immediate error helps no client (squid does so too).
+At most `attempts` upstreams are tried for one request, in all its tries. When none is up, the one whose failure is
+longest ago is tried all the same, and a second such: a check may be wrong, and an immediate error helps no client
+(squid does so too).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.bus.loop import Loop
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.access.username_parameters import NO_PARAMETERS, Parameters
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.net.source_address import Source
+from actors.forwarding.protocols.failures import NO_UPSTREAM_MATCHES, Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstream import Upstream
+from actors.forwarding.upstream import AnyUpstream
 from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.net.proxy_protocol import Ends
@@ -36,12 +40,20 @@ NONE_LEFT = Failure(503, "destination_unavailable", "no upstream proxy can be us
 OnRouted = Callable[[OriginConnection | Failure], None]
 
 
+def has_labels(parameters: Parameters, upstream: AnyUpstream) -> bool:
+    """Whether the upstream has all labels that a user name asks for."""
+    labels = parameters.labels
+    return not labels or labels.items() <= set(upstream.spec.labels)
+
+
 class Wanted(NamedTuple):
     """What a client asks for. `forward`: a plain request, which an HTTP upstream may get in absolute-form.
 
-    `key` is what `sticky` hashes; `via` the value of `Via` that came with the request; `ends` are the addresses of the
-    client's connection, where an upstream wants them. `own` are the rules of the client's account and credential,
-    `judge` is that of the request where the proxy has policies.
+    `key` is what `sticky` hashes, of session or account with `parameters` that choose; `via` is the value of `Via` that
+    came with the request; `ends` are the addresses of the client's connection, where an upstream wants them. `own` are
+    the rules of the client's account and credential, `judge` is that of the request where the proxy has policies.
+    `tried` are the upstreams that this request was sent to in vain. `source` is where its connection to the upstream
+    leaves from, None: from where all of the proxy do.
     """
 
     target: Authority
@@ -52,6 +64,13 @@ class Wanted(NamedTuple):
     ends: Ends | None = None
     own: OwnRules = ()
     judge: Judge | None = None
+    parameters: Parameters = NO_PARAMETERS
+    tried: tuple[AnyUpstream, ...] = ()
+    source: Source | None = None
+
+    def matches(self, upstream: AnyUpstream) -> bool:
+        """Whether the upstream has all labels that the user name asks for."""
+        return has_labels(self.parameters, upstream)
 
 
 class Routing(Protocol):
@@ -68,27 +87,46 @@ class Routing(Protocol):
     def access(self) -> AccessPolicy:
         """Which targets may be reached through an upstream."""
 
-    def choose(self, key: str, tried: Sequence[Upstream]) -> Upstream | None:
-        """The next upstream by the balancing policy, among those that are up and not tried."""
+    @property
+    def attempts(self) -> int:
+        """How many upstreams are tried for one request."""
 
-    def longest_failed(self, tried: Sequence[Upstream]) -> Upstream | None:
-        """The upstream whose failure is longest ago."""
+    def choose(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+        """The next upstream by the balancing policy, among those that match, are up and not tried."""
 
-    def acquire(self, upstream: Upstream, wanted: Wanted) -> OriginConnection | None:
+    def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+        """Of those that match the upstream whose failure is longest ago."""
+
+    def none_left(self) -> Failure:
+        """Why there is no upstream to try."""
+
+    def none_matches(self, parameters: Parameters) -> bool:
+        """Whether no upstream has the labels that are asked for."""
+
+    def named(self, failure: Failure) -> Failure:
+        """The failure with the name of the pool, if there is one."""
+
+    def goes_on(self, failed: UpstreamFailed) -> bool:
+        """Whether another upstream is tried after this failure."""
+
+    def is_suspect(self, failed: UpstreamFailed) -> bool:
+        """Whether it is the upstream's failure only if another upstream has none."""
+
+    def acquire(self, upstream: AnyUpstream, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this upstream that will do."""
 
-    def plan(self, upstream: Upstream, wanted: Wanted) -> Plan:
+    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> Plan:
         """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made."""
 
     def connected(
-        self, upstream: Upstream, wanted: Wanted, transport: Transport, epoch: int, reported: str
+        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: str
     ) -> OriginConnection:
         """The connection for the client, made of the one to the upstream."""
 
-    def succeeded(self, upstream: Upstream) -> None:
+    def succeeded(self, upstream: AnyUpstream) -> None:
         """Record that the upstream has worked."""
 
-    def failed(self, upstream: Upstream, failed: UpstreamFailed) -> None:
+    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
         """Record that it has failed."""
 
 
@@ -108,17 +146,19 @@ class Route:
         self._done: OnRouted | None = done
         self._started = self._loop.now
         self._epoch = upstreams.pool.epoch
-        self._tried: list[Upstream] = []
+        self._tried: list[AnyUpstream] = list(wanted.tried)
+        self._suspects: list[tuple[AnyUpstream, UpstreamFailed]] = []
         self._last_resorts = 0
         self._attempt: Attempt | None = None
-        self._upstream: Upstream | None = None
-        self._failure = NONE_LEFT
+        self._upstream: AnyUpstream | None = None
+        self._failure: Failure | None = None
         self.origin: OriginConnection | None = None
         self.reported = ""
         decision = upstreams.access().narrowed(wanted.own, wanted.judge).unresolved(wanted.target)
-        if decision.failure is not None:
-            refused = decision.failure
-            self._loop.call_soon(lambda: self._end(refused))
+        self._refused = decision.failure
+        refused = decision.failure or (NO_UPSTREAM_MATCHES if upstreams.none_matches(wanted.parameters) else None)
+        if refused is not None:
+            self._loop.call_soon(partial(self._end, refused))
             return
         self.reported = decision.reason
         self._first_attempt()
@@ -150,30 +190,30 @@ class Route:
                 return
         self._try(upstream)
 
-    def _choose(self) -> Upstream | None:
-        if len(self._tried) >= ATTEMPTS_MAX:
+    def _choose(self) -> AnyUpstream | None:
+        if len(self._tried) >= self._upstreams.attempts:
             return None
-        upstream = self._upstreams.choose(self._wanted.key, self._tried)
+        upstream = self._upstreams.choose(self._wanted, self._tried)
         if upstream is None and self._last_resorts < LAST_RESORTS_MAX:
             self._last_resorts += 1
-            upstream = self._upstreams.longest_failed(self._tried)
+            upstream = self._upstreams.longest_failed(self._wanted, self._tried)
         return upstream
 
-    def _try(self, upstream: Upstream | None) -> None:
+    def _try(self, upstream: AnyUpstream | None) -> None:
         while upstream is not None:
             self._tried.append(upstream)
             try:
                 plan = self._upstreams.plan(upstream, self._wanted)
             except UpstreamFailed as failed:
                 self._record_failure(upstream, failed)
-                upstream = self._choose()
+                upstream = self._choose() if self._upstreams.goes_on(failed) else None
                 continue
             upstream.begin_trial(self._loop.now, self._upstreams.timeout)
             self._upstream = upstream
             upstream.pending += 1
-            self._attempt = Attempt(self._upstreams.dialer, plan, self._on_attempt)
+            self._attempt = Attempt(self._upstreams.dialer, plan, self._on_attempt, self._wanted.source)
             return
-        self._loop.call_soon(lambda: self._end(self._failure))
+        self._loop.call_soon(lambda: self._end(self._failure or self._upstreams.none_left()))
 
     def _on_attempt(self, result: Transport | UpstreamFailed) -> None:
         attempt, self._attempt = self._attempt, None
@@ -184,20 +224,33 @@ class Route:
         upstream.record_latency(attempt.latency, attempt.began)
         if isinstance(result, UpstreamFailed):
             self._record_failure(upstream, result)
-            if result.blame is Blame.TARGET:
-                self._end(result.failure)
-            else:
+            if self._upstreams.goes_on(result):
                 self._try(self._choose())
+            else:
+                self._end(result.failure)
             return
         if attempt.began:  # a mere connection proves nothing: the response to the request will
             self._upstreams.succeeded(upstream)
         self._end(self._upstreams.connected(upstream, self._wanted, result, self._epoch, self.reported))
 
-    def _record_failure(self, upstream: Upstream, failed: UpstreamFailed) -> None:
+    def _record_failure(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
         self._failure = failed.failure
-        self._upstreams.failed(upstream, failed)
+        if self._upstreams.is_suspect(failed):
+            self._suspects.append((upstream, failed))
+        else:
+            self._upstreams.failed(upstream, failed)
+
+    def _judge_suspects(self, reached: bool) -> None:
+        """What several upstreams say of a target that no other reaches is the target's failure."""
+        if reached or len(self._suspects) == 1:
+            for upstream, failed in self._suspects:
+                self._upstreams.failed(upstream, failed)
+        self._suspects.clear()
 
     def _end(self, result: OriginConnection | Failure) -> None:
+        self._judge_suspects(isinstance(result, OriginConnection))
+        if isinstance(result, Failure) and result is not self._refused:
+            result = self._upstreams.named(result)
         done, self._done = self._done, None
         if done is not None:
             done(result)

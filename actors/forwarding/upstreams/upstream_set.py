@@ -5,38 +5,44 @@ A changed configuration is a new object that takes over the state of the upstrea
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
-from actors.bus.messages.specs import AccessSpec, EgressSpec
+from actors.bus.messages.specs import EgressSpec
 from actors.bus.messages.upstreams import Upstreams as UpstreamStates
-from actors.bus.messages.upstreams import UpstreamsSpec, UpstreamState
+from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec, UpstreamState
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.access.rules import Rules
+from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
-from actors.forwarding.protocols.http.targets import Authority, authority_of_name
+from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
 from actors.forwarding.protocols.http.via import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
-from actors.forwarding.upstream import DOWN, UP, Upstream, identity
+from actors.forwarding.upstream import DOWN, UP, AnyUpstream, KeptUpstream, Upstream, identity
 from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.auth_probe import WANTS_OTHERS
-from actors.forwarding.upstreams.balancing import new_policy
+from actors.forwarding.upstreams.balancing import BalancingPolicy, new_policy
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, wrong_credentials
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.proxy_header import preface_for
-from actors.forwarding.upstreams.route import OnRouted, Route, Wanted
+from actors.forwarding.upstreams.reaching import Reaching, access_to_upstreams
+from actors.forwarding.upstreams.route import ATTEMPTS_MAX, NONE_LEFT, OnRouted, Route, Wanted, has_labels
+from actors.forwarding.upstreams.sessions import KeptSessions, Sessions
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
-from actors.forwarding.upstreams.tls_client import context_for
-from actors.net.egress_guard import UpstreamGuard
 from actors.net.transport import Transport
 from actors.problems import Problems
+
+if TYPE_CHECKING:
+    from actors.forwarding.limits.elsewhere import Elsewhere
+
+LABELS_KEPT = 256
+"""Combinations of labels, each with a policy over the upstreams that have them."""
 
 
 class UpstreamContext(NamedTuple):
@@ -51,40 +57,84 @@ class UpstreamContext(NamedTuple):
     on_crash: Callable[[str, Exception], None]
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSet:
+    """What is known of a set of upstreams, for a process that comes after this one; `name` is that of its pool."""
+
+    name: str
+    upstreams: tuple[KeptUpstream, ...]
+    sessions: KeptSessions
+
+
 class UpstreamSet:
     """`route` begins a connection through one of them; `stop` ends the checks."""
 
     def __init__(
-        self, context: UpstreamContext, spec: UpstreamsSpec, previous: UpstreamSet | None, egress: EgressSpec
+        self,
+        context: UpstreamContext,
+        spec: UpstreamsSpec,
+        previous: UpstreamSet | None,
+        egress: EgressSpec,
+        name: str = "",
     ) -> None:
+        """`name` is that of the pool, empty for the upstreams of the proxy itself."""
+        self.name = name
         self.loop = context.loop
         self.pool = context.pool
         self.spec = spec
         self._shared = context
         self._problems = context.problems
         known = {} if previous is None else {identity(upstream.spec): upstream for upstream in previous.members}
-        self.members: list[Upstream] = []
+        self.members: list[AnyUpstream] = []
         for index, each in enumerate(spec.entries):
-            upstream = known.pop(identity(each), None)
-            if upstream is None:
-                upstream = Upstream(each, index, self.loop.now)
+            upstream = self._member(each, index, known.pop(identity(each), None))
             upstream.reconfigure(each, index)
             self.members.append(upstream)
         self._policy = new_policy(spec.policy, self.members)
-        self._contexts: dict[tuple[bool, str | None], ssl.SSLContext] = {}
-        self._authorities: dict[str, Authority] = {}
+        self._labelled: dict[frozenset[tuple[str, str]], BalancingPolicy] = {}
+        self._elsewhere: Elsewhere | None = None
+        self._sessions: Sessions = Sessions(self.members, None if previous is None else previous._sessions)
+        self._reaching = Reaching()
         self._unreachable: bool = previous is not None and previous._unreachable
-        self.dialer = Dialer(self.loop, context.dialer.resolver, _access(egress), context.dialer.connector)
+        shared = context.dialer
+        self.dialer = Dialer(self.loop, shared.resolver, access_to_upstreams(egress), shared.connector, shared.timers)
         self.dialer.source = context.dialer.source
         self.announces = any(each.proxy_protocol is not None for each in spec.entries)
         """Whether any of them wants the client's address in a PROXY protocol header."""
         self.dialer.on_problem = context.dialer.on_problem
         self.dialer.on_crash = partial(context.on_crash, "a connection to an upstream")
+        self.attempts = ATTEMPTS_MAX
         self._checks = HealthChecks(self)
+
+    def _member(self, spec: UpstreamSpec, index: int, known: AnyUpstream | None) -> AnyUpstream:
+        """The upstream of this configuration: the known one, with what is known of it, or a new one."""
+        return Upstream(spec, index, self.loop.now) if known is None else known
+
+    def kept(self) -> KeptSet:
+        """What is known of its own upstreams and of sessions; the states of a pool's upstreams outlive processes."""
+        own = tuple(each.kept() for each in self.members if isinstance(each, Upstream))
+        return KeptSet(self.name, own, self._sessions.kept(self.loop.now))
+
+    def add(self, kept: KeptSet) -> None:
+        """Take over what another process has known; an upstream that is down is a problem of this one, too."""
+        known = {each.identity: each for each in kept.upstreams}
+        for upstream in self.members:
+            found = known.get(identity(upstream.spec))
+            if found is not None and isinstance(upstream, Upstream):
+                upstream.add(found)
+                if upstream.state == DOWN:
+                    self._went_down(upstream)
+        self._sessions.add(kept.sessions)
+
+    def share(self, elsewhere: Elsewhere) -> None:
+        """Keep the choices of sessions together with other workers, and take turns from another place than they."""
+        self._elsewhere = elsewhere
+        self._sessions.share(elsewhere, self.name)
+        self._policy = new_policy(self.spec.policy, self.members, elsewhere.part)
 
     def guard_by(self, egress: EgressSpec) -> None:
         """Apply what `egress` says of the addresses of upstreams to new connections."""
-        self.dialer.access = _access(egress)
+        self.dialer.access = access_to_upstreams(egress)
 
     def stop(self) -> None:
         """End the checks: another object takes over."""
@@ -114,54 +164,127 @@ class UpstreamSet:
 
     # --- for routes ---
 
-    def choose(self, key: str, tried: Sequence[Upstream]) -> Upstream | None:
-        """The next upstream by the policy, among those that are up and not tried."""
+    def choose(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+        """The next upstream by session or policy, among those that match, are up and not tried."""
         now = self.loop.now
-        return self._policy.choose(key, lambda upstream: upstream.eligible(now) and upstream not in tried)
 
-    def longest_failed(self, tried: Sequence[Upstream]) -> Upstream | None:
-        """The upstream whose failure is longest ago."""
-        left = (upstream for upstream in self.members if upstream not in tried)
+        def usable(upstream: AnyUpstream) -> bool:
+            return upstream.eligible(now) and upstream not in tried and wanted.matches(upstream)
+
+        parameters = wanted.parameters
+        if parameters.session is None and not parameters.rotate:
+            return self._policy_for(parameters).choose(wanted.key, usable)
+        return self._sessions.choose(wanted.key, parameters, wanted.matches, usable, now, bool(tried))
+
+    def _policy_for(self, parameters: Parameters) -> BalancingPolicy:
+        """The policy over the upstreams with these labels: to pass over most of a long list costs milliseconds."""
+        if not parameters.labels:
+            return self._policy
+        labels = frozenset(parameters.labels.items())
+        known = self._labelled.get(labels)
+        if known is None:
+            members = [upstream for upstream in self.members if has_labels(parameters, upstream)]
+            part = 0.0 if self._elsewhere is None else self._elsewhere.part
+            known = new_policy(self.spec.policy, members, part)
+            if members:  # labels that no upstream has are without end
+                keep(self._labelled, labels, known, LABELS_KEPT)
+        return known
+
+    def why_left_out(self, upstream: AnyUpstream, parameters: Parameters) -> str:
+        """Why it would not be chosen for a request with these parameters, empty if it may be; for people."""
+        missing = parameters.labels.items() - set(upstream.spec.labels)
+        if missing:
+            return "it has not " + ", ".join(f"{name}={value}" for name, value in sorted(missing))
+        return upstream.why_not_eligible(self.loop.now)
+
+    def would_choose(self, parameters: Parameters, key: str) -> AnyUpstream | None:
+        """The upstream that would be chosen now, without any effect; with the policy `latency` the best of all.
+
+        None without one, and where `rotate` takes another each time.
+        """
+
+        def usable(upstream: AnyUpstream) -> bool:
+            return not self.why_left_out(upstream, parameters)
+
+        if parameters.rotate:
+            return None
+        if parameters.session is None:
+            return self._policy_for(parameters).peek(key, usable)
+        matches = partial(has_labels, parameters)
+        return self._sessions.peek(key, parameters, matches, usable, self.loop.now)
+
+    def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+        """Of those that match the upstream whose failure is longest ago."""
+        left = (upstream for upstream in self.members if upstream not in tried and wanted.matches(upstream))
         return min(left, key=lambda upstream: upstream.failed_at, default=None)
 
-    def acquire(self, upstream: Upstream, wanted: Wanted) -> OriginConnection | None:
+    def none_left(self) -> Failure:
+        """Why there is no upstream to try."""
+        return NONE_LEFT
+
+    def named(self, failure: Failure) -> Failure:
+        """The failure with the name of the pool, if there is one."""
+        return replace(failure, detail=f"{failure.detail} (pool {self.name})") if self.name else failure
+
+    def none_matches(self, parameters: Parameters) -> bool:
+        """Whether no upstream has the labels that are asked for."""
+        if not parameters.labels or frozenset(parameters.labels.items()) in self._labelled:
+            return False
+        return not any(has_labels(parameters, upstream) for upstream in self.members)
+
+    def goes_on(self, failed: UpstreamFailed) -> bool:
+        """Whether another upstream is tried after this failure."""
+        return failed.blame is not Blame.TARGET
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether it decides by itself after which responses in absolute-form another upstream is asked."""
+        return False
+
+    def asks_another(self, _wanted: Wanted, _tried: Sequence[AnyUpstream], _status: int) -> bool:
+        """Whether a request in absolute-form is sent to another upstream after a response with this status."""
+        return False
+
+    def is_suspect(self, _failed: UpstreamFailed) -> bool:
+        """Whether it is the upstream's failure only if another upstream has none."""
+        return False
+
+    def acquire(self, upstream: AnyUpstream, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this upstream that will do."""
         if upstream.spec.proxy_protocol is not None:
             return None  # its header names another client
-        origin = self.pool.acquire(_pool_key(upstream, wanted))
+        if wanted.source is not None and wanted.source.drawn:
+            return None  # each such request has an address of its own
+        origin = self.pool.acquire(_pool_key(self.name, upstream, wanted))
         if origin is not None:
             upstream.acquire()
         return origin
 
-    def plan(self, upstream: Upstream, wanted: Wanted) -> Plan:
+    def plan(self, upstream: AnyUpstream, wanted: Wanted) -> Plan:
         """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made so."""
         base = self.reaching(upstream)
         preface = preface_for(upstream.spec.proxy_protocol, wanted.ends)
         return base._replace(handshake=self._handshake(upstream, wanted), preface=preface)
 
-    def reaching(self, upstream: Upstream) -> Plan:
+    def reaching(self, upstream: AnyUpstream) -> Plan:
         """The way to the upstream itself. Raises `UpstreamFailed` when its `ca_file` can't be used."""
-        spec = upstream.spec
-        address = self._authorities.get(spec.host)
-        if address is None or address.port != spec.port:
-            address = self._authorities[spec.host] = authority_of_name(spec.host.encode("ascii"), spec.port)
-        context = self._context(upstream) if spec.protocol == "https" else None
-        return Plan(address, self.spec.check_timeout, context=context, server_name=spec.server_name or spec.host)
+        return self._reaching.plan(upstream.spec, self.spec.check_timeout)
 
     def connected(
-        self, upstream: Upstream, wanted: Wanted, transport: Transport, epoch: int, reported: str
+        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: str
     ) -> OriginConnection:
         """The connection for the client."""
-        origin = OriginConnection(transport, _pool_key(upstream, wanted), epoch, reported)
+        origin = OriginConnection(transport, _pool_key(self.name, upstream, wanted), epoch, reported)
         origin.announced = upstream.spec.proxy_protocol is not None
         origin.readable = True  # what came behind the handshake causes no event any more
         origin.upstream = upstream
+        origin.leaves_from(wanted.source, self.dialer.source)
         if _forwards(upstream, wanted):
             origin.hop = credentials_field(upstream.spec.username, upstream.spec.password)
         upstream.acquire()
         return origin
 
-    def _handshake(self, upstream: Upstream, wanted: Wanted) -> Handshake | None:
+    def _handshake(self, upstream: AnyUpstream, wanted: Wanted) -> Handshake | None:
         spec = upstream.spec
         if _forwards(upstream, wanted):
             return None
@@ -172,15 +295,9 @@ class UpstreamSet:
         via = extended_via(wanted.via, 1, self._shared.policy().session.via)
         return ConnectHandshake(wanted.target, credentials_field(spec.username, spec.password), via)
 
-    def _context(self, upstream: Upstream) -> ssl.SSLContext:
-        kind = (upstream.spec.verify, upstream.spec.ca_file)
-        if kind not in self._contexts:
-            self._contexts[kind] = context_for(upstream.spec)
-        return self._contexts[kind]
-
     # --- outcomes ---
 
-    def succeeded(self, upstream: Upstream) -> None:
+    def succeeded(self, upstream: AnyUpstream) -> None:
         """Record a success, and end the problems that are over with it."""
         came_back = upstream.succeeded(self.loop.now)
         if self._unreachable:  # also when the list was replaced since, and this upstream was never down
@@ -189,7 +306,7 @@ class UpstreamSet:
         if came_back:
             self._problems.ends(UPSTREAM_DOWN, f"the upstream {upstream.name} is up again", upstream.name)
 
-    def failed(self, upstream: Upstream, failed: UpstreamFailed) -> None:
+    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
         """Record a failure by whose fault it is."""
         now = self.loop.now
         upstream.rejects_credentials = failed.failure.kind == CREDENTIALS_REJECTED
@@ -201,7 +318,10 @@ class UpstreamSet:
         elif failed.blame is Blame.UPSTREAM and upstream.failed(now, failed.cause):
             self._went_down(upstream)
 
-    def responded_407(self, upstream: Upstream) -> None:
+    def responded(self, upstream: AnyUpstream, status: int, retry_after: float) -> None:
+        """Record a status of its own to a request in absolute-form; `retry_after` is seconds."""
+
+    def responded_407(self, upstream: AnyUpstream) -> None:
         """Record that the response to a request in absolute-form was 407.
 
         Origins can send one, too, so clients could bring down any upstream: a request that no origin gets shows whose
@@ -213,7 +333,7 @@ class UpstreamSet:
         upstream.doubt(self.loop.now, self.spec.check_timeout)
         self._checks.check_credentials(upstream)
 
-    def _went_down(self, upstream: Upstream) -> None:
+    def _went_down(self, upstream: AnyUpstream) -> None:
         detail = f"the upstream {upstream.name} is down: {upstream.last_error}"
         self._problems.begins(UPSTREAM_DOWN, detail, upstream.name)
         if not self._unreachable and all(each.state == DOWN for each in self.members):
@@ -233,7 +353,7 @@ class UpstreamSet:
         return f"<UpstreamSet, {self.spec.policy}: {up} of {len(self.members)} are up>"
 
 
-def _state_of(upstream: Upstream, clock: float) -> UpstreamState:
+def _state_of(upstream: AnyUpstream, clock: float) -> UpstreamState:
     """`clock` is the offset from the loop's clock to Unix seconds."""
     return UpstreamState(
         name=upstream.name,
@@ -249,18 +369,14 @@ def _state_of(upstream: Upstream, clock: float) -> UpstreamState:
     )
 
 
-def _forwards(upstream: Upstream, wanted: Wanted) -> bool:
+def _forwards(upstream: AnyUpstream, wanted: Wanted) -> bool:
     """Whether the upstream gets the request itself, in absolute-form."""
     return wanted.forward and upstream.spec.protocol in ("http", "https")
 
 
-def _pool_key(upstream: Upstream, wanted: Wanted) -> tuple[str, int]:
-    """Equal for connections of which one may serve for the other. No host name has a space."""
-    if _forwards(upstream, wanted):
-        return f"upstream {upstream.index}", 0
-    return f"upstream {upstream.index} {wanted.target.host}", wanted.target.port
-
-
-def _access(egress: EgressSpec) -> AccessPolicy:
-    """Which addresses upstreams may have."""
-    return AccessPolicy(UpstreamGuard(egress), Rules(AccessSpec()))
+def _pool_key(pool: str, upstream: AnyUpstream, wanted: Wanted) -> tuple[str, int]:
+    """Equal for connections of which one may serve for the other. No host name and no pool's name has a space."""
+    name = f"upstream {pool} {upstream.index}"
+    if wanted.source is not None:
+        name = wanted.source.key(name)
+    return (name, 0) if _forwards(upstream, wanted) else (f"{name} {wanted.target.host}", wanted.target.port)

@@ -33,10 +33,10 @@ def unzipped(chunks: Chunks, most: int) -> Chunks:
 
     Raises `ListError` for damaged content and for content that ends too early.
     """
-    first, rest = _peek(chunks, len(_GZIP))
+    first, rest = first_and_rest(chunks, len(_GZIP))
     if not first.startswith(_GZIP):
-        return bounded(_joined(first, rest), most, "it")
-    return bounded(_inflated(_joined(first, rest)), most, "its decompressed content")
+        return bounded(joined(first, rest), most, "it")
+    return bounded(_inflated(joined(first, rest)), most, "its decompressed content")
 
 
 def lines(chunks: Chunks) -> Iterator[bytes | None]:
@@ -61,13 +61,13 @@ def _split(data: bytes) -> list[bytes]:
 
 
 def _as_utf8(chunks: Chunks) -> Chunks:
-    first, rest = _peek(chunks, len(codecs.BOM_UTF8))
+    first, rest = first_and_rest(chunks, len(codecs.BOM_UTF8))
     wide = _WIDE.get(first[:2])
     if wide is None:
-        yield from _joined(first.removeprefix(codecs.BOM_UTF8), rest)
+        yield from joined(first.removeprefix(codecs.BOM_UTF8), rest)
         return
     decoder = codecs.getincrementaldecoder(wide)("replace")
-    for chunk in _joined(first[2:], rest):
+    for chunk in joined(first[2:], rest):
         yield decoder.decode(chunk).encode("utf-8", "replace")
 
 
@@ -88,7 +88,7 @@ def _inflated(chunks: Chunks) -> Chunks:
         raise ListError("its gzip content ends too early")
 
 
-def _peek(chunks: Chunks, size: int) -> tuple[bytes, Chunks]:
+def first_and_rest(chunks: Chunks, size: int) -> tuple[bytes, Chunks]:
     """At least `size` bytes, unless there are fewer, and the chunks behind them."""
     first = b""
     for chunk in chunks:
@@ -98,7 +98,8 @@ def _peek(chunks: Chunks, size: int) -> tuple[bytes, Chunks]:
     return first, chunks
 
 
-def _joined(first: bytes, rest: Chunks) -> Chunks:
+def joined(first: bytes, rest: Chunks) -> Chunks:
+    """All of it again, behind `first_and_rest`."""
     if first:
         yield first
     yield from rest

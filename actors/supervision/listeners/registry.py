@@ -1,26 +1,29 @@
 """The listening sockets of the proxies: the supervisor alone binds, keeps and closes them.
 
-An actor gets a copy of the descriptor. What it does with its copy, and whether it lives, doesn't matter to the socket:
+An actor gets copies of the descriptors. What it does with its copies, and whether it lives, doesn't matter to a socket:
 it listens on, and connections queue in the kernel until the next process accepts them. Where systemd keeps copies
-(`actors.supervision.listeners.descriptor_store`), that holds for the supervisor itself as well. The states of one
-socket are a table in `actors.supervision.listeners.listener`.
+(`actors.supervision.listeners.descriptor_store`), that holds for the supervisor itself as well. A proxy has a group of
+sockets, one for each of its ports, and all of them or none; its states are a table in
+`actors.supervision.listeners.listener`.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Iterator
+import sys
+from collections.abc import Callable, Collection
 
-from actors.supervision.listeners.bind import end_listening, listen, sharing
+from actors.supervision.listeners.bind import ListenError, end_listening, listen, refusal, sharing
 from actors.supervision.listeners.descriptor_store import DescriptorStore
-from actors.supervision.listeners.listener import Listener, ListenerEvent
+from actors.supervision.listeners.listener import Address, Listener, ListenerEvent, ListenerGroup
+from config.net.ports import Ports, Range, merged
 
 RESERVED_FOR = 10.0
 """Seconds that a reserved socket is held for a proxy that is not stored yet."""
 
 
 class ListenerRegistry:
-    """The listeners by name of their proxy and by state. `clock` is monotonic."""
+    """The groups of listeners by name of their proxy and by state. `clock` is monotonic."""
 
     def __init__(
         self,
@@ -32,80 +35,81 @@ class ListenerRegistry:
         self._bind = bind
         self._store = store or DescriptorStore()
         self._kept_for_restart = False
-        self._reservations: dict[str, Listener] = {}
-        self._kept: dict[str, Listener] = {}
-        self._deferred: dict[str, Listener] = {}
+        self._reservations: dict[str, ListenerGroup] = {}
+        self._kept: dict[str, ListenerGroup] = {}
+        self._deferred: dict[str, ListenerGroup] = {}
         self.changes = 0
         """Grows whenever an address is added or removed."""
+        self._addresses: tuple[Range, ...] = ()
+        self._addresses_of = 0
 
-    def reserve(self, name: str, host: str, port: int, instead_of: Collection[str] = ()) -> None:
-        """Bind for `name`, for `RESERVED_FOR` seconds unless `keep` follows. Raises `ListenError`, and all stays.
+    def reserve(self, name: str, host: str, ports: Ports, instead_of: Collection[str] = ()) -> None:
+        """Bind all `ports` for `name`, for `RESERVED_FOR` seconds unless `keep` follows.
 
-        An address that `name` has already is a success. Where one of `instead_of` listens at this very address, `name`
-        gets a copy of its socket, which so never closes; the other one is to be closed before or after.
+        Raises `ListenError`, which names the first port that can't be bound, and all stays. An address that `name` has
+        already is a success. Where `name` or one of `instead_of` listens at one of these ports of the host, `name` gets
+        a copy of that socket, which so never closes; the other one is to be closed before or after.
         """
         expires = self._clock() + RESERVED_FOR
-        for listener in (self._kept.get(name), self._reservations.get(name)):
-            if listener is not None and listener.address == (host, port):
-                listener.expires = expires
+        for group in (self._kept.get(name), self._reservations.get(name)):
+            if group is not None and group.address == (host, ports):
+                group.expires = expires
                 return
         self.close_deferred(name)  # it may be this very address
-        lender = self._lender((host, port), instead_of)
-        if lender is None:
-            reservation = Listener(host, port, self._listen(host, port, {name, *instead_of}), expires)
-        else:
-            reservation = lender.share(expires)
+        reservation = self._bind_group(ListenerGroup(host, ports, expires), {name, *instead_of})
         self.cancel(name)
         self._reservations[name] = reservation
         self.changes += 1
 
-    def keep(self, name: str, host: str, port: int) -> socket.socket:
-        """The socket of `name` at this address, bound now unless it is reserved or kept; it stays until `release`.
+    def keep(self, name: str, host: str, ports: Ports) -> list[socket.socket]:
+        """The sockets of `name` at this address, bound now unless it is reserved or kept; they stay until `release`.
 
         Raises `ListenError`.
         """
-        self.reserve(name, host, port)
+        self.reserve(name, host, ports)
         reservation = self._reservations.get(name)
-        if reservation is not None and reservation.address == (host, port):
+        if reservation is not None and reservation.address == (host, ports):
             del self._reservations[name]
             self._remove(self._kept, name)
             reservation.transition(ListenerEvent.KEEP)
-            self._store.put(reservation.socket)
+            for each in reservation.sockets:
+                self._store.put(each)
             self._kept[name] = reservation
-        return self._kept[name].socket
+        return self._kept[name].sockets
 
     def cancel(self, name: str) -> None:
         """Close a reservation; what is kept stays. Harmless if there is none."""
         self._remove(self._reservations, name)
 
-    def get(self, name: str) -> socket.socket | None:
-        """The socket that is kept, or else reserved, for `name`."""
-        listener = self._current(name)
-        return listener.socket if listener else None
+    def get(self, name: str) -> list[socket.socket]:
+        """The sockets that are kept, or else reserved, for `name`."""
+        group = self._kept.get(name) or self._reservations.get(name)
+        return group.sockets if group else []
 
-    def kept(self, name: str) -> tuple[str, int] | None:
+    def kept(self, name: str) -> Address | None:
         """The address that is kept for `name`, as it was requested; None without one."""
-        listener = self._kept.get(name)
-        return listener.address if listener else None
+        group = self._kept.get(name)
+        return group.address if group else None
 
     def defer_close(self, name: str) -> None:
-        """Let the kept socket of `name` listen until `close_deferred`. Harmless if none is kept."""
-        listener = self._kept.pop(name, None)
-        if listener is None:
+        """Let the kept sockets of `name` listen until `close_deferred`. Harmless if none is kept."""
+        group = self._kept.pop(name, None)
+        if group is None:
             return
         self.changes += 1
         self.close_deferred(name)
-        if listener.is_shared:
-            self._close(listener)  # it listens on for the other proxy
+        group.leave_shared()  # these listen on for the other proxy
+        if group.listeners:
+            group.transition(ListenerEvent.DEFER)
+            self._deferred[name] = group
         else:
-            listener.transition(ListenerEvent.DEFER)
-            self._deferred[name] = listener
+            group.transition(ListenerEvent.CLOSE)
 
     def close_deferred(self, name: str) -> None:
         """Close what `defer_close` left open. Harmless if there is nothing."""
-        listener = self._deferred.pop(name, None)
-        if listener is not None:
-            self._close(listener)
+        group = self._deferred.pop(name, None)
+        if group is not None:
+            self._close(group)
 
     def release(self, name: str) -> None:
         """Close what is reserved and kept for `name`, in all processes that have a copy. Harmless if there is none."""
@@ -115,28 +119,31 @@ class ListenerRegistry:
     def expire_reservations(self) -> list[str]:
         """Close the reservations whose time is up; their names."""
         now = self._clock()
-        expired = [name for name, listener in self._reservations.items() if listener.expires <= now]
+        expired = [name for name, group in self._reservations.items() if group.expires <= now]
         for name in expired:
             self.cancel(name)
         return expired
 
-    def addresses(self) -> Iterator[tuple[str, int]]:
-        """Where the proxies listen, as the kernel says."""
-        for listener in (*self._kept.values(), *self._reservations.values()):
-            host, port = listener.socket.getsockname()[:2]
-            yield str(host), int(port)
+    def addresses(self) -> tuple[Range, ...]:
+        """Where the proxies listen: hosts as the kernel says, consecutive ports as one."""
+        if self._addresses_of != self.changes:
+            self._addresses_of = self.changes
+            groups = (*self._kept.values(), *self._reservations.values())
+            self._addresses = tuple(merged((each.bound_host, each.ports.first, each.ports.last) for each in groups))
+        return self._addresses
 
     def keep_for_restart(self) -> None:
         """The product ends: what a store has copies of listens on for the next start of it."""
         self._kept_for_restart = self._store.outlives
+        self._store.flush()
 
     def hand_over(self) -> list[int]:
         """The descriptors of what is kept, for the next program; all else is closed."""
         kept, self._kept = self._kept, {}
-        for listener in kept.values():
-            listener.transition(ListenerEvent.HAND_OVER)
+        for group in kept.values():
+            group.transition(ListenerEvent.HAND_OVER)
         self.close()
-        return [listener.socket.detach() for listener in kept.values()]
+        return [each.detach() for group in kept.values() for each in group.sockets]
 
     def close(self) -> None:
         """Close everything."""
@@ -144,35 +151,61 @@ class ListenerRegistry:
             self.release(name)
         for name in tuple(self._deferred):
             self.close_deferred(name)
+        self._store.flush()
 
-    def _current(self, name: str) -> Listener | None:
-        return self._kept.get(name) or self._reservations.get(name)
+    # --- binding ---
 
-    def _lender(self, address: tuple[str, int], names: Collection[str]) -> Listener | None:
-        listeners = (self._current(name) for name in names)
-        return next((each for each in listeners if each and each.address == address and each.shared_by is None), None)
+    def _bind_group(self, group: ListenerGroup, leaving: Collection[str]) -> ListenerGroup:
+        """The group with a listener for each of its ports. Raises `ListenError`, and then it has none."""
+        held = [groups.get(name) for name in leaving for groups in (self._kept, self._reservations)]
+        rivals = [each for each in held if each is not None and each.ports.overlaps(group.ports)]
+        host = group.host
+        try:
+            for port in group.ports:
+                group.listeners.append(self._listener(group.host, host, port, rivals))
+                if not group.bound_host:
+                    host = group.bound_host = _bound_host(
+                        group
+                    )  # a name is resolved once: all ports are at one address
+        except ListenError:
+            self._close(group)
+            raise
+        return group
 
-    def _listen(self, host: str, port: int, leaving: Collection[str]) -> socket.socket:
-        """A new socket. It may overlap with those of names that leave this port at another host (`0.0.0.0`)."""
-        listeners = (self._current(name) for name in leaving)
-        overlapping = [each.socket for each in listeners if each is not None and each.port == port]
-        if not overlapping:
-            return self._bind(host, port)
-        with sharing(overlapping):
-            return self._bind(host, port, shared=True)
+    def _listener(self, requested: str, host: str, port: int, rivals: Collection[ListenerGroup]) -> Listener:
+        """A copy of the socket of a rival at this very address, or a new one, which may overlap with theirs."""
+        there = [(each.host, listener) for each in rivals if (listener := each.at(port)) is not None]
+        for other, listener in there:
+            if other == requested and listener.shared_by is None:
+                try:
+                    return listener.share()
+                except OSError as error:
+                    raise refusal(error, requested, port) from error
+        if not there:
+            return Listener(self._bind(host, port))
+        with sharing([listener.socket for _host, listener in there]):
+            return Listener(self._bind(host, port, shared=True))
 
-    def _remove(self, group: dict[str, Listener], name: str) -> None:
-        listener = group.pop(name, None)
-        if listener is not None:
+    # --- closing ---
+
+    def _remove(self, groups: dict[str, ListenerGroup], name: str) -> None:
+        group = groups.pop(name, None)
+        if group is not None:
             self.changes += 1
-            self._close(listener)
+            self._close(group)
 
-    def _close(self, listener: Listener) -> None:
-        listener.transition(ListenerEvent.CLOSE)
-        if listener.is_shared:
-            listener.leave_shared()
-        elif self._kept_for_restart:
-            listener.socket.close()
-        else:
-            self._store.drop(listener.socket)
-            end_listening(listener.socket)
+    def _close(self, group: ListenerGroup) -> None:
+        group.transition(ListenerEvent.CLOSE)
+        group.leave_shared()
+        for each in group.sockets:
+            if self._kept_for_restart:
+                each.close()
+            else:
+                self._store.drop(each)
+                end_listening(each)
+
+
+def _bound_host(group: ListenerGroup) -> str:
+    name = group.listeners[0].socket.getsockname()
+    scoped = len(name) > 2 and name[3]  # a scope is in the requested one alone
+    return group.host if scoped else sys.intern(str(name[0]))

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from actors.net.listener_drain import accept_syns_again
 from actors.supervision import systemd
 from actors.supervision.listeners.bind import BACKLOG, end_listening, listen, resolve
-from actors.supervision.listeners.descriptor_store import DescriptorStore, stored_name
+from actors.supervision.listeners.descriptor_store import DescriptorStore, is_own
 from actors.supervision.listeners.hostname import Found
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,7 @@ class InheritedListeners:
         inherited = self._unclaimed.pop(_key(resolve(host, port)), None) if self._unclaimed else None
         if inherited is None:
             return listen(host, port, shared)
+        self.store.claimed(inherited.name, inherited.socket)
         inherited.socket.listen(BACKLOG)
         inherited.socket.setblocking(False)
         return inherited.socket
@@ -62,10 +63,12 @@ class InheritedListeners:
         for inherited in self._unclaimed.values():
             host, port = inherited.socket.getsockname()[:2]
             log.warning("nothing is configured for the inherited socket %s at %s port %s", inherited.name, host, port)
-            systemd.unstore(inherited.name)
-            if inherited.name == stored_name(inherited.socket):
+            if is_own(inherited.name, inherited.socket):
+                self.store.rename(inherited.name, inherited.socket)
+                self.store.drop(inherited.socket)
                 end_listening(inherited.socket)
             else:
+                systemd.unstore(inherited.name)
                 inherited.socket.close()  # a socket unit's, which listens on for whatever the operator wants there
         self._unclaimed.clear()
 

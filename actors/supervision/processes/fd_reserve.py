@@ -9,13 +9,43 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import resource
+from collections.abc import Iterable
+
+log = logging.getLogger(__name__)
 
 FOR_LISTENERS = 64
 """Spare when a listener is bound: for its process, and for clients of the bus in the next moments."""
 FOR_PROCESSES = 16
 """Spare when a process is started: twice what one takes, with its connections to the bus."""
+
+
+PER_PROCESS = 16
+"""Descriptors of the supervisor for one process, with room."""
+OTHERS = 256
+"""Of everything else."""
+
+
+def needed(proxies: Iterable[tuple[int, int]]) -> int:
+    """How many descriptors the supervisor has at most, for proxies with so many ports and processes each.
+
+    Besides its own it has a copy of each listening socket for each process that it starts.
+    """
+    return OTHERS + sum(ports * (1 + processes) + PER_PROCESS * processes for ports, processes in proxies)
+
+
+def warn_if_short(proxies: Iterable[tuple[int, int]]) -> None:
+    """Log it when that is more than there may be."""
+    wanted, limit = needed(proxies), hard_limit()
+    if wanted > limit:
+        log.warning("the ports of all proxies may take %d descriptors, and the limit is %d", wanted, limit)
+
+
+def hard_limit() -> int:
+    """How many descriptors a process may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def require(spare: int) -> None:

@@ -1,16 +1,26 @@
-"""One process of an actor, as its supervision sees it: how long it has been silent, and whether it still accepts."""
+"""One process of an actor, as its supervision sees it: how long it has been silent, whether it accepts, and its end."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from actors.bus.loop import Loop
+from actors.bus.mailbox import MailboxRouter, address_of
+from actors.bus.messages.common import Done, Stop
+from actors.process import ORPHAN_GRACE
 from actors.supervision.processes.spawner import ActorProcess
 
 SILENCE_MAX = 10.0
 """Seconds beyond its liveness deadline after which an actor counts as hung and is killed."""
 START_MAX = 30.0
-"""Seconds that a new process may take to its hello."""
+"""Seconds that the first process of an actor may take to its hello. After one that was killed for taking longer the
+next may take twice as long: else each would be killed on a slow or busy machine, and none would ever serve."""
+START_LONGEST = 480.0
+"""So long at most."""
+STOP_REPLY_MAX = 1.0
+"""Seconds that a process may take to stop accepting, once it was asked to stop."""
 STUCK_AFTER = 5.0
 """Seconds after which a process that was killed should be gone: then only a restart of everything may help."""
 
@@ -29,11 +39,37 @@ class Instance:
     """It has acknowledged that it accepts nothing new."""
     terminated: bool = False
     """A SIGTERM to this process alone asked it to end."""
+    start_max: float = START_MAX
+    """Seconds that it may take to its hello."""
 
     @property
     def serves(self) -> bool:
         """True from its hello on."""
         return self.alive_at is not None
+
+    @property
+    def next_start_max(self) -> float:
+        """Seconds that the next process may take to its hello, when this one was killed before."""
+        return self.start_max if self.serves else min(2 * self.start_max, START_LONGEST)
+
+    def drain(self, router: MailboxRouter, loop: Loop, name: str, seconds: float, quiet: Callable[[], None]) -> None:
+        """Have it finish within so many seconds and end; one that doesn't serve yet is killed.
+
+        `quiet` is called when it accepts nothing new. `name` is that of its actor.
+        """
+        process = self.process
+        if not self.serves:
+            process.kill()
+            quiet()
+            return
+
+        def stopped(reply: object) -> None:
+            self.stopped_accepting = isinstance(reply, Done)
+            quiet()
+
+        router.ask(address_of(name, process.instance), Stop(seconds), stopped, STOP_REPLY_MAX)
+        loop.call_later(seconds + ORPHAN_GRACE, process.close_lifeline)
+        loop.call_later(seconds + 2 * ORPHAN_GRACE, process.kill)
 
     def update_liveness(self, now: float) -> None:
         """Read its deadline. Past it, the process has worked since then; before it, it waits unless it was stopped."""
@@ -53,5 +89,5 @@ class Instance:
 
     def seconds_overdue(self, now: float) -> float:
         """Seconds that it has been silent for longer than it may; negative while it may."""
-        since, allowed = (self.requested_at, START_MAX) if self.alive_at is None else (self.alive_at, SILENCE_MAX)
+        since, allowed = (self.requested_at, self.start_max) if self.alive_at is None else (self.alive_at, SILENCE_MAX)
         return now - since - allowed

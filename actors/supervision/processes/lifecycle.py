@@ -6,6 +6,13 @@
                         └──── DIED ─────┴──────────> failed ── START ──> starting
                               REFUSED                       └─ STOP ───> stopped
 
+             SLEEP             START
+  running ─────────> sleeping ───────> starting
+  stopped ─────────>    └──── STOP ──> stopped    or failed, when its address can't be bound: REFUSED
+
+`sleeping` is for a proxy without clients: its sockets listen, and the first client starts it
+(`actors.supervision.asleep`). Its last processes may still drain.
+
 `failed` means: it should run, doesn't, and is tried again after its back-off. An event that the table doesn't list for
 a state raises `actors.supervision.transitions.IllegalTransitionError` and changes nothing.
 """
@@ -28,6 +35,7 @@ class State(StrEnum):
     RUNNING = "running"
     DRAINING = "draining"
     FAILED = "failed"
+    SLEEPING = "sleeping"
 
 
 class LifecycleEvent(StrEnum):
@@ -45,6 +53,8 @@ class LifecycleEvent(StrEnum):
     """It was asked to end, or is not wanted any more."""
     ENDED = "ended"
     """It ended as it was asked to."""
+    SLEEP = "sleep"
+    """It has no client, and needs no process until one comes."""
 
 
 TRANSITIONS: dict[tuple[State, LifecycleEvent], State] = {
@@ -62,6 +72,11 @@ TRANSITIONS: dict[tuple[State, LifecycleEvent], State] = {
     (State.FAILED, LifecycleEvent.START): State.STARTING,
     (State.FAILED, LifecycleEvent.REFUSED): State.FAILED,
     (State.FAILED, LifecycleEvent.STOP): State.STOPPED,
+    (State.RUNNING, LifecycleEvent.SLEEP): State.SLEEPING,
+    (State.STOPPED, LifecycleEvent.SLEEP): State.SLEEPING,
+    (State.SLEEPING, LifecycleEvent.START): State.STARTING,
+    (State.SLEEPING, LifecycleEvent.STOP): State.STOPPED,
+    (State.SLEEPING, LifecycleEvent.REFUSED): State.FAILED,
 }
 
 
@@ -85,7 +100,7 @@ class Lifecycle:
         if following is State.FAILED:
             self.error = error
             self._reason = LISTENER if event is LifecycleEvent.REFUSED else PROCESS
-        elif following in (State.RUNNING, State.STOPPED):
+        elif following in (State.RUNNING, State.STOPPED, State.SLEEPING):
             self.error = None
         return following
 

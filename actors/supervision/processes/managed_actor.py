@@ -11,28 +11,32 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from socket import socket
-from typing import Any, Protocol
+from typing import Any
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter, Reply, address_of
-from actors.bus.messages.common import ApplySettings, Done, Failed, Stop
+from actors.bus.messages.common import ApplySettings, Done, Failed
 from actors.bus.messages.supervision import Runtime
-from actors.process import ORPHAN_GRACE, Boot
+from actors.process import Boot
 from actors.supervision.actor_settings import ActorSettings
 from actors.supervision.callbacks import CountdownLatch, noop
+from actors.supervision.processes.actor_observer import ActorObserver
 from actors.supervision.processes.backoff import Backoff
-from actors.supervision.processes.instance import STUCK_AFTER, Instance
+from actors.supervision.processes.columns import WorkerColumns
+from actors.supervision.processes.instance import START_MAX, STUCK_AFTER, Instance
 from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
+from actors.supervision.processes.route import Route
 from actors.supervision.processes.spawner import ActorProcess, Spawner
+from actors.supervision.processes.worker_id import NO_PROXY, Worker
 from actors.supervision.upgrade.handover import Predecessor
 
 log = logging.getLogger(__name__)
 
-STOP_REPLY_MAX = 1.0
-"""Seconds that an actor may take to stop accepting, once it was asked to stop."""
 APPLY_MAX = 1.0
 """Seconds that an actor may take to acknowledge that it has applied settings."""
+NO_PARAMS: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class ActorSpec:
     """How processes of an actor are made.
 
     `settings` names the groups of the settings that it gets; `sockets` returns the listening sockets at a start.
+    `worker` is which process of a proxy it is; `params_of` returns further `params` of an instance, and `on_end` is
+    called with each instance that has ended or could not be made.
     """
 
     name: str
@@ -47,39 +53,25 @@ class ActorSpec:
     settings: tuple[str, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     sockets: Callable[[], list[socket]] = list
-
-
-class ActorObserver(Protocol):
-    """What a managed actor reports to, and where it gets its label."""
-
-    def label(self, name: str) -> str:
-        """What logs call the actor of this name."""
-
-    def actor_ready(self, actor: ManagedActor, instance: int) -> None:
-        """A process is ready and will be current next; this is the time to configure it."""
-
-    def actor_up(self, actor: ManagedActor) -> None:
-        """It runs."""
-
-    def actor_down(self, actor: ManagedActor) -> None:
-        """It died; `actor.life.error` is the reason."""
-
-    def actor_ended(self, actor: ManagedActor) -> None:
-        """It has drained and ended."""
-
-    def actor_due(self, actor: ManagedActor) -> None:
-        """Its back-off is over: start it if it is still desired."""
+    worker: Worker = NO_PROXY
+    params_of: Callable[[int], Mapping[str, Any]] = lambda _instance: NO_PARAMS
+    on_end: Callable[[int], None] = lambda _instance: None
 
 
 @dataclass(slots=True)
 class SupervisionContext:
-    """What all managed actors share. `new_boot(name, settings, params)` assigns the instance number."""
+    """What all managed actors share. `new_boot(name, settings, params)` assigns the instance number.
+
+    In `columns` workers of a proxy count; in the folder `packs` processes leave something for those after them.
+    """
 
     loop: Loop
     router: MailboxRouter
     spawner: Spawner
     new_boot: Callable[[str, dict[str, Any], dict[str, Any]], Boot]
+    columns: WorkerColumns
     settings: ActorSettings = field(default_factory=ActorSettings)
+    packs: Path = Path("/dev/null")
 
 
 class ManagedActor:
@@ -88,16 +80,21 @@ class ManagedActor:
     drain = 10.0
     """Seconds that the older process has after a restart: `server.drain_timeout`, for actors that are restarted."""
 
-    def __init__(self, spec: ActorSpec, context: SupervisionContext, observer: ActorObserver) -> None:
+    def __init__(
+        self, spec: ActorSpec, context: SupervisionContext, observer: ActorObserver, route: Route | None = None
+    ) -> None:
+        """Workers of one proxy share a `route`."""
         self.spec = spec
         self.life = Lifecycle(time.time)
         self.backoff = Backoff()
         self._context = context
         self._observer = observer
+        self._route = route or Route(context.router, spec.name)
         self._current: Instance | None = None
         self._successor: Instance | None = None
         self._draining: list[Instance] = []
         self._retry: Timer | None = None
+        self._start_max = START_MAX
         self._replacing: list[Reply] = []
 
     @property
@@ -106,9 +103,14 @@ class ManagedActor:
         return self.spec.name
 
     @property
+    def worker(self) -> Worker:
+        """Which process of a proxy it is."""
+        return self.spec.worker
+
+    @property
     def label(self) -> str:
         """What logs call it; a proxy's name may change."""
-        return self._observer.label(self.name)
+        return self._observer.label(self.name, self.worker.index)
 
     @property
     def backs_off(self) -> bool:
@@ -120,6 +122,25 @@ class ManagedActor:
         """The instance of its current process."""
         return self._current.process.instance if self._current else None
 
+    @property
+    def serving(self) -> int | None:
+        """The instance of its current process once that is ready for work."""
+        return self._current.process.instance if self._current and self._current.serves else None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if it has one process, which serves, and nothing is under way with it."""
+        return self.serving is not None and self.life.state is State.RUNNING and len(self._all()) == 1
+
+    @property
+    def drains(self) -> bool:
+        """True while a process of it drains."""
+        return bool(self._draining)
+
+    def owns(self, instance: int) -> bool:
+        """True if this is one of its processes, whatever that does."""
+        return self._find(instance) is not None
+
     def runtime(self) -> Runtime:
         """Its actual state, with the pid of its current process or else of the last one that drains."""
         instance = self._current or (self._draining[-1] if self._draining else None)
@@ -127,15 +148,15 @@ class ManagedActor:
 
     # --- orders ---
 
-    def start(self) -> None:
-        """Make a process of it."""
+    def start(self, params: Mapping[str, Any] = NO_PARAMS) -> None:
+        """Make a process of it. `params` are for this one alone, beside those of all."""
         self._cancel_retry()
         if self.life.state is State.FAILED:
             self.life.restarts += 1
         self.life.transition(LifecycleEvent.START)
         self.backoff.started(self._context.loop.now)
-        self._context.router.expect(self.name)
-        self._current = self._spawn()
+        self._route.expect(self.worker.index)
+        self._current = self._spawn(params)
         if self._current is None:
             self._failed(LifecycleEvent.DIED, "could not be started: out of descriptors")
 
@@ -155,17 +176,20 @@ class ManagedActor:
         """End it in good order within `drain` seconds; `quiet` is called as soon as it accepts nothing new."""
         self._cancel_retry()
         self._reply_replaced(Failed("the actor is being stopped"))
-        self._context.router.clear_current_instance(self.name)
-        if self.life.state is State.FAILED:
+        self._route.gone(self.worker.index)
+        if self.life.state in (State.FAILED, State.SLEEPING):
             self.life.transition(LifecycleEvent.STOP)
         elif self.life.state in (State.STARTING, State.RUNNING):
             self.life.transition(LifecycleEvent.STOP)
-            instances = self._accepting()
-            self._current = self._successor = None
-            for each in instances:
-                self._drain_instance(each, drain, quiet)
+            self._drain_all(drain, quiet)
             return
         quiet()
+
+    def sleep(self, drain: float) -> None:
+        """End it in good order: it accepts nothing already, and has no client."""
+        self._route.gone(self.worker.index)
+        self.life.transition(LifecycleEvent.SLEEP)
+        self._drain_all(drain, noop)
 
     def hand_over(self) -> list[Predecessor]:
         """Its processes that serve or drain, for the next program. Those that don't serve yet are killed."""
@@ -188,7 +212,8 @@ class ManagedActor:
         if changed:
             current.settings = settings
             applied = latch.add()
-            self._context.router.ask(self.name, ApplySettings(changed), lambda _reply: applied(), APPLY_MAX)
+            to = address_of(self.name, current.process.instance)
+            self._context.router.ask(to, ApplySettings(changed), lambda _reply: applied(), APPLY_MAX)
 
     def kill_all(self) -> None:
         """Kill its processes."""
@@ -200,10 +225,11 @@ class ManagedActor:
         self._cancel_retry()
         self.backoff.reset()
 
-    def terminated(self) -> None:
-        """An operator ends the current process by a SIGTERM; another one takes its place."""
-        if self._current is not None:
-            self._current.terminated = True
+    def terminated(self, instance: int) -> None:
+        """An operator ends this process by a SIGTERM; another one takes its place."""
+        found = self._find(instance)
+        if found is not None:
+            found.terminated = True
 
     # --- what comes from its processes ---
 
@@ -216,7 +242,7 @@ class ManagedActor:
         if found.process.pid is None:
             found.process.pid = pid
         self._observer.actor_ready(self, instance)
-        self._context.router.set_current_instance(self.name, instance)
+        self._route.serves(self.worker.index, instance)
         if found is self._successor:
             self._promote(found)
         elif found is self._current:
@@ -238,6 +264,7 @@ class ManagedActor:
                 silent = now - (each.alive_at or each.requested_at)
                 text = "%s (pid %s) missed its liveness deadline (silent for %.0f s); killing it"
                 log.error(text, self.label, each.process.pid, silent)
+                self._start_max = each.next_start_max
                 each.process.kill()
 
     @property
@@ -254,6 +281,7 @@ class ManagedActor:
 
     def process_ended(self, process: ActorProcess, how: str) -> None:
         """One of its processes has ended."""
+        self.spec.on_end(process.instance)
         found = self._find(process.instance)
         if found is None:
             return
@@ -268,15 +296,17 @@ class ManagedActor:
 
     # --- inside ---
 
-    def _spawn(self) -> Instance | None:
+    def _spawn(self, params: Mapping[str, Any] = NO_PARAMS) -> Instance | None:
         settings = self._context.settings.of(self.spec.settings)
-        boot = self._context.new_boot(self.name, settings, dict(self.spec.params))
+        boot = self._context.new_boot(self.name, settings, {**self.spec.params, **params})
         try:
+            boot.params.update(self.spec.params_of(boot.instance))
             process = self._context.spawner.spawn(self.spec.actor_class, boot, self.spec.sockets(), self)
         except OSError as error:
             log.error("cannot start %s: %s", self.label, error)
+            self.spec.on_end(boot.instance)
             return None
-        return Instance(process, self._context.loop.now, settings)
+        return Instance(process, self._context.loop.now, settings, start_max=self._start_max)
 
     def _promote(self, successor: Instance) -> None:
         older, self._current, self._successor = self._current, successor, None
@@ -285,21 +315,15 @@ class ManagedActor:
         if older is not None:
             self._drain_instance(older, self.drain, noop)  # the successor accepts already
 
+    def _drain_all(self, drain: float, quiet: Callable[[], None]) -> None:
+        instances = self._accepting()
+        self._current = self._successor = None
+        for each in instances:
+            self._drain_instance(each, drain, quiet)
+
     def _drain_instance(self, instance: Instance, drain: float, quiet: Callable[[], None]) -> None:
         self._draining.append(instance)
-        process = instance.process
-        if not instance.serves:
-            process.kill()
-            quiet()
-            return
-
-        def stopped(reply: object) -> None:
-            instance.stopped_accepting = isinstance(reply, Done)
-            quiet()
-
-        self._context.router.ask(address_of(self.name, process.instance), Stop(drain), stopped, STOP_REPLY_MAX)
-        self._context.loop.call_later(drain + ORPHAN_GRACE, process.close_lifeline)
-        self._context.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
+        instance.drain(self._context.router, self._context.loop, self.name, drain, quiet)
 
     def _died(self, how: str) -> None:
         if self._current is not None and self._current.terminated:
@@ -311,11 +335,11 @@ class ManagedActor:
 
     def _failed(self, event: LifecycleEvent, error: str) -> None:
         self.life.transition(event, error)
-        self._context.router.clear_current_instance(self.name)
+        self._route.gone(self.worker.index)
         successor, self._successor = self._successor, None
         delay = self.backoff.failed(self._context.loop.now)
         if successor is not None or delay == 0.0:
-            self._context.router.expect(self.name)
+            self._route.expect(self.worker.index)
         self._observer.actor_down(self)
         if successor is not None:  # a restart had begun: its process is the next one
             self.life.transition(LifecycleEvent.START)
@@ -331,8 +355,11 @@ class ManagedActor:
 
     def _drained(self, instance: Instance) -> None:
         self._draining.remove(instance)
-        if self.life.state is State.DRAINING and not self._draining:
+        if self._draining:
+            return
+        if self.life.state is State.DRAINING:
             self.life.transition(LifecycleEvent.ENDED)
+        if self.life.state in (State.STOPPED, State.SLEEPING):
             self._observer.actor_ended(self)
 
     def _find(self, instance: int) -> Instance | None:

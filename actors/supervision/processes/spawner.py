@@ -8,16 +8,12 @@ children of a dead zygote.
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import select
 import signal
 import socket
-import subprocess
-import sys
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -26,11 +22,10 @@ import msgpack
 from actors.bus.loop import Loop
 from actors.liveness import LivenessPage
 from actors.process import Boot
-from actors.signals import blocked
 from actors.supervision.processes.backoff import Backoff
 from actors.supervision.processes.fd_reserve import FOR_PROCESSES, require
-from actors.supervision.processes.zygote import PACKET_MAX
-from config.settings.env import ENV_PREFIX
+from actors.supervision.processes.zygote_packets import PACKET_MAX, Packet, copies_of, packets_of
+from actors.supervision.processes.zygote_process import ZygoteProcess
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +41,6 @@ SEND_AGAIN = 0.05
 
 STATUS_WAIT = 0.1
 """Seconds that the exit status of a dead process may take to be known; without it the log line is poorer."""
-
-_PROGRAM = """
-import json, os, sys
-sys.path[:] = json.loads(os.environ.pop("ZYGOTE_PATH"))
-from actors.supervision.processes.zygote import run
-run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
-"""
 
 
 class ProcessObserver(Protocol):
@@ -155,24 +143,36 @@ class ActorProcess:
 class Spawner:
     """Makes actor processes by way of a zygote, which it starts anew whenever that dies."""
 
-    def __init__(self, loop: Loop, log_level: str, log_format: str, inherited: tuple[int, ...] = ()) -> None:
-        """`inherited` are descriptors that zygote and actors inherit: the locks of the product."""
+    def __init__(
+        self,
+        loop: Loop,
+        log_level: str,
+        log_format: str,
+        inherited: tuple[int, ...] = (),
+        zygote: ZygoteProcess | None = None,
+    ) -> None:
+        """`inherited` are descriptors that zygote and actors inherit: the locks of the product.
+
+        `zygote` is the first one, if it was started before.
+        """
         self._loop = loop
         self._logging = (log_level, log_format)
         self._inherited = inherited
         self._tokens = 0
         self._waiting: deque[tuple[ActorProcess, str, list[int]]] = deque()
+        self._unsent: deque[Packet] = deque()
+        """The rest of the request that is being sent."""
         self._under_way: dict[int, ActorProcess] = {}
         self._living: dict[int, ActorProcess] = {}
         self._dead: dict[int, ActorProcess] = {}
         self._statuses: dict[int, int] = {}
         self._backoff = Backoff()
-        self._zygote: subprocess.Popen[bytes] | None = None
+        self._zygote: ZygoteProcess | None = None
         self._control: socket.socket | None = None
         self._closed = False
         self._replied_at = loop.now
-        self._page = LivenessPage()
-        self._start_zygote()
+        self._page = LivenessPage() if zygote is None else zygote.page
+        self._use(ZygoteProcess(self._page) if zygote is None else zygote)
 
     @property
     def zygote_pid(self) -> int | None:
@@ -185,10 +185,10 @@ class Spawner:
         The sockets' descriptors are copied at once: the caller may close its own. Raises `OSError` when there are no
         descriptors left.
         """
-        require(FOR_PROCESSES)
+        require(FOR_PROCESSES + len(sockets))
         process = ActorProcess(boot, observer, self._page)
         try:
-            copies = _copies(sockets)
+            copies = copies_of(sockets)
         except OSError:
             process.close()
             raise
@@ -228,23 +228,35 @@ class Spawner:
     # --- requests ---
 
     def _send_waiting(self) -> None:
-        while self._waiting and self._control is not None and len(self._under_way) < UNDER_WAY_MAX:
-            process, entry, sockets = self._waiting[0]
-            self._tokens += 1
-            request = {"token": self._tokens, "entry": entry, "boot": asdict(process.boot), "slot": process.slot}
-            if not self._send(self._control, msgpack.packb(request), [process.far_end, *sockets]):
+        while self._control is not None and (self._unsent or self._may_request()):
+            packets = self._unsent or packets_of(*self._next_request())
+            if not self._send(self._control, packets[0]):
                 self._loop.call_later(SEND_AGAIN, self._send_waiting)
                 return
-            self._waiting.popleft()
-            self._under_way[self._tokens] = process
-            process.close_far_end()
-            for fd in sockets:
-                os.close(fd)
+            if not self._unsent:
+                self._unsent.extend(packets)
+                self._request_begun()
+            self._unsent.popleft().close()
 
-    def _send(self, control: socket.socket, packet: bytes, descriptors: list[int]) -> bool:
+    def _may_request(self) -> bool:
+        return bool(self._waiting) and len(self._under_way) < UNDER_WAY_MAX
+
+    def _next_request(self) -> tuple[dict[str, Any], list[int]]:
+        process, entry, sockets = self._waiting[0]
+        request = {"token": self._tokens + 1, "entry": entry, "boot": asdict(process.boot), "slot": process.slot}
+        return request, [process.far_end, *sockets]
+
+    def _request_begun(self) -> None:
+        """The first packet of the next request is sent."""
+        process = self._waiting.popleft()[0]
+        self._tokens += 1
+        self._under_way[self._tokens] = process
+        process.far_end = -1  # it is closed with its packet
+
+    def _send(self, control: socket.socket, packet: Packet) -> bool:
         """False when it has to be tried again: the socket is full, or too many descriptors are in flight."""
         try:
-            socket.send_fds(control, [packet], descriptors)
+            socket.send_fds(control, [packet.data], packet.descriptors)
         except OSError as error:
             if error.errno in NOT_NOW:
                 return False
@@ -304,31 +316,19 @@ class Spawner:
 
     # --- the zygote itself ---
 
-    def _start_zygote(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _use(self, zygote: ZygoteProcess) -> None:
+        """Raises `OSError`, and then it has ended."""
         try:
-            self._zygote = self._popen(theirs)
+            zygote.configure(*self._logging, self._inherited)
         except OSError:
-            ours.close()
+            zygote.end()
             raise
-        finally:
-            theirs.close()
-        ours.setblocking(False)
-        self._control = ours
+        zygote.control.setblocking(False)
+        self._zygote, self._control = zygote, zygote.control
         self._replied_at = self._loop.now
         self._backoff.started(self._loop.now)
-        self._loop.watch(ours.fileno(), select.EPOLLIN, self._on_packet)
+        self._loop.watch(zygote.control.fileno(), select.EPOLLIN, self._on_packet)
         self._send_waiting()
-
-    def _popen(self, control: socket.socket) -> subprocess.Popen[bytes]:
-        descriptors = (control.fileno(), self._page.descriptor)
-        with blocked():
-            return subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(*descriptors, *self._inherited),
-                env=_environment(),
-            )
 
     def _zygote_ended(self) -> None:
         log.error("the zygote ended; its children live on, starting another one")
@@ -345,7 +345,7 @@ class Spawner:
         if self._closed or self._control is not None:
             return
         try:
-            self._start_zygote()
+            self._use(ZygoteProcess(self._page))
         except OSError as error:  # out of descriptors or memory; all processes that live serve on
             log.error("cannot start another zygote: %s", error)
             self._loop.call_later(self._backoff.failed(self._loop.now), self._start_again)
@@ -353,31 +353,12 @@ class Spawner:
     def _drop_zygote(self) -> None:
         if self._control is not None:
             self._loop.unwatch(self._control.fileno())
-            self._control.close()
             self._control = None
+        while self._unsent:
+            self._unsent.popleft().close()
         if self._zygote is not None:
-            self._zygote.kill()
-            self._zygote.wait()
+            self._zygote.end()
             self._zygote = None
-
-
-def _copies(sockets: Iterable[socket.socket]) -> list[int]:
-    """Copies of their descriptors: of all, or `OSError` and none."""
-    made: list[int] = []
-    try:
-        for each in sockets:
-            made.append(os.dup(each.fileno()))  # noqa: PERF401 - those that are made have to be closed when one fails
-    except OSError:
-        for descriptor in made:
-            os.close(descriptor)
-        raise
-    return made
-
-
-def _environment() -> dict[str, str]:
-    """This process's, with its module path, and without the settings: some of them are secrets."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
-    return {**inherited, "ZYGOTE_PATH": json.dumps(sys.path)}
 
 
 def describe_status(status: int | None) -> str:

@@ -5,11 +5,13 @@ own because `multiprocessing`'s fork server imports the parent's main module in 
 tracker, and counts all children as dead when it dies itself. This one has no threads, no ZeroMQ context and no state;
 when it dies its children live on, and the supervisor starts another.
 
-Supervisor and zygote share a SEQPACKET socket; a packet is one msgpack map.
+Supervisor and zygote share a SEQPACKET socket; a packet is one msgpack map. A request with more descriptors than one
+packet can carry has further ones behind it (`actors.supervision.processes.zygote_packets`).
 
 =========  ==================================================  ======================================
 direction  packet                                              descriptors with it
 =========  ==================================================  ======================================
+to it      `{logging: [level, format]}`: how to log            what all actors inherit
 to it      `{token, entry, boot, slot}`: make this actor       the lifeline, then the actor's sockets
 from it    `{started: pid, token}`                             a pidfd of the new process
 from it    `{failed: why, token}`: there is no such process    none
@@ -33,21 +35,17 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import msgpack
-from setproctitle import setproctitle
+from setproctitle import setproctitle, setthreadtitle
 
 from actors.liveness import deadline_writer, open_page
-from actors.process import Boot, main
+from actors.process import Boot, main, set_up_logging
 from actors.signals import OF_THE_GROUP, block, ignore, unblock
-from actors.supervision.processes import reaping
+from actors.supervision.processes import reaping, zygote_packets
 
 log = logging.getLogger(__name__)
-
-PACKET_MAX = 128 * 1024
-SOCKETS_MAX = 16
 
 PRELOAD = (
     "zmq",
@@ -58,15 +56,15 @@ PRELOAD = (
     "actors.forwarding.access.fleet",
     "config.passwords",
     "lmdb._envid",
+    "actors.forwarding.upstreams.pool_upstream_set",
+    "actors.forwarding.warming:prepare",
 )
 """What forwarding actors import; the others import their own extras after the fork. Preloading pydantic, which most of
 the others need, would save them 4 MB and 0.1 s of processor time each, and cost 0.9 MB in every forwarding actor. LMDB,
 which `fleet` imports, takes 0.5 MB here, and would take 4 MB in each forwarding actor that reads accounts; what it
 imports itself when a file is opened would take 0.2 MB, bcrypt (of `config.passwords`) 0.3 MB in each one that checks
-passwords."""
-
-COMM_MAX = 15
-"""Bytes of a process name that Linux keeps (proc(5), comm)."""
+passwords. Upstreams (with `ssl`) cost 0.2 MB in each forwarding actor, and save 3.6 MB in each that has some. The
+function behind a colon is called: it saves 2 MB in each forwarding actor."""
 
 
 def serve(control: socket.socket, liveness: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:
@@ -89,10 +87,13 @@ def serve(control: socket.socket, liveness: memoryview[float], preload: Sequence
                 return
 
 
-def _preload(module: str) -> None:
+def _preload(entry: str) -> None:
+    module, _, function = entry.partition(":")
     try:
-        importlib.import_module(module)
-    except ImportError as error:
+        imported = importlib.import_module(module)
+        if function:
+            getattr(imported, function)()
+    except (ImportError, OSError) as error:
         # Only a start that costs more: the actor that needs the module reports itself what is wrong with it.
         # A private part of a library is not in every release of it.
         log.log(logging.DEBUG if "._" in module else logging.WARNING, "not preloaded: %s", error)
@@ -115,14 +116,17 @@ def _report_ended(control: socket.socket) -> None:
 
 def _fork_on_request(control: socket.socket, liveness: memoryview[float]) -> bool:
     try:
-        packet, descriptors, flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
+        received = zygote_packets.receive(control)
     except ConnectionResetError:
         return False  # the supervisor was killed with packets under way
-    if not packet:
+    if received is None:
         return False
-    request: dict[str, Any] = msgpack.unpackb(packet)
+    request, descriptors, truncated = received
+    if "logging" in request:
+        set_up_logging(*request["logging"])
+        return True  # the descriptors stay open
     try:
-        if flags & socket.MSG_CTRUNC:  # not all of its descriptors could be received
+        if truncated:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         pid, pidfd = _fork(control, request, descriptors, liveness)
     except OSError as error:
@@ -189,21 +193,14 @@ def _leave_zygote() -> None:
 
 
 def _name_process(name: str) -> None:
-    """What ps shows, and in short what top, ss and the kernel show (proc(5), comm); a failure harms nothing."""
+    """What ps shows, and in short what top, ss and the kernel show (proc(5), comm)."""
     setproctitle(f"proxyfleet: {name}")
     kind, _, rest = name.partition(".")
-    short = f"fwd-{rest[-8:]}" if rest else kind
-    try:
-        Path("/proc/self/comm").write_bytes(short.encode()[:COMM_MAX])
-    except OSError as error:
-        log.debug("cannot name the process: %s", error)
+    setthreadtitle(f"fwd-{rest[-8:]}" if rest else kind)
 
 
-def run(descriptor: int, page: int, log_level: str, log_format: str) -> None:
+def run(descriptor: int, page: int) -> None:
     """The zygote's main: `descriptor` is its end of the control socket, `page` that of the liveness page."""
-    from actors.process import set_up_logging
-
-    set_up_logging(log_level, log_format)
     gc.disable()
     liveness = open_page(page)
     os.close(page)

@@ -19,12 +19,14 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgpack
+
+from actors.bus.messages.common import actor_proxy
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +83,14 @@ class Handover:
     def descriptors(self) -> list[int]:
         """All descriptors that the next program needs."""
         return [*self.listeners, *self.locks, *(each.lifeline for each in self.predecessors)]
+
+
+def instances_of(predecessors: Iterable[Predecessor]) -> dict[str, list[int]]:
+    """By proxy, the instances of its predecessors."""
+    found: dict[str, list[int]] = {}
+    for each in predecessors:
+        found.setdefault(actor_proxy(each.name), []).append(each.instance)
+    return found
 
 
 def receive_handover(environ: MutableMapping[str, str]) -> Handover:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, address_of
-from actors.bus.messages.common import Done, Stop
+from actors.bus.messages.common import Done, Stop, actor_proxy
 from actors.process import ORPHAN_GRACE
 from actors.supervision.callbacks import noop
 from actors.supervision.upgrade.handover import Predecessor
@@ -59,6 +59,8 @@ class Predecessors:
         self._router = router
         self._tracked: list[_Tracked] = []
         self.on_end: Callable[[], None] = noop
+        self.on_process_end: Callable[[str, int], None] = lambda _proxy_id, _instance: None
+        """Called with the proxy and the instance of one that has ended."""
         for predecessor in predecessors:
             self._track(predecessor, drain)
 
@@ -68,6 +70,10 @@ class Predecessors:
     def names(self) -> set[str]:
         """The actors that have predecessors which still accept."""
         return {each.predecessor.name for each in self._tracked if not each.asked}
+
+    def has(self, name: str) -> bool:
+        """Whether one of this name lives, whatever it does."""
+        return any(each.predecessor.name == name for each in self._tracked)
 
     def drain(self, name: str, seconds: float) -> None:
         """Have the predecessors of this name stop accepting and drain: a successor runs, or none is desired."""
@@ -135,4 +141,5 @@ class Predecessors:
         os.close(tracked.pidfd)
         tracked.close_lifeline()
         self._tracked.remove(tracked)
+        self.on_process_end(actor_proxy(tracked.predecessor.name), tracked.predecessor.instance)
         self.on_end()

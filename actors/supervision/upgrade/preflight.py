@@ -22,7 +22,8 @@ from actors.supervision.processes.spawner import describe_status
 CHECK = "--check"
 WOULD_START = "It would start."
 """The last line of a successful preflight; every version writes these words."""
-TIMEOUT = 60.0
+TIMEOUT = 240.0
+"""Seconds that it may take: a start on a machine that is busy, while the older program serves on."""
 OUTPUT_MAX = 4_000
 """Bytes of the end of its output that are passed on."""
 PIPE_SIZE = 64 * 1024

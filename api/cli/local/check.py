@@ -66,6 +66,7 @@ def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, pro
     yield from probes.accounts(data)
     yield from probes.first_password(settings, not has_users(data))
     yield from probes.certificates(settings, proxies)
+    yield probes.descriptors(proxies)
     if not probe:
         return
     process = holder(data.lock)

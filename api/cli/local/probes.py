@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from actors.supervision.listeners.bind import ListenError, listen
+from actors.supervision.processes import fd_reserve
 from api.security.new_passwords import WeakPassword, check_strength
 from api.store import StoreError
 from api.store.accounts import accounts_file, check_accounts_file
@@ -23,6 +24,7 @@ from config.files.certificates import CertificateError, server_context, unusable
 from config.files.client_certificates import ClientFiles, ask_clients
 from config.files.paths import DataDir, unwritable
 from config.model.proxies import ProxyRecord
+from config.net.ports import Ports
 from config.settings.settings import Settings
 from config.text.formatting import timestamp_text
 
@@ -94,7 +96,17 @@ def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Findin
     yield _address("server", settings.server.host, settings.server.port)
     for proxy in proxies:
         if proxy.status == "active":
-            yield _address(f"proxy {proxy.name}", proxy.host, proxy.port)
+            yield _addresses(f"proxy {proxy.name}", proxy.host, proxy.ports)
+
+
+def descriptors(proxies: Iterable[ProxyRecord]) -> Finding:
+    """Check that the listening sockets of all proxies fit into the limit of descriptors that this process has."""
+    needed = fd_reserve.needed((len(each.ports), each.processes) for each in proxies if each.status == "active")
+    limit = fd_reserve.hard_limit()
+    if needed <= limit:
+        return Finding("descriptors")
+    short = f"the service may need {needed} for the ports of its proxies, and the limit here is {limit}"
+    return Finding("descriptors", f"{short}: raise it (LimitNOFILE= of the unit, ulimit -n)", "note")
 
 
 def upstreams(proxies: Iterable[ProxyRecord]) -> list[Finding]:
@@ -150,6 +162,16 @@ def _address(where: str, host: str, port: int) -> Finding:
     except ListenError as error:
         return Finding(f"{where}.{error.field}" if where == "server" else f"{where}: {error.field}", error.error)
     return Finding(f"{where}: {host}:{port}")
+
+
+def _addresses(where: str, host: str, ports: Ports) -> Finding:
+    """As `_address`, of all ports; the first that can't be bound is named."""
+    found = Finding(f"{where}: {host}:{ports}")
+    for port in ports:
+        one = _address(where, host, port)
+        if one.error:
+            return one
+    return found
 
 
 def _reachable(where: str, host: str, port: int) -> Finding:

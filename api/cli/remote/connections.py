@@ -21,6 +21,9 @@ FILTERS: dict[str, Any] = {
     "user": Annotated[str | None, typer.Option("--user", help="Only of this user.")],
     "account": Annotated[str | None, typer.Option("--account", help="Only of the account with this user name or id.")],
     "target": Annotated[str | None, typer.Option("--target", help="Only to targets that contain this text.")],
+    "listen_port": Annotated[
+        int | None, typer.Option("--listen-port", min=1, max=65535, help="Only at this port of the proxy.")
+    ],
     "min_age": Annotated[int | None, typer.Option("--min-age", min=0, help="Only older than so many seconds.")],
 }
 """Options by the API's parameter."""

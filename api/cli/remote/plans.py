@@ -23,6 +23,9 @@ FIELDS: dict[str, Any] = {
     "quota.bytes": QUOTA,
     "quota.period": PERIOD,
     "limits.connections": CONNECTIONS,
+    "policy": Annotated[
+        str | None, typer.Option("--policy", help="The policy that judges requests; none: --set policy=null.")
+    ],
 }
 """Options of `create` and `update` by the field of the API that they set."""
 NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name.")]
@@ -104,6 +107,8 @@ def _details(plan: dict[str, Any]) -> list[tuple[str, Any]]:
         ("destinations", plan["allow_destinations"]),
         ("denied destinations", plan["deny_destinations"]),
         ("schedule", plan["schedule"]),
+        ("policy", plan["policy"]),
+        ("egress", plan["egress"]),
         ("self-service", Fields(plan["self_service"] or {})),
         ("created", plan["created_at"]),
     ]

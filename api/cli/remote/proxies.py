@@ -12,7 +12,7 @@ from api.cli.commands import Session, YesOption, command, confirm, either
 from api.cli.errors import CommandError, Status, combined
 from api.cli.lookup import PROXY, find, find_id
 from api.cli.quantities import Size, Span
-from api.cli.request_body import FileOption, body_of, require_changes, set_option
+from api.cli.request_body import FileOption, body_of, header_fields, require_changes, set_option
 from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.field_groups import Fields
 from api.cli.terminal.output import Column
@@ -66,7 +66,10 @@ NameArgument = Annotated[
 FIELDS: dict[str, Any] = {
     "name": Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")],
     "protocol": Annotated[ProxyProtocol | None, typer.Option("--protocol", help="The protocol of clients.")],
-    "port": Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")],
+    "port": Annotated[
+        str | None,
+        typer.Option("--port", "-p", metavar="PORT", help="The port to listen at, or a range: 20000-20999."),
+    ],
     "host": Annotated[
         str | None, typer.Option("--host", help="The address to listen at; of a new proxy by default 127.0.0.1.")
     ],
@@ -82,9 +85,40 @@ FIELDS: dict[str, Any] = {
             "--keep-alive/--no-keep-alive", help="Keep connections of clients between requests.", show_default=False
         ),
     ],
+    "sleep_after": Annotated[
+        int | None,
+        typer.Option("--sleep-after", min=0, help="Seconds without a client after which it has no process; 0: never."),
+    ],
     "headers.via": Annotated[
         Literal["pseudonym", "on", "off"] | None,
         typer.Option("--via", help="What the proxy adds to Via: a name of its own, host name and port, or nothing."),
+    ],
+    "headers.forwarded": Annotated[
+        Literal["off", "x-forwarded-for", "rfc7239"] | None,
+        typer.Option("--forwarded", help="The field of plain HTTP that tells origins the client's address."),
+    ],
+    "headers.set": Annotated[
+        list[str] | None,
+        typer.Option("--set-header", help="NAME: VALUE of a field of plain HTTP; may be repeated. Replaces all."),
+    ],
+    "headers.remove": Annotated[
+        list[str] | None,
+        typer.Option("--remove-header", help="The name of a field of plain HTTP; may be repeated. Replaces all."),
+    ],
+    "policy": Annotated[
+        str | None, typer.Option("--policy", help="The policy that judges its requests; none: --set policy=null.")
+    ],
+    "pool": Annotated[
+        str | None,
+        typer.Option("--pool", help="The pool of upstreams that it uses in place of its own; none: --set pool=null."),
+    ],
+    "username_params.enabled": Annotated[
+        bool | None,
+        typer.Option(
+            "--username-params/--no-username-params",
+            help="User names may have parameters, such as alice-session-7-country-de.",
+            show_default=False,
+        ),
     ],
     "dns.servers": Annotated[
         list[str] | None,
@@ -186,7 +220,7 @@ def create_proxy(
 ) -> None:
     """Create a proxy and start it. Name, protocol and port are required, as arguments or in a file."""
     fields["name"] = either("--name", name_, fields["name"])
-    body = body_of(fields, settings, file)
+    body = body_of(_parsed(fields), settings, file)
     socks4 = body.get("protocol") == "socks4"
     _credentials(body, username, password_stdin, wants_password=not socks4)
     data = session.api.post("/proxies", body)
@@ -214,7 +248,7 @@ def update_proxy(
     """Change a proxy: only given fields change. Its address can change only while it is stopped."""
     if no_sign_in:
         fields["auth.enabled"] = False
-    body = body_of(fields, settings, file)
+    body = body_of(_parsed(fields), settings, file)
     _credentials(body, username, password_stdin, wants_password=password_stdin)
     path, headers = path_of(session, proxy), {}
     if add_tag or remove_tag:
@@ -224,6 +258,19 @@ def update_proxy(
     session.out.done(data, f"{data['proxy']['name']} is changed.")
     _print_secret(session, data["proxy"])
     _warn(session, data)
+
+
+def _parsed(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **fields,
+        "port": _port(fields["port"]),
+        "headers.set": header_fields("--set-header", fields["headers.set"]),
+    }
+
+
+def _port(given: str | None) -> int | str | None:
+    """As the API has it: one port is a number."""
+    return int(given) if given is not None and given.isascii() and given.isdigit() else given
 
 
 def _change_tags(
@@ -305,7 +352,7 @@ def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str
 def _show(session: Session, data: dict[str, Any]) -> None:
     proxy = data["proxy"]
     runtime, stats = proxy["runtime"] or {}, proxy["stats"]
-    problems = runtime.get("problems") or []
+    problems, headers = runtime.get("problems") or [], proxy["headers"]
     pairs = [
         ("name", proxy["name"]),
         ("id", proxy["id"]),
@@ -313,7 +360,8 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("status", proxy["status"]),
         ("state", runtime.get("state", "unknown")),
         ("error", [f"{each['error']} (since {each['since']})" for each in problems] or runtime.get("error")),
-        ("process", runtime.get("pid")),
+        ("workers", proxy["workers"]),
+        ("process", [each["pid"] for each in runtime.get("workers") or ()] or runtime.get("pid")),
         ("restarts", runtime.get("restarts")),
         ("uptime", Span(stats["uptime_seconds"])),
         ("connections", stats["active_connections"]),
@@ -325,7 +373,8 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("settings", Fields(proxy["settings"])),
         ("limits", Fields(proxy["limits"])),
         ("access", Fields(proxy["access"])),
-        ("headers", Fields(proxy["headers"])),
+        ("headers", Fields({**headers, "set": [f"{name}: {value}" for name, value in headers["set"].items()]})),
+        ("user names", Fields(proxy["username_params"])),
         ("upstreams", _upstreams(proxy, runtime.get("upstreams") or [])),
         ("description", proxy["description"]),
         ("tags", proxy["tags"]),

@@ -102,6 +102,10 @@ def explain(
     method: Annotated[
         str | None, typer.Option("--method", help="Of a request for an http URL; by default GET.")
     ] = None,
+    listen_port: Annotated[
+        int | None,
+        typer.Option("--listen-port", min=1, max=65535, help="The port of the proxy; by default its first."),
+    ] = None,
 ) -> None:
     """Show what would happen to a request, and which rule decides.
 
@@ -111,13 +115,47 @@ def explain(
     if credential is not None and not credential.startswith("crd_"):
         hint = "proxyfleet credentials list ACCOUNT has the ids"
         raise CommandError(f"--credential {credential!r}: must be an id, crd_…", hint, status=Status.USAGE)
-    body = {"client_ip": client, "target": target}
-    body |= {name: value for name, value in (("user", user), ("credential", credential), ("method", method)) if value}
+    body: dict[str, Any] = {"client_ip": client, "target": target}
+    given = {"user": user, "credential": credential, "method": method, "listen_port": listen_port}
+    body |= {name: value for name, value in given.items() if value}
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]
     rules = [(f"{each['policy']}[{each['index']}]", _matching(each)) for each in data["rules"]]
-    session.out.data(data, lambda: session.out.details([*((name, data[name]) for name in names), *addresses, *rules]))
+    known = [("user name", _understood(data["name"]))] if data["name"] else []
+    pairs = [
+        *((name, data[name]) for name in names),
+        *known,
+        *addresses,
+        *rules,
+        *_upstreams(data["upstreams"]),
+        ("headers", _headers(data["headers"])),
+    ]
+    session.out.data(data, lambda: session.out.details(pairs))
+
+
+def _headers(headers: dict[str, Any]) -> list[str]:
+    """What the proxy does to the header fields of a plain request, a line each."""
+    removed = [f"{name}: (removed)" for name in headers["remove"]]
+    return [*(f"{name}: {value}" for name, value in headers["set"].items()), *removed]
+
+
+def _understood(name: dict[str, Any]) -> str:
+    """How a user name with parameters was understood, in one line."""
+    session = [] if name["session"] is None else [f"session {name['session']} for {name['ttl']:g} s"]
+    pairs = [f"{key} {value}" for key, value in (name["labels"] | name["marks"]).items()]
+    unknown = [f"unknown: {' '.join(name['unknown'])}"] if name["unknown"] else []
+    rotate = ["rotate"] if name["rotate"] else []
+    return "; ".join([name["account"], *session, *pairs, *rotate, *unknown, *filter(None, [name["problem"]])])
+
+
+def _upstreams(found: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """The upstream that a request would go through, and those that are left out."""
+    if found is None:
+        return []
+    pool = f"pool {found['pool']}: " if found["pool"] else ""
+    chosen = f"{pool}{found['chosen'] or 'none'} by {found['policy']}, {found['usable']} of {found['total']} usable"
+    return [("upstream", chosen), *((each["name"], each["why"]) for each in found["left_out"])]
 
 
 def _matching(rule: dict[str, Any]) -> str:

@@ -58,6 +58,9 @@ FILTERS: dict[str, Any] = {
     "account": Annotated[str | None, typer.Option("--account", help="Only of this account; its user name or id.")],
     "credential": Annotated[str | None, typer.Option("--credential", help="Only with this credential; its id.")],
     "request_id": Annotated[str | None, typer.Option("--request-id", help="Only of the request with this id.")],
+    "listen_port": Annotated[
+        int | None, typer.Option("--listen-port", min=1, max=65535, help="Only at this port of the proxy.")
+    ],
     "target": Annotated[str | None, typer.Option("--target", help="Only with this text in the target.")],
     "method": Annotated[str | None, typer.Option("--method", help="Only with this method; CONNECT of tunnels.")],
     "status_code": Annotated[str | None, typer.Option("--status", help="Only with this status: 404, or 5xx.")],

@@ -163,6 +163,9 @@ lists = Commands(
         "source.url": Annotated[
             str | None, typer.Option("--source", help="Where the entries are fetched from; a URL.")
         ],
+        "source.file": Annotated[
+            str | None, typer.Option("--source-file", help="The path of a database, for a list of kind geo.")
+        ],
         "source.format": Annotated[
             str | None, typer.Option("--format", help=f"How that is written: {', '.join(LIST_FORMATS)}.")
         ],
@@ -171,6 +174,27 @@ lists = Commands(
         ],
     },
 ).group()
+ListArgument = Annotated[str, typer.Argument(metavar="LIST", help="Its name or id.", autocompletion=names_of(LIST))]
+
+
+@command(lists, "check")
+def check_list(
+    session: Session,
+    key: ListArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A host, host:port or a URL.")],
+) -> None:
+    """Show which entry of a list matches a target. A list of networks, or a database, is checked with an address."""
+    data = session.api.get(f"/lists/{quote(key, safe='')}/check", target=target)
+    session.out.data(data, lambda: session.out.details(list(data.items())))
+
+
+@command(lists, "refresh")
+def refresh_list(session: Session, key: ListArgument) -> None:
+    """Fetch a list from its source now; `show` has the result."""
+    data = session.api.post(f"/lists/{quote(key, safe='')}/refresh")
+    session.out.done(data, f"{key} is being fetched.")
+
+
 pools = Commands(
     POOL,
     "pools",
@@ -186,6 +210,45 @@ pools = Commands(
         ]
     },
 ).group()
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Its name or id.", autocompletion=names_of(POOL))]
+_STATE_COLUMNS = (
+    Column("UPSTREAM", "name"),
+    Column("STATE", "state"),
+    Column("LATENCY", "latency", right=True),
+    Column("FAILURES", "failures", right=True),
+    Column("COOLDOWN", "cooldown"),
+    Column("UNTIL", "cooldown_until"),
+    Column("BANNED UNTIL", "banned_until"),
+    Column("LAST ERROR", "last_error", spare=True),
+)
+
+
+@command(pools, "state")
+def show_state(session: Session, key: PoolArgument) -> None:
+    """Show what is known of the upstreams of a pool: up or down, latency in ms, cool-downs and bans."""
+    status = session.api.get(f"/pools/{quote(key, safe='')}")["pool"]["status"]
+    found = status["upstreams"]
+    session.out.data(status, lambda: session.out.table(_STATE_COLUMNS, found, "The pool has no upstreams."))
+
+
+@command(pools, "report")
+def report_upstream(
+    session: Session,
+    key: PoolArgument,
+    upstream: Annotated[str, typer.Argument(metavar="UPSTREAM", help="Its name in the pool.")],
+    verdict: Annotated[str, typer.Argument(metavar="VERDICT", help="bad: do not use it for a time; good: use it.")],
+    seconds: Annotated[
+        int | None, typer.Option("--seconds", help="How long a bad one is left alone; 600 by default.")
+    ] = None,
+) -> None:
+    """Report that an upstream of a pool is bad, or good again. It holds for all proxies at once."""
+    body = {"verdict": verdict, **({} if seconds is None else {"seconds": seconds})}
+    path = f"/pools/{quote(key, safe='')}/upstreams/{quote(upstream, safe='')}/report"
+    data = session.api.post(path, body)
+    until = data["upstream"]["banned_until"]
+    session.out.done(data, f"{upstream} is left alone until {until}." if until else f"{upstream} is used again.")
+
+
 policies = Commands(
     POLICY,
     "policies",

@@ -35,7 +35,7 @@ def status(session: Session) -> None:
     server, proxy, network = status_data["server"], status_data["proxy"], status_data["network"]
     pairs = [
         ("status", report["status"]),
-        ("version", report["version"]),
+        ("version", report["version"] + " (compiled)" * server.get("compiled", False)),
         ("uptime", Span(report["uptime_seconds"])),
         *checks,
         ("process", server["pid"]),

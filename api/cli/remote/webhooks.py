@@ -9,9 +9,9 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command, confirm, either
-from api.cli.errors import CommandError, Status
+from api.cli.errors import Status
 from api.cli.lookup import WEBHOOK, find, find_id
-from api.cli.request_body import FileOption, body_of, require_changes, set_option
+from api.cli.request_body import FileOption, body_of, header_fields, require_changes, set_option
 from api.cli.terminal.completion import webhook_names
 from api.cli.terminal.output import Column
 from config.text.formatting import parse_moment
@@ -183,14 +183,7 @@ def sent_again(webhook: str, delivery: dict[str, Any]) -> str:
 
 def _parsed(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields with headers as an object. Raises `CommandError`."""
-    return {**fields, "headers": dict(_header(each) for each in fields["headers"] or ()) or None}
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon:
-        raise CommandError(f"--header {text!r}: must be NAME: VALUE", status=Status.USAGE)
-    return name.strip(), value.strip()
+    return {**fields, "headers": header_fields("--header", fields["headers"])}
 
 
 def _details(hook: dict[str, Any]) -> list[tuple[str, Any]]:

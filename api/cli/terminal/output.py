@@ -30,7 +30,7 @@ WORDS = {
     **dict.fromkeys(("active", "running", "healthy", "up", "success", "delivered", "done", "allow"), GOOD),
     **dict.fromkeys(("failed", "unhealthy", "down", "error", "critical", "timeout", "deny", "disabled"), BAD),
     **dict.fromkeys(("degraded", "starting", "draining", "waiting", "warning"), WARN),
-    **dict.fromkeys(("inactive", "stopped", "unknown", "debug"), DIM),
+    **dict.fromkeys(("inactive", "stopped", "sleeping", "unknown", "debug"), DIM),
 }
 """Colours of words for states."""
 

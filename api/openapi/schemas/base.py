@@ -20,6 +20,7 @@ Reason = Literal[
     "bind_address",
     "accounts_table",
     "list_unreadable",
+    "workers",
     "listener",
     "process",
 ]

@@ -8,7 +8,10 @@ from api.openapi.schemas.base import Moment, ResponseModel
 
 
 class Connection(ResponseModel):
-    """A live connection; `age` in seconds, rates in bytes per second."""
+    """A live connection; `age` in seconds, rates in bytes per second.
+
+    `parameters` are those of the user name, `pool` is that of the upstream `parent`.
+    """
 
     id: str
     client: str
@@ -16,6 +19,11 @@ class Connection(ResponseModel):
     target: str | None
     parent: str | None
     credential: str | None
+    source_address: str | None
+    source_rule: str | None
+    parameters: str | None
+    pool: str | None
+    listen_port: int
     state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     age: float

@@ -19,11 +19,38 @@ class CachedName(ResponseModel):
     detail: str
 
 
+class NameServerState(ResponseModel):
+    """A name server since the resolver's start: `failures` are queries without a usable response.
+
+    `up` is false while it has not responded lately; `latency` is the mean time of a response, milliseconds.
+    """
+
+    name: str
+    up: bool
+    queries: int
+    failures: int
+    latency: float | None
+
+
+class ResolverState(ResponseModel):
+    """Counters of the resolver since its start.
+
+    `requests` for names, `hits` of them from the cache, `failures` without an address; lookups that wait now.
+    """
+
+    requests: int
+    hits: int
+    failures: int
+    waiting: int
+    servers: list[NameServerState]
+
+
 class CachedNames(ResponseModel):
     """Cached results; `total` counts those of all names."""
 
     entries: list[CachedName]
     total: int
+    resolver: ResolverState
 
 
 class DroppedNames(ResponseModel):

@@ -117,6 +117,8 @@ class PlanView(RulesView):
     name: str
     description: str
     self_service: SelfServiceView
+    policy: str | None
+    egress: list[str] | None
     accounts: int
     created_at: Moment
     updated_at: Moment

@@ -105,11 +105,17 @@ class CpuFigures(ResponseModel):
 
 
 class ServerFigures(ResponseModel):
-    """The service on this machine."""
+    """The service on this machine.
+
+    `tls_tickets`: a TLS session is resumed by any process of the proxy, also after a restart (`shared`), or only by the
+    one that began it (`process`). `compiled`: the forwarding path is machine code.
+    """
 
     status: HealthState
     uptime: int
     pid: int
+    compiled: bool
+    tls_tickets: Literal["shared", "process"]
     memory: MemoryFigures
     cpu: CpuFigures
 
@@ -177,8 +183,12 @@ class SystemStatus(ResponseModel):
 
 
 class Version(ResponseModel):
-    """The release that runs, the format of its data directory, and the version of Python that runs it."""
+    """The release that runs, the format of its data directory, and the version of Python that runs it.
+
+    `compiled`: its forwarding path is machine code.
+    """
 
     version: str
+    compiled: bool
     data_format: int
     python: str

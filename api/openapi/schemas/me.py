@@ -81,7 +81,10 @@ class OwnUsage(ResponseModel):
 
 
 class OwnConnection(Connection):
-    """A live connection of the account; `proxy` is the name of its proxy. `parent` is always null."""
+    """A live connection of the account; `proxy` is the name of its proxy.
+
+    What is the operator's own is always null: `parent`, `pool`, `source_address` and `source_rule`.
+    """
 
     proxy: str
 

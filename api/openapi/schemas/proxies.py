@@ -91,18 +91,33 @@ class ProblemView(ResponseModel):
     since: Moment
 
 
+class WorkerView(ResponseModel):
+    """The actual state of one worker; `index` counts from 0. `state` is as of the proxy, but never `degraded`."""
+
+    index: int
+    pid: int | None
+    state: Literal["starting", "running", "draining", "failed", "stopped"]
+    since: Moment
+    restarts: int
+    error: str | None
+
+
 class RuntimeView(ResponseModel):
     """The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
 
-    `upstreams` is there in the detailed view of a proxy with upstreams.
+    `pid` is that of the first worker that runs, `restarts` are those of all. In the detailed view are `workers`, and
+    `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
+
+    `sleeping` is active without a process, which the next client starts; `pid` is null then.
     """
 
-    state: Literal["starting", "running", "degraded", "draining", "failed", "stopped"]
+    state: Literal["starting", "running", "degraded", "draining", "failed", "sleeping", "stopped"]
     pid: int | None
     since: Moment
     restarts: int
     error: str | None
     problems: list[ProblemView]
+    workers: list[WorkerView] | None = None
     upstreams: list[UpstreamStateView] | None = None
 
 
@@ -131,7 +146,7 @@ class ListedProxy(ResponseModel):
     id: str
     name: str
     host: str
-    port: int
+    port: int | str
     protocol: ProxyProtocol
     status: ProxyStatus
     auth_enabled: bool
@@ -147,6 +162,7 @@ class CreatedProxy(ResponseModel):
     """The configuration of a proxy."""
 
     auth: AuthView
+    port: int | str
     tls: TlsView | None
     upstreams: list[UpstreamView]
     accounts: list[AccountView]
@@ -249,6 +265,12 @@ class LogEntry(ResponseModel):
     detail: str
     rule: str
     credential: str
+    source_address: str
+    parameters: str
+    pool: str
+    country: str
+    asn: str
+    listen_port: int
 
 
 class Logs(ResponseModel):
@@ -320,46 +342,3 @@ class Tested(ResponseModel):
     """A test of a proxy, successful or not."""
 
     test_result: TestOutcome
-
-
-class Target(ResponseModel):
-    """The target of a request."""
-
-    host: str
-    port: int
-
-
-class JudgedAddress(ResponseModel):
-    """The decision about one address of a target."""
-
-    address: str
-    decision: Literal["allow", "deny"]
-    reason: str
-    rule: str
-
-
-class ExplainedRule(ResponseModel):
-    """What a rule of a policy has to do with a request; `unknown` while the target's address would decide."""
-
-    policy: str
-    index: int
-    name: str
-    matches: Literal["yes", "no", "unknown"]
-    why: str
-    use: str | None
-    mode: Literal["enforce", "report"]
-
-
-class Explanation(ResponseModel):
-    """The decision about a request: its reason, and the rule and stage that decide; ids of account and credential."""
-
-    decision: Literal["allow", "deny"]
-    reason: str
-    rule: str
-    stage: str
-    mode: Literal["enforce", "report"]
-    target: Target
-    addresses: list[JudgedAddress]
-    rules: list[ExplainedRule]
-    account: str | None
-    credential: str | None

@@ -29,9 +29,12 @@ class _Warned(ResponseModel):
 # --- lists --------------------------------------------------------------------------------------------------------
 
 
-@shows(ListSource)
+@shows(ListSource, but=("url", "file"))
 class ListSourceView(ResponseModel):
-    """Where the entries of a list come from. `interval` is the seconds between two requests."""
+    """Where the entries of a list come from: a `url`, or a `file`. `interval` is the seconds between two requests."""
+
+    url: str | None = None
+    file: str | None = None
 
 
 class SkippedLine(ResponseModel):
@@ -79,11 +82,16 @@ class OneList(_Warned):
 
 
 class ListChecked(ResponseModel):
-    """Whether a list matches a target, and the entry that does."""
+    """Whether a list matches a target, and the entry that does.
+
+    Of a database it is whether it knows the address, the network that it knows, and where that is.
+    """
 
     matches: bool
     entry: str | None
     kind: ListKind
+    country: str | None = None
+    asn: int | None = None
 
 
 class ListRefreshing(ResponseModel):
@@ -102,16 +110,65 @@ class PoolUpstreamView(UpstreamView):
     labels: dict[str, str]
 
 
-@shows(Pool, but=("upstreams",))
-class ListedPool(_Times):
-    """A pool in a list of them."""
+class PoolUpstreamStatus(ResponseModel):
+    """What all proxies and the checks know of an upstream of a pool.
 
+    `state` is `up`, `down` or `unknown` (not used or checked yet) since `since`. `failures` are those since it worked
+    last, `latency` the milliseconds that connecting to it takes lately. It is left alone until `cooldown_until` after a
+    failure of the kind `cooldown`, and until `banned_until` after a report of a client's program.
+    """
+
+    name: str
+    state: Literal["unknown", "up", "down"]
+    since: Moment | None
+    latency: float | None
+    failures: int
+    cooldown: Literal["connect", "407", "429", "5xx"] | None
+    cooldown_until: Moment | None
+    banned_until: Moment | None
+    last_error: str | None
+    last_error_at: Moment | None
+    checks: int
+    checks_failed: int
+
+
+class PoolSummary(ResponseModel):
+    """How many upstreams of a pool are up, down, or not known yet; and how many are left alone for a time."""
+
+    up: int
+    down: int
+    unknown: int
+    cooling_down: int
+    banned: int
+
+
+class PoolStatus(PoolSummary):
+    """The state of a pool, and of each of its upstreams in their order."""
+
+    upstreams: list[PoolUpstreamStatus]
+
+
+class PoolUpstreamReported(ResponseModel):
+    """The state of the upstream after the report."""
+
+    upstream: PoolUpstreamStatus
+
+
+@shows(Pool, but=("upstreams",))
+class _Pool(_Times):
     upstream_count: int
 
 
-class PoolView(ListedPool):
+class ListedPool(_Pool):
+    """A pool in a list of them."""
+
+    status: PoolSummary
+
+
+class PoolView(_Pool):
     """A pool, without the passwords of its upstreams."""
 
+    status: PoolStatus
     upstreams: list[PoolUpstreamView]
 
 
@@ -134,6 +191,7 @@ class RuleMatchView(ResponseModel):
     params: dict[str, str] | None = None
     schedule: ScheduleView | None = None
     clients: list[str] | None = None
+    listen_ports: list[int | str] | None = None
 
 
 _HEADERS: dict[str, Any] = {"set": (dict[str, str] | None, None), "remove": (list[str] | None, None)}

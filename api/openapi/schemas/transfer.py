@@ -59,6 +59,7 @@ class ExportedUpstream(UpstreamView):
 class ExportedProxy(ResponseModel):
     """A proxy."""
 
+    port: int | str
     auth: ExportedAuth
     upstreams: list[ExportedUpstream]
     accounts: list[ExportedAccount]
@@ -103,6 +104,8 @@ class ExportedPlan(RulesView):
     name: str
     description: str
     self_service: SelfServiceView
+    policy: str | None
+    egress: list[str] | None
 
 
 class ExportedAccountProxies(ResponseModel):

@@ -26,16 +26,19 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 
-from actors.bus.messages.common import Done, Unreachable, forwarding_name
+from actors.bus.messages.common import SUPERVISOR, Done, Unreachable
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
+from actors.bus.messages.supervision import AwaitProxy
 from actors.bus.startup_queue import STARTING
 from actors.net.guarded_pools import pools_by
 from actors.net.proxy_protocol import LOCAL_V2
-from api.bus_bridge import Bridge
+from api.bus_bridge import Bridge, is_asleep
 from api.errors import NotReady, TooBusy
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.socks import Route, SocksAdapter, SocksRefused
+from api.services.worker_requests import ask_workers
 from config.model import json_patterns
+from config.model.egress import entries_of
 from config.model.proxies import ProxyRecord
 from config.settings.settings import Proxy
 from config.text.formatting import timestamp_text
@@ -47,6 +50,8 @@ AT_ONCE = 3
 """Tests under way at the same time: each holds a thread of the API."""
 
 ADMIT_TIMEOUT = 3.0
+TRIES = 5
+"""How often a proxy is woken for a test: it may go to sleep in the same moment."""
 REPORT_TIMEOUT = 2.0
 _WEB_URL = re.compile(json_patterns.WEB_URL)
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})(?: ([^'\")]*))?", re.ASCII)
@@ -113,15 +118,30 @@ class ProxyTester:
             return _Outcome(error="the proxy is inactive")
         user, token = _one_use_credentials(proxy.record.usual_protocol)
         admitted = AllowTestClient(user, token, timeout + ADMIT_TIMEOUT, request_id)
-        reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
-        if isinstance(reply, Unreachable) and reply.reason == STARTING:
+        replies = self._admit(proxy.record, admitted)
+        if any(isinstance(reply, Unreachable) and reply.reason == STARTING for reply in replies):
             raise NotReady("The proxy's process is starting; try again in a moment")
-        if not isinstance(reply, Done):
+        if not all(isinstance(reply, Done) for reply in replies):
             return _Outcome(error="the proxy's process does not reply")
         result = _get(url, proxy.record, user, token, timeout)
-        report = self._bridge.ask(forwarding_name(proxy.record.id), QueryTester(user), REPORT_TIMEOUT)
-        _add_report(result, report if isinstance(report, ReportOfTest) else ReportOfTest())
+        reports = ask_workers(self._bridge, proxy.record, QueryTester(user), REPORT_TIMEOUT)
+        _add_report(result, next((each for each in reports if _says_something(each)), ReportOfTest()))
         return result
+
+    def _admit(self, proxy: ProxyRecord, message: AllowTestClient) -> list[Any]:
+        """The replies of the proxy's processes; a proxy that sleeps is woken. It may have been about to sleep."""
+        replies: list[Any] = []
+        for _ in range(TRIES):
+            replies = ask_workers(self._bridge, proxy, message, ADMIT_TIMEOUT)
+            if replies and not any(map(is_asleep, replies)):
+                break
+            self._bridge.ask(SUPERVISOR, AwaitProxy(proxy.id, ADMIT_TIMEOUT, wake=True), ADMIT_TIMEOUT)
+        return replies
+
+
+def _says_something(report: Any) -> bool:
+    """Whether it is of the worker that the test has met, as far as that has something to report."""
+    return isinstance(report, ReportOfTest) and report != ReportOfTest()
 
 
 def _one_use_credentials(protocol: str) -> tuple[str, str]:
@@ -180,9 +200,11 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
     outcome = _Outcome()
 
     def source() -> str | None:
-        if record.upstreams:
+        if record.upstreams or record.pool:
             return None  # the connection leaves from the upstream, wherever that is
-        return record.bind_address or _source_address(url)
+        if entries_of(record.bind_address):
+            return None  # one of several addresses, which the access record names
+        return str(record.bind_address) or _source_address(url)
 
     with requests.Session() as session:
         session.trust_env = False

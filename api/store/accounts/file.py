@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from actors.sqlite import FileTooNew, open_database, open_for_reading, transaction
 from api.store.accounts.schema import SCHEMA, TABLES, accounts_file
@@ -27,6 +28,17 @@ def check_accounts_file(folder: Path) -> None:
         if found > 1:
             raise StoreTooNew(f"{file}: has format {found}; this release knows up to 1")
         check_file(database, file)
+
+
+def read_plans(data: DataDir) -> list[dict[str, Any]]:
+    """The bodies of all plans, while no other process has the file open. Raises `StoreError`."""
+    file = accounts_file(data)
+    if not file.exists():
+        return []
+    with translated(file), closing(open_for_reading(file)) as database:
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'plans'").fetchone() is None:
+            return []
+        return [json.loads(body) for (body,) in database.execute("SELECT body FROM plans")]
 
 
 def start_over_above(data: DataDir, revision: int) -> None:

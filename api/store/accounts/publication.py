@@ -216,6 +216,8 @@ def _rules(body: Mapping[str, Any]) -> Rules:
         allow_destinations=_texts(body["allow_destinations"]),
         deny_destinations=_texts(body["deny_destinations"]),
         schedule=None if schedule is None else schedule_data(schedule),
+        policy=body.get("policy"),
+        egress=_texts(body.get("egress")),
     )
 
 

@@ -47,6 +47,10 @@ class AccountReader:
         rows = self._rows(f"SELECT revision FROM {known(collection)} WHERE id = ?", [identifier])  # noqa: S608 - the name is ours
         return int(rows[0][0]) if rows else 0
 
+    def every(self, collection: str) -> list[Document]:
+        """See `Store.every`."""
+        return self.find(collection)
+
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """See `Store.find`. Reads the whole collection, so it is for plans, and for tests."""
         return [
@@ -78,6 +82,14 @@ class AccountReader:
     def users_by_plan(self) -> dict[str, int]:
         """The number of accounts by the id of their plan."""
         return dict(self._rows("SELECT plan, count(*) FROM accounts WHERE plan > '' GROUP BY plan", []))
+
+    def quoting(self, collection: str, name: str) -> Iterator[Document]:
+        """The documents with a text that is `name`, or begins with it and a colon. Reads the whole collection."""
+        found = self._rows(
+            f"SELECT id, revision, body FROM {known(collection)} WHERE instr(body, ?) OR instr(body, ?)",  # noqa: S608 - as above
+            [f'"{name}"', f'"{name}:'],
+        )
+        return (Document(identifier, revision, json.loads(body)) for identifier, revision, body in found)
 
     def count(self, collection: str) -> int:
         """The number of documents."""

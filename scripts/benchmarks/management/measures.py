@@ -6,13 +6,14 @@ import os
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.management import load
 from benchmarks.management.servers import YARDSTICK, OurApi, Server, Yardstick
 from benchmarks.processes import BenchError, cpu_seconds
 from benchmarks.report import OURS, Bar, Comparison, Figure, Row
-from benchmarks.rounds import Entrant, in_turn
+from benchmarks.rounds import Bench, Entrant, Results, in_turn
 
 PER_PAGE = 50
 LOGIN_RATE = 20.0
@@ -35,11 +36,29 @@ class Plan:
 
 def measure(plan: Plan, with_ours: bool, with_yardstick: bool) -> tuple[list[Row], dict[str, str]]:
     """The rows, and the versions of all servers."""
-    ours = Entrant(OURS, lambda: OurApi(_own(plan, "ours"), plan.count))
-    yardstick = Entrant(YARDSTICK, lambda: Yardstick(_own(plan, YARDSTICK), plan.peers_dir, plan.count))
+    ours, yardstick = _entrants(plan)
     entrants = [*([ours] if with_ours else []), *([yardstick] if with_yardstick else [])]
     versions: dict[str, str] = {}
     return rows(in_turn(entrants, lambda server: _round(plan, server), plan.rounds, versions), plan.count), versions
+
+
+def read(bench: Bench) -> list[Row]:
+    """GETs of one proxy of many, beside the yardstick's."""
+    effort = bench.effort
+    plan = Plan(bench.own("api"), bench.peers_dir, effort.stored, effort.rounds, effort.seconds, effort.samples)
+    ours, yardstick = _entrants(plan)
+    entrants = [*([ours] if bench.product else []), yardstick]
+    results = in_turn(bench.taking_part(entrants), partial(_read, plan), plan.rounds, bench.versions)
+    return _read_rows(results, plan.count)
+
+
+def _read(plan: Plan, server: Server) -> Figure:
+    return _prefixed("one", _gets(plan, server, _details(server)))
+
+
+def _entrants(plan: Plan) -> tuple[Entrant, Entrant]:
+    ours = Entrant(OURS, lambda: OurApi(_own(plan, "ours"), plan.count))
+    return ours, Entrant(YARDSTICK, lambda: Yardstick(_own(plan, YARDSTICK), plan.peers_dir, plan.count))
 
 
 def _own(plan: Plan, name: str) -> Path:
@@ -51,7 +70,7 @@ def _own(plan: Plan, name: str) -> Path:
 def _round(plan: Plan, server: Server) -> Figure:
     """One round of everything at one server."""
     return {
-        **_prefixed("one", _gets(plan, server, _details(server))),
+        **_read(plan, server),
         **_prefixed("page", _gets(plan, server, _pages(server))),
         **_prefixed("create", _creates(plan, server)),
         **_prefixed("login", _sign_ins(plan, server)),
@@ -60,12 +79,11 @@ def _round(plan: Plan, server: Server) -> Figure:
 
 def rows(results: dict[str, Figure], count: int) -> list[Row]:
     """The table."""
-    configured = f"of {count:,}"
-    made: list[Row] = []
-    for what, name in (("one", f"GET one proxy {configured}"), ("page", f"GET a page of {PER_PAGE} {configured}")):
-        made += _compared(f"{name}, p99", f"{what} p99", "ms", results, Bar(25.0))
-        made += _compared(f"{name}, 8 clients", f"{what} rate", "requests/s", results, Bar(1000.0, at_least=True))
-        made += _compared(f"{name}, CPU", f"{what} cpu", "us/request", results)
+    made = _read_rows(results, count)
+    page = f"GET a page of {PER_PAGE} of {count:,}"
+    made += _compared(f"{page}, p99", "page p99", "ms", results, Bar(25.0))
+    made += _compared(f"{page}, 8 clients", "page rate", "requests/s", results, Bar(1000.0, at_least=True))
+    made += _compared(f"{page}, CPU", "page cpu", "us/request", results)
     durable = f"create, durable, at {count:,}"
     made += _compared(durable, "create median", "ms", results, Bar(60.0))
     made += _compared(f"{durable}, worst", "create worst", "ms", results)
@@ -83,6 +101,15 @@ def rows(results: dict[str, Figure], count: int) -> list[Row]:
             Row("sign-ins by 8 clients", "1/s", ours["login most"], "bcrypt alone", ours["login alone"], bcrypt)
         )
     return made
+
+
+def _read_rows(results: Results, count: int) -> list[Row]:
+    one = f"GET one proxy of {count:,}"
+    return [
+        *_compared(f"{one}, CPU", "one cpu", "us/request", results, Bar(factor=1.2)),
+        *_compared(f"{one}, p99", "one p99", "ms", results, Bar(factor=1.0)),
+        *_compared(f"{one}, 8 clients", "one rate", "requests/s", results, Bar(1000.0, at_least=True)),
+    ]
 
 
 def _compared(measure: str, what: str, unit: str, results: dict[str, Figure], bar: Bar | None = None) -> list[Row]:

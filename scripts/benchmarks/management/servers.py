@@ -7,8 +7,9 @@ import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmarks.ours import PASSWORD, Product
 from benchmarks.processes import BenchError, Child, Missing, free_port, tree
@@ -63,7 +64,14 @@ class OurApi:
 
 
 def configure(data: Path, count: int) -> list[str]:
-    """Put so many inactive proxies into a new data directory, by the product's own classes; their ids.
+    """Put so many inactive proxies into a new data directory; their ids."""
+    ports = (FIRST_PORT + number % 60_000 for number in range(count))
+    bodies = ({"name": f"configured-{number}", "port": port, "protocol": "http"} for number, port in enumerate(ports))
+    return store_proxies(data, bodies, "inactive")
+
+
+def store_proxies(data: Path, bodies: Iterable[dict[str, Any]], status: str) -> list[str]:
+    """Put the proxies of these creates into a new data directory, by the product's own classes; their ids.
 
     Through the API it would take as many processes for a moment and as many rewritten files.
     """
@@ -78,10 +86,9 @@ def configure(data: Path, count: int) -> list[str]:
     store.close()
     storage = GenerationStorage(directory.store / "proxies.json", create=False)
     entries = storage.read()[TABLE]
-    for number in range(count):
-        body = ProxyCreate(name=f"configured-{number}", port=FIRST_PORT + number % 60_000, protocol="http")
-        record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), 30)
-        stored = record.model_copy(update={"status": "inactive"}).model_dump(mode="json")
+    for number, body in enumerate(bodies):
+        record = new_record(ProxyCreate(**body), "prx_" + secrets.token_hex(8), time.time(), 30)
+        stored = record.model_copy(update={"status": status}).model_dump(mode="json")
         entries[record.id] = {"revision": revision + 1 + number, "body": stored}
     storage.write({TABLE: entries})
     storage.close()

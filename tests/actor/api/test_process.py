@@ -12,7 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, Reply
 from actors.bus.messages.common import Done, Hello, Stop
-from actors.bus.messages.supervision import ReplaceProxies
+from actors.bus.messages.supervision import ApplyObjects, ReplaceProxies
 from api.operator.bootstrap import ensure_administrator
-from api.operator.desired_state import read_desired_proxies
+from api.operator.desired_state import read_desired_objects, read_desired_proxies
 from api.operator.offline import reset_password
 from api.server.channel import HEAD_TIMEOUT
-from api.store import StoreError
+from api.store import Store, StoreError, open_store
 from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.kit.api_stage import PROXY, FakeFleet
 from tests.kit.folders import FOLDERS
@@ -45,7 +46,7 @@ listener = socket.socket(fileno=given["listener"])
 boot = Boot("api", 1, given["run"], given["data"], given["settings"])
 sys.exit(main("api.process:ApiActor", boot, [listener], given["lifeline"]))
 """
-LONG = 30.0
+LONG = 120.0
 
 
 class Supervisor:
@@ -127,7 +128,7 @@ class Supervisor:
         self.hang_up()
         if self.process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
+                self.process.wait(60)
             self.process.kill()
             self.process.wait()
         self._turning = False
@@ -151,9 +152,21 @@ def supervisor() -> Iterator[Supervisor]:
 
 @pytest.fixture
 def password(supervisor: Supervisor) -> str:
-    made = ensure_administrator(supervisor.data, None)
+    made = first_start(supervisor.data, None)
     assert made is not None
     return made
+
+
+def stored(data: DataDir, read: Callable[[Store, DataDir], Sequence[Any]]) -> Sequence[Any]:
+    """What `read` finds in the store."""
+    with closing(open_store(data)) as store:
+        return read(store, data)
+
+
+def first_start(data: DataDir, password: str | None) -> str | None:
+    """The password that was made up."""
+    with closing(open_store(data)) as store:
+        return ensure_administrator(store, data, password)
 
 
 def sign_in(supervisor: Supervisor, password: str) -> requests.Session:
@@ -174,16 +187,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_first_start_makes_an_administrator_once_and_keeps_the_password_private(supervisor: Supervisor) -> None:
-    made = ensure_administrator(supervisor.data, None)
+    made = first_start(supervisor.data, None)
     assert made
     assert supervisor.data.initial_password.read_text() == made + "\n"
     assert supervisor.data.initial_password.stat().st_mode & 0o777 == 0o600
-    assert ensure_administrator(supervisor.data, None) is None
-    assert ensure_administrator(supervisor.data, "another one") is None
+    assert first_start(supervisor.data, None) is None
+    assert first_start(supervisor.data, "another one") is None
 
 
 def test_a_given_password_is_written_nowhere_and_a_reset_replaces_it(supervisor: Supervisor) -> None:
-    assert ensure_administrator(supervisor.data, "chosen by hand") is None
+    assert first_start(supervisor.data, "chosen by hand") is None
     assert not supervisor.data.initial_password.exists()
     supervisor.boot()
     session = sign_in(supervisor, "chosen by hand")
@@ -210,9 +223,32 @@ def test_the_api_serves_survives_a_kill_and_reports_the_desired_state_again(
     supervisor.hang_up()
     supervisor.boot()
     proxy_id = made.json()["data"]["proxy"]["id"]
-    assert [spec.id for spec in supervisor.reported[-1].specs] == [proxy_id]
+    assert (supervisor.reported[-1].specs, supervisor.reported[-1].unchanged) == ((), (proxy_id,))
     assert session.get(f"{supervisor.url}/api/v1/proxies/{proxy_id}", timeout=LONG).status_code == 200
     assert session.get(f"{supervisor.url}/health", timeout=LONG).json()["data"]["status"] == "healthy"
+
+
+def test_a_kill_between_commit_and_distribution_is_repaired_by_the_next_start(
+    supervisor: Supervisor, password: str
+) -> None:
+    supervisor.boot()
+    session = sign_in(supervisor, password)
+    process, supervise = supervisor.process, supervisor.fleet.ask
+    assert process is not None
+
+    def kill_instead(to: str, message: Any, timeout: float = 5.0) -> Any:
+        if isinstance(message, ApplyObjects):
+            process.kill()
+        return supervise(to, message, timeout)
+
+    supervisor.fleet.ask = kill_instead  # type: ignore[method-assign]
+    with pytest.raises(requests.ConnectionError):
+        session.post(f"{supervisor.url}/api/v1/pools", json={"name": "paris"}, timeout=LONG)
+    process.wait()
+    supervisor.hang_up()
+    supervisor.boot()
+    assert [each.key for each in supervisor.reported[-1].objects] == ["pool:paris"]
+    assert [each.key for each in stored(supervisor.data, read_desired_objects)] == ["pool:paris"]
 
 
 def test_events_reach_subscribers_on_the_bus(supervisor: Supervisor, password: str) -> None:
@@ -232,7 +268,7 @@ def test_with_a_store_that_can_not_be_read_the_process_ends_and_says_why(supervi
     for file in supervisor.data.store.glob("proxies.json*"):
         file.write_bytes(b"")
     with pytest.raises(StoreError, match=r"proxies\.json"):
-        read_desired_proxies(supervisor.data)
+        stored(supervisor.data, read_desired_proxies)
     process = supervisor.spawn(stderr=subprocess.PIPE)
     _, output = process.communicate(timeout=LONG)
     assert process.returncode == 1
@@ -263,7 +299,7 @@ def test_many_clients_at_once_all_get_responses(supervisor: Supervisor, password
     supervisor.tell_stop(5.0)
     assert supervisor.process is not None
     assert supervisor.process.wait(LONG) == 0
-    assert len(read_desired_proxies(supervisor.data)) == 30
+    assert len(stored(supervisor.data, read_desired_proxies)) == 30
 
 
 def test_a_stop_lets_a_request_under_way_finish(supervisor: Supervisor, password: str) -> None:
@@ -317,6 +353,7 @@ def raw(supervisor: Supervisor, content: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def test_what_waitress_refuses_is_an_envelope_too(supervisor: Supervisor) -> None:
+    first_start(supervisor.data, None)
     supervisor.boot()
     end = b"\r\nConnection: close\r\n\r\n"
     large = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "
@@ -335,6 +372,7 @@ def test_what_waitress_refuses_is_an_envelope_too(supervisor: Supervisor) -> Non
 
 
 def test_half_sent_heads_of_one_client_stop_no_other_and_are_closed(supervisor: Supervisor) -> None:
+    first_start(supervisor.data, None)
     supervisor.head_timeout = 2.0
     supervisor.boot({"server": {"max_connections": 200}, "security": {"rate_limiting": {"enabled": False}}})
     address = supervisor.listener.getsockname()

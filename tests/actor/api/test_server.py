@@ -19,7 +19,7 @@ from api.server.http_server import ApiServer
 from tests.kit.descriptor_limit import Poor
 from tests.kit.wait import wait_until
 
-LONG = 30.0
+LONG = 120.0
 MIB = 1024 * 1024
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgpack
 import pytest
 
 from actors.bus import records
+from actors.bus.loop import Loop
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch, RecordReceiver, RecordSender
 from tests.kit.bus import Bench
+from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
 
 NO_BATCHES: list[list[object]] = [
@@ -137,6 +139,48 @@ def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_
     bench.until(lambda: sender.settled, "everything that was kept is acknowledged")
     assert everything(index) == [f"host:{number}" for number in range(2_000)]
     receiver.close()
+
+
+class Wire:
+    """In place of a sender's socket: what is sent goes to the test."""
+
+    closed = False
+
+    def __init__(self, send: Callable[[list[bytes]], object]) -> None:
+        self._send = send
+
+    def send_multipart(self, frames: list[bytes], _flags: int) -> None:
+        self._send(frames)
+
+
+def test_a_full_batch_is_sent_at_once(sender: RecordSender) -> None:
+    for number in range(2 * records.BATCH_ROWS + 1):
+        sender.add(row(number))
+        assert len(sender._unacknowledged) == (number + 1) // records.BATCH_ROWS
+    sender.flush()
+    assert [count for _number, count, _frame in sender._unacknowledged] == [1_000, 1_000, 1]
+
+
+def test_what_is_not_acknowledged_is_sent_again_in_portions(bench: Bench) -> None:
+    clock = Clock(100.0)
+    loop = Loop(clock)
+    sender = RecordSender(loop, bench.context, bench.run_dir.records, "forwarding.p", 7)
+    for number in range(20):
+        sender.add(row(number))
+        sender.flush()
+    assert sender._resent == 0
+    clock.now = loop.now = clock.now + records.RESEND_AFTER + 0.1
+    sender.flush()
+    assert sender._resent == records.RESENT_AT_ONCE
+    sender._on_acknowledged([msgpack.packb(["forwarding.p", 7, 10])])
+    sender.flush()
+    assert sender._resent == records.RESENT_AT_ONCE, "one that is under way is not begun anew"
+    loop._run_soon()
+    assert sender._resent == 18, "what was acknowledged meanwhile is not sent"
+    loop._run_soon()
+    assert sender._resent == 0, "all were sent"
+    sender.close()
+    loop.close()
 
 
 def test_an_indexer_that_lost_its_files_waits_for_nothing_that_will_not_come(

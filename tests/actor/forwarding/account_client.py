@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import socket
-import time
 from typing import Any
 
 import bcrypt
@@ -54,13 +53,3 @@ def states(rig: Rig) -> dict[str, Any]:
     response = rig.ask(QueryAccounts(settle=False))
     assert isinstance(response, AccountStates)
     return response.accounts
-
-
-def ended_within(sock: socket.socket, seconds: float) -> bool:
-    began = time.monotonic()
-    try:
-        sock.settimeout(20)
-        ended = not sock.recv(100)
-    except ConnectionResetError:
-        ended = True
-    return ended and time.monotonic() - began < seconds

@@ -21,6 +21,7 @@ def page(rig: Rig, only: ConnectionFilter = ALL, sort: str = "-age", limit: int 
 
 
 def is_cut(sock: socket.socket) -> bool:
+    """Whether the next that comes is its end; raises `TimeoutError` when nothing comes."""
     try:
         return sock.recv(100) == b""
     except ConnectionResetError:

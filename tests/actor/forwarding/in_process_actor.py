@@ -86,8 +86,7 @@ class Inside(Rig):
         return seen[0]
 
     def held(self, *kinds: type) -> list[Any]:
-        """The objects of these classes that are still held by anything at all."""
-        gc.collect()
+        """The objects of these classes that are still held by anything at all, or by each other."""
         return [each for each in gc.get_objects() if type(each) in kinds]
 
     def _spawn(self) -> Forked:
@@ -100,5 +99,5 @@ class Inside(Rig):
             params=self._params,
         )
         self._lifeline = os.open(os.devnull, os.O_RDONLY)
-        self.actor = ForwardingActor(boot, [self._listener.dup()])
+        self.actor = ForwardingActor(boot, [each.dup() for each in self.listeners])
         return Threaded(self.actor)

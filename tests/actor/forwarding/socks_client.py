@@ -66,7 +66,7 @@ def responder(host: str = "127.0.0.1") -> Iterator[int]:
     yield port
     with socket.socket(family, socket.SOCK_DGRAM) as last:
         last.sendto(b"quit", (host, port))
-    thread.join(10)
+    thread.join(120)
     server.close()
 
 

@@ -21,10 +21,10 @@ from tests.actor.forwarding.account_client import (
     ask,
     credentials,
     echo,
-    ended_within,
     give,
     states,
 )
+from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, address, exactly, reply
 from tests.actor.forwarding.tls_client import connect as connect_tls
@@ -186,8 +186,8 @@ def test_a_quota_that_is_reached_ends_the_accounts_connections_and_no_others(rig
         idle, busy = (stack.enter_context(tunnel(rig, origin)) for _ in range(2))
         stranger = stack.enter_context(tunnel(rig, origin, "bob"))
         echo(busy, b"x" * 60_000)
-        assert ended_within(idle, 1.0)
-        assert ended_within(busy, 1.0)
+        assert is_cut(idle)
+        assert is_cut(busy)
         echo(stranger, b"x" * 200_000)
         status, head = once(rig, other)
         assert (status, b"rule=account_quota_reached" in head) == (429, True)
@@ -260,16 +260,16 @@ def test_a_change_ends_the_connections_of_its_account_alone(
     with Origin(echoes) as origin, tunnel(rig, origin) as hers, tunnel(rig, origin, "bob") as his:
         echo(hers, b"hello")
         give(rig, *after, account("bob", limits=LimitsSpec(connections=7)))
-        assert ended_within(hers, 1.0)
+        assert is_cut(hers)
         echo(his, b"still here")
     assert rig.record(reason=reason)["user"] == "ada"
 
 
-def test_an_account_expires_to_the_moment_with_its_connections(rig: Rig) -> None:
-    give(rig, account("ada", expires_at=time.time() + 0.4))
+def test_an_account_expires_with_its_connections(rig: Rig) -> None:
+    give(rig, account("ada", expires_at=time.time() + 3))
     with Origin(echoes) as origin, tunnel(rig, origin) as sock:
         echo(sock, b"hello")
-        assert ended_within(sock, 1.6)
+        assert is_cut(sock)
     assert rig.record(reason="account_expired")["method"] == "CONNECT"
 
 
@@ -318,7 +318,7 @@ def test_a_slow_limit_is_no_idleness(rig: Rig) -> None:
 
 @pytest.fixture(scope="module")
 def five() -> Iterator[Rig]:
-    with Rig(protocol="socks5", timeout=5.0) as rig:
+    with Rig(protocol="socks5") as rig:
         yield rig
 
 
@@ -346,7 +346,7 @@ def test_socks5_tells_a_rule_to_who_is_known_and_may_not(five: Rig) -> None:
             sock.sendall(b"\x05\x01\x00" + address(LOOPBACK, origin.port))
             assert reply(sock)[0] == 0
             echo(sock, b"x" * 200)
-            assert ended_within(sock, 1.0)
+            assert is_cut(sock)
     record = five.record(reason="account_disabled")
     assert (record["status_code"], record["user"]) == (403, "ada")
     assert five.record(reason="account_quota_reached")["user"] == "bob"
@@ -382,7 +382,7 @@ def test_datagrams_count_on_the_account_and_end_with_its_quota(five: Rig) -> Non
             for _ in range(3):
                 own.sendto(b"\0\0\0" + address(LOOPBACK, peer.getsockname()[1]) + b"x" * 800, relay)
                 assert peer.recv(2000) == b"x" * 800
-            assert ended_within(sock, 1.0)
+            assert is_cut(sock)
     assert five.record(reason="account_quota_reached", method="UDP")["user"] == "ada"
 
 

@@ -199,3 +199,16 @@ def test_an_upstream_that_learns_of_clients_keeps_each_ones_connection(rig: Rig,
     finally:
         farther.configure(accept_proxy_protocol=False)
         rig.configure(upstreams=upstream_list())
+
+
+def test_a_connection_that_is_signed_in_stays_with_its_client_where_each_request_has_a_source_address_of_its_own(
+    rig: Rig,
+) -> None:
+    rig.configure(upstreams=upstream_list(), egress=("127.7.0.0/16",), bind_policy="random")
+    with Origin(signs_in) as origin, connect(rig) as alice:
+        sign_in(alice, origin, "alice")
+        for _ in range(3):
+            assert ask(alice, origin)[::2] == (200, b"alice")
+        rig.configure(egress=("127.8.0.0/16",))
+        assert ask(alice, origin)[0] == 401
+    rig.configure(egress=())

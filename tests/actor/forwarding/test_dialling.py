@@ -13,40 +13,55 @@ from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.net.dialer import STAGGER, Dialer
-from actors.forwarding.net.resolver import OnResolved, Resolution, Resolved, Resolver, new_threads
+from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
+from actors.forwarding.net.resolver_link import OnReply, Reply
 from actors.forwarding.protocols.failures import Failure, dns_failed
 from actors.forwarding.protocols.http.targets import parse_authority
-from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.egress_guard import EgressGuard
+from actors.net.resolver_protocol import FAILED, FOUND, SOME
 
 V6, OTHER_V6, V4, OTHER_V4 = "2606:4700::1", "2606:4700::2", "1.1.1.1", "1.0.0.1"
 TARGET = parse_authority(b"site.example:80", 80)
-DEADLINE = 30.0
+DEADLINE = 120.0
+TURN = 0.01
+"""Seconds from one turn of the loop to the next."""
 
 
-class Scripted(Resolver):
-    """Passes on what the test gives."""
+class Scripted:
+    """In place of the connection to the resolver: passes on what the test gives."""
 
-    def __init__(self, loop: Loop) -> None:
-        super().__init__(loop, new_threads(loop))
+    on_forget: Callable[[str], None]
+
+    def __init__(self) -> None:
         self.parts: list[Resolution] = []
-        self.done: OnResolved = lambda _result: None
+        self._reply: OnReply = lambda _reply: None
 
-    def resolve(self, host: str, done: OnResolved, requester: Requester = OURSELVES, in_parts: bool = False) -> None:
-        self.done = done
+    def ask(self, _name: str, _client: str, done: OnReply) -> bool:
+        self._reply = done
         if self.parts:
-            done(self.parts.pop(0))
+            self.done(self.parts.pop(0))
+        return True
+
+    def done(self, result: Resolution) -> None:
+        if isinstance(result, Failure):
+            self._reply(Reply(FAILED, 0.0, result.detail))
+        else:
+            self._reply(Reply(SOME if result.more else FOUND, 0.0, result.addresses))
 
 
 class Dialling:
-    """Connections to addresses in `silent` never come about; `dialled` has all addresses, in order."""
+    """Connections to addresses in `silent` never come about; `dialled` has all addresses, in order.
+
+    Its clock stands still but for `skip` and the turns of `turn_until`.
+    """
 
     def __init__(self) -> None:
-        self.skipped = 0.0
-        self.loop = Loop(lambda: time.monotonic() + self.skipped)
-        self.resolver = Scripted(self.loop)
+        self.now = 0.0
+        self.loop = Loop(lambda: self.now)
+        self.resolver = Scripted()
+        names = Resolver(self.loop, new_threads(self.loop), link=self.resolver)  # type: ignore[arg-type]
         access = AccessPolicy(EgressGuard(EgressSpec("public_only", (), ())), Rules(AccessSpec()))
-        self.dialer = Dialer(self.loop, self.resolver, access, self._connect)
+        self.dialer = Dialer(self.loop, names, access, self._connect)
         self.silent: set[str] = set()
         self.dialled: list[str] = []
         self._others: list[socket.socket] = []
@@ -79,7 +94,8 @@ class Dialling:
         end = time.monotonic() + DEADLINE
         while not condition():
             assert time.monotonic() < end
-            self.loop.turn(0.05)
+            self.loop.turn(0.0)
+            self.now += TURN
 
     def connect(self, *parts: Resolution) -> list[str]:
         """The addresses that were dialled until a connection was there."""
@@ -94,7 +110,7 @@ class Dialling:
         result.close()
 
     def skip(self, seconds: float) -> None:
-        self.skipped += seconds
+        self.now += seconds
         self.loop.turn(0.0)
 
     def close(self) -> None:

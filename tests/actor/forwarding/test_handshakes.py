@@ -14,7 +14,7 @@ from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, read_all, read_head, responds
 
-SHORT = {"handshake_timeout": 0.5}
+SHORT = {"handshake_timeout": 1.0}
 CLIENT_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(32)
 """The beginning of one: a record of 512 octets is announced, and not all of it comes."""
 

@@ -9,7 +9,8 @@ import pytest
 
 from actors.accounts.records import AccountRecord
 from config.passwords import check_password, fingerprint, foreign_hash, hash_password, renewal
-from tests.actor.forwarding.account_client import WORD, credentials, echo, ended_within
+from tests.actor.forwarding.account_client import WORD, credentials, echo
+from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.actor.forwarding.shared_accounts import AccountsTable, fetch, password_tunnel
@@ -79,7 +80,7 @@ def test_what_was_opened_with_the_former_hash_goes_on_until_the_password_changes
         assert fetch(rig, origin, credentials("ada", "wrong-word"))[0] == 407
         echo(sock, b"goes on")
         table.change(ada, password_hash=hash_password("other-word", 4))  # what is said of the former hash stays
-        assert ended_within(sock, 5.0)
+        assert is_cut(sock)
     assert rig.record(reason="account_password_changed")["user"] == "ada"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +14,8 @@ import pytest
 
 from actors.counters import INTERNAL_ERRORS
 from actors.forwarding.connections import udp_association
-from actors.forwarding.connections.tunnel import Tunnel
 from actors.forwarding.isolation import LOGGED_EVERY, REASON, CrashLog
-from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.upstreams.http_connect import ConnectHandshake
 from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
@@ -31,7 +32,7 @@ class Unforeseen(Exception):
 
 @pytest.fixture
 def rig() -> Iterator[Inside]:
-    with Inside(params={"handshake_timeout": 0.5}) as one:
+    with Inside() as one:
         yield one
 
 
@@ -53,59 +54,69 @@ def others_go_on(rig: Inside, caplog: pytest.LogCaptureFixture, crashes: int = 1
         assert rig.process.poll() is None
 
 
-def breaks(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, marker: bytes = b"") -> None:
-    """`owner.name` raises when its first argument that is bytes has `marker`; at every call without one."""
+def unforeseen(*_args: Any, **_kwargs: Any) -> Any:
+    raise Unforeseen
+
+
+def breaks(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, marker: bytes) -> None:
+    """`owner.name` raises when an argument that is bytes has `marker`. Compiled code doesn't call what is put there."""
     real = getattr(owner, name)
 
     def broken(*args: Any) -> Any:
-        if not marker or any(marker in each for each in args if isinstance(each, bytes)):
+        if any(marker in each for each in args if isinstance(each, bytes)):
             raise Unforeseen(name)
         return real(*args)
 
     monkeypatch.setattr(owner, name, broken)
 
 
-def test_in_what_the_client_sends(
-    rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with others_go_on(rig, caplog), connect(rig) as client:
-        breaks(monkeypatch, HttpSession, "receive_from_client", b"/boom")
-        client.sendall(b"GET http://127.0.0.1/boom HTTP/1.1\r\n\r\n")
+@contextmanager
+def broken_dates(rig: Inside) -> Iterator[None]:
+    """A response of the proxy's own raises."""
+    date: Any = rig.inspect(lambda shared: shared.policy.session.date)
+
+    def put(wall: Any) -> None:
+        date._wall, date._until = wall, float("-inf")
+
+    rig.inspect(lambda _shared: put(unforeseen))
+    yield
+    rig.inspect(lambda _shared: put(time.time))
+
+
+def test_in_what_the_client_sends(rig: Inside, caplog: pytest.LogCaptureFixture) -> None:
+    with others_go_on(rig, caplog), connect(rig) as client, broken_dates(rig):
+        client.sendall(b"GET /boom HTTP/1.1\r\n\r\n")
         assert is_cut(client)
 
 
-def test_in_what_the_origin_sends(
-    rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with others_go_on(rig, caplog), Origin(responds(counted(b"boom"))) as origin, connect(rig) as client:
-        breaks(monkeypatch, HttpSession, "receive_from_origin", b"boom")
-        client.sendall(get(origin, "/from-the-origin"))
-        assert is_cut(client)
+def test_in_what_the_origin_sends(rig: Inside, caplog: pytest.LogCaptureFixture) -> None:
+    with others_go_on(rig, caplog), Origin(responds(b"boom" * 5 + b"\r\n\r\n")) as origin, connect(rig) as client:
+        with broken_dates(rig):
+            client.sendall(get(origin, "/from-the-origin"))
+            assert is_cut(client)
         assert rig.record(reason=REASON)["target_url"].endswith("/from-the-origin")
 
 
-def test_in_the_answer_to_a_question(
-    rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_in_the_answer_to_a_question(rig: Inside, caplog: pytest.LogCaptureFixture) -> None:
     with others_go_on(rig, caplog), Origin(echoes) as origin, connect(rig) as client:
-        with monkeypatch.context() as patched:
-            breaks(patched, HttpSession, "opened")
+        with broken_dates(rig):
             client.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert is_cut(client)
         assert rig.record(reason=REASON)["method"] == "CONNECT"
 
 
-def test_at_a_deadline(rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    with others_go_on(rig, caplog), connect(rig) as client, monkeypatch.context() as patched:
+def test_at_a_deadline(rig: Inside, caplog: pytest.LogCaptureFixture) -> None:
+    with others_go_on(rig, caplog), connect(rig) as client, broken_dates(rig):
         client.sendall(b"GET http://half.a.head/")
-        breaks(patched, HttpSession, "timed_out")
+        until(lambda: rig.inspect(lambda shared: len(shared.connections)) == 3, "it is accepted")
+        rig.inspect(lambda _shared: setattr(rig.actor.loop, "_clock", lambda: time.monotonic() + HANDSHAKE_TIMEOUT + 1))
         assert is_cut(client)
 
 
 def test_in_a_tunnel(rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     with Origin(echoes) as origin, others_go_on(rig, caplog), tunnel(rig, origin) as client:
         with monkeypatch.context() as patched:
-            breaks(patched, Tunnel, "_pump_flow")
+            patched.setattr(os, "splice", unforeseen)
             client.sendall(b"hello")
             assert is_cut(client)
         assert rig.record(reason=REASON)["target_url"] == origin.authority
@@ -114,11 +125,12 @@ def test_in_a_tunnel(rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytes
 def test_and_when_its_end_fails_as_well(
     rig: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with others_go_on(rig, caplog, crashes=2), connect(rig) as client, monkeypatch.context() as patched:
-        breaks(patched, HttpSession, "receive_from_client", b"/boom")
-        breaks(patched, HttpSession, "abort")
-        client.sendall(b"GET http://127.0.0.1/boom HTTP/1.1\r\n\r\n")
-        assert is_cut(client)
+    with others_go_on(rig, caplog, crashes=2), connect(rig) as client, broken_dates(rig):
+        stats = rig.inspect(lambda shared: shared.stats)
+        with monkeypatch.context() as patched:
+            patched.setattr(stats, "_add_record", unforeseen)
+            client.sendall(b"GET http://127.0.0.1:1/boom HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert is_cut(client)
         until(lambda: rig.inspect(lambda shared: len(shared.connections)) == 2, "its place is free")
 
 
@@ -154,10 +166,9 @@ def test_in_what_an_upstream_sends(monkeypatch: pytest.MonkeyPatch) -> None:
         assert rig.process.poll() is None
 
 
-def test_the_collector_receives_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Inside() as rig, connect(rig) as client:
-        breaks(monkeypatch, HttpSession, "receive_from_client")
-        client.sendall(b"x")
+def test_the_collector_receives_the_count() -> None:
+    with Inside() as rig, connect(rig) as client, broken_dates(rig):
+        client.sendall(b"x y\r\n\r\n")
         assert is_cut(client)
         until(lambda: rig.counters and rig.counters.values["internal_errors"] == 1, "it is counted")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.fleet_objects import FleetObjects
 from actors.bus.messages.forwarding import Explain, Explanation
 from actors.bus.messages.policies import PolicySpec, RuleSpec
 from actors.bus.messages.specs import AccessSpec
 from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.forwarding.fleet_objects import FleetObjects
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.actor.forwarding.socks_client import LOOPBACK, address, ask, datagram_socket, responder
 from tests.kit.forwarding_rig import Rig

@@ -1,10 +1,16 @@
-"""What has ended is released at once: no table of the actor holds a connection that is over."""
+"""What has ended is released at once: no table of the actor holds a connection that is over.
+
+Nor does it wait for a collection of garbage, since an actor with much in memory takes what is there out of these.
+"""
 
 from __future__ import annotations
 
+import gc
 import socket
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,20 +21,28 @@ from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.tunnel import Tunnel
 from actors.forwarding.connections.udp_association import UdpAssociation
 from actors.forwarding.context import ForwardingContext
+from actors.forwarding.limits.client_windows import PERIOD
 from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.sliding_window import MINUTE
 from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.net.connection_pool import OriginConnection
+from actors.forwarding.net.dialer import Dial
 from actors.forwarding.net.lingering_close import _Lingering
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.socks.v5 import Socks5Session
+from actors.forwarding.upstreams.attempt import Attempt
+from actors.forwarding.upstreams.route import Route
 from actors.net.proxy_protocol import build_v2
+from actors.net.tls_stream import TlsStream
 from tests.actor.forwarding.account_client import account, credentials
 from tests.actor.forwarding.http_client import connect, get, read_response, tunnel
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.actor.forwarding.socks_client import LOOPBACK, address, ask
+from tests.actor.forwarding.tls_client import connect as connect_by_tls
+from tests.kit.certificates import make_pair
 from tests.kit.forwarding_rig import until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, responds
-from tests.kit.upstreams import upstream_entry, upstream_list
+from tests.kit.upstreams import closed_port, upstream_entry, upstream_list
 
 MANY = 20
 KINDS = (
@@ -41,6 +55,10 @@ KINDS = (
     OriginConnection,
     Socks5Session,
     Tunnel,
+    Dial,
+    Route,
+    Attempt,
+    TlsStream,
     _Lingering,
 )
 NO_POOL = {"max_idle_connections": 0}
@@ -64,7 +82,7 @@ def nothing_is_held(rig: Inside, came: int) -> None:
 
     left = until(lambda: rig.inspect(ended), "all have come and gone")
     assert not any(left)
-    until(lambda: not rig.held(*KINDS), "they are released", 8.0)
+    until(lambda: not rig.held(*KINDS), "they are released")
 
 
 def ended_by_client(rig: Inside) -> None:
@@ -107,11 +125,18 @@ def upgraded_on_a_kept_connection(rig: Inside) -> None:
 
 
 def unreachable(rig: Inside) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = closed_port()
     with connect(rig) as client:
         client.sendall(b"GET http://127.0.0.1:%d/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % port)
         assert read_all(client).startswith(b"HTTP/1.1 502 ")
+
+
+@pytest.fixture(autouse=True)
+def no_collections() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +180,7 @@ def test_nor_are_those_that_a_balancer_announces_or_does_not() -> None:
 
 
 def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -> None:
-    limits = LimitsSpec(connections=1000, requests_per_minute=100_000, bandwidth_out=1000)
+    limits = LimitsSpec(connections=1000, requests_per_minute=100, bandwidth_out=1000)
     body = counted(b"x" * 100_000)
     with (
         Inside(proxy=NO_POOL, limits=limits, accounts=(account("ada"),), auth_required=True) as rig,
@@ -167,6 +192,9 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
                 client.sendall(get(origin, "/", credentials("ada")))
                 assert client.recv(1)
         nothing_is_held(rig, MANY)
+        assert rig.inspect(lambda shared: len(shared.limits._clients)) == 1
+        rig.actor.loop._clock = lambda: time.monotonic() + MINUTE + PERIOD + 1
+        until(lambda: rig.inspect(lambda shared: len(shared.limits._clients)) == 0, "no client counts any more")
 
 
 def test_nor_are_those_that_went_through_an_upstream() -> None:
@@ -177,3 +205,53 @@ def test_nor_are_those_that_went_through_an_upstream() -> None:
                 client.sendall(get(origin))
                 assert read_response(client)[0].startswith(b"HTTP/1.1 50")
         nothing_is_held(rig, MANY)
+
+
+def test_nor_are_tunnels_through_an_upstream() -> None:
+    """The upstream is a proxy of its own, in this process, too."""
+    with (
+        Inside(proxy=NO_POOL, id="px-upstream") as upstream,
+        Origin(echoes) as origin,
+        Inside(proxy=NO_POOL, upstreams=upstream_list(upstream_entry(upstream.port))) as rig,
+    ):
+        for _ in range(MANY):
+            with tunnel(rig, origin) as client:
+                client.sendall(b"hello")
+                client.shutdown(socket.SHUT_WR)
+                assert read_all(client) == b"hello"
+        nothing_is_held(rig, MANY)
+        nothing_is_held(upstream, MANY)
+
+
+def test_nor_are_those_with_tls(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path)
+    with Inside(proxy=NO_POOL, protocol="https", tls=pair) as rig, Origin(responds(*[counted(b"x")] * MANY)) as origin:
+        for number in range(MANY):
+            with connect_by_tls(rig, pair[0]) as client:
+                client.sendall(get(origin, "/", *["Connection: close"] * (number % 2)))
+                assert read_response(client)[1] == b"x"
+        nothing_is_held(rig, MANY)
+
+
+def test_nor_are_clients_that_break_a_handshake(tmp_path: Path) -> None:
+    with Inside(proxy=NO_POOL, protocol="https", tls=make_pair(tmp_path)) as rig:
+        for number in range(MANY):
+            with connect(rig) as client, suppress(ConnectionError):
+                if number % 2:
+                    client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
+                else:
+                    client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                    read_all(client)
+        nothing_is_held(rig, MANY)
+
+
+def test_nor_are_clients_that_may_not_have_one_more_connection() -> None:
+    with Inside(proxy=NO_POOL, limits=LimitsSpec(connections=1), protocol="mixed") as rig:
+        with connect(rig) as first:
+            first.sendall(b"GET ")
+            until(lambda: rig.inspect(lambda shared: len(shared.connections)) == 1, "it is counted")
+            for _ in range(MANY):
+                with connect(rig) as client, suppress(ConnectionError):
+                    client.sendall(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
+                    assert read_all(client)[:13] in (b"HTTP/1.1 429 ", b"")
+        nothing_is_held(rig, 1)

@@ -218,14 +218,14 @@ def test_a_test_that_was_refused_is_known_with_its_reason_and_one_that_went_well
     assert plain.ask(QueryTester("unknown")) == ReportOfTest()
 
 
-def test_many_testers_cost_the_oldest_alone_and_each_comes_once() -> None:
+def test_many_testers_cost_the_oldest_and_each_comes_once() -> None:
     loop = Loop()
     testers = testers_of.Testers(loop)
     for number in range(testers_of.TESTERS_MAX + 1):
         testers.expect(f"test-{number}", "token", "", 60.0)
     assert testers.redeem("test-0", b"token") is None
-    assert testers.redeem("test-1", b"other") is None
-    assert testers.redeem("test-1", b"token") is not None
-    assert testers.redeem("test-1", b"token") is None
+    assert testers.redeem("test-2", b"other") is None
+    assert testers.redeem("test-2", b"token") is not None
+    assert testers.redeem("test-2", b"token") is None
     assert testers.redeem(f"test-{testers_of.TESTERS_MAX}", b"token") is not None
     loop.close()

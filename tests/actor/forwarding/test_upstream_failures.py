@@ -153,7 +153,7 @@ def test_a_trace_that_the_proxy_answers_itself_says_nothing_of_the_upstream(chil
             with connect(child) as client:
                 client.sendall(request)
                 assert read_response(client)[0].split()[1] == status
-            assert states(child)[spec.name].state == "down"
+            until(lambda: states(child)[spec.name].state == "down", "a request of the proxy itself has shown it")
 
 
 def test_of_two_upstreams_the_one_that_takes_our_credentials_gets_a_request_without_a_body(
@@ -165,7 +165,7 @@ def test_of_two_upstreams_the_one_that_takes_our_credentials_gets_a_request_with
         with connect(child) as client:
             client.sendall(get(origin))
             assert read_response(client)[1] == b"one"
-            assert states(child)[spec.name].state == "down"
+            until(lambda: states(child)[spec.name].state == "down", "a request of the proxy itself has shown it")
 
 
 def test_a_request_with_a_body_is_not_sent_to_a_second_upstream(child: Rig, good: Rig) -> None:
@@ -217,8 +217,7 @@ def test_a_target_that_the_upstream_can_not_reach_says_nothing_against_the_upstr
 
 
 def test_with_all_upstreams_down_the_answer_comes_at_once_and_the_report_names_each_until_one_is_back() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = closed_port()
     with Rig() as rig:
         back, dead = upstream_entry(port), upstream_entry(closed_port())
         rig.configure(upstreams=upstream_list(back, dead))
@@ -296,7 +295,7 @@ def test_checks_know_an_http_upstream_that_does_not_accept_the_password_and_that
         state = until(lambda: next((s for s in states(child).values() if s.state == "down"), None), "it is down")
         assert state.last_error == "it responds 407: it wants other credentials"
         above.configure(auth_hash=bcrypt.hashpw(prehash(b"wrong"), bcrypt.gensalt(4)).decode())
-        until(lambda: [s.state for s in states(child).values()] == ["up"], "a check finds that it was mended", 20)
+        until(lambda: [s.state for s in states(child).values()] == ["up"], "a check finds that it was mended")
         assert above.record(method="OPTIONS", status_code=200)["user"] == "alice"
 
 
@@ -330,12 +329,12 @@ def test_an_upstream_without_credentials_is_only_connected_to(child: Rig) -> Non
 def test_an_upstream_that_hangs_in_its_handshake_is_left_for_the_next(child: Rig, good: Rig) -> None:
     with Origin(lambda sock: read_all(sock) and None) as hung, Origin(echoes) as target:
         spec = scripted(hung, "socks5")
-        child.configure(upstreams=upstream_list(spec, of_rig(good), check_timeout=0.3))
+        child.configure(upstreams=upstream_list(spec, of_rig(good), check_timeout=3.0))
         with tunnel(child, target) as client:
             client.sendall(b"hello")
             assert client.recv(10) == b"hello"
         state = states(child)[spec.name]
-        assert (state.state, "within 0.3 s" in (state.last_error or "")) == ("down", True)
+        assert (state.state, "within 3 s" in (state.last_error or "")) == ("down", True)
 
 
 def test_round_robin_and_counters() -> None:
@@ -384,7 +383,7 @@ def test_without_accounts_a_user_name_may_still_bring_a_session_word() -> None:
     scripts = [Origin(says(b"\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00")) for _ in range(3)]
     above = upstream_list(*(scripted(each, "socks5") for each in scripts), policy="sticky")
     with Rig(protocol="socks5", upstreams=above) as rig:
-        for word in range(8):
+        for word in range(16):
             user = f"x-session-{word}".encode()
             for _ in range(2):
                 with connect(rig) as client:

@@ -11,22 +11,11 @@ from actors.forwarding.proxy_policy import via_entry
 from tests.actor.forwarding.http_client import connect, get, read_response
 from tests.kit.forwarding_rig import Rig, spec
 from tests.kit.http_conversation import GET, OK, Talk, exchange
-from tests.kit.scripted_origins import Origin, Script, counted, read_head
+from tests.kit.scripted_origins import Origin, notes_heads, read_head
 from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 
 OTHERS = b"Via: 1.0 before, 1.1 other (c)\r\n"
 BEYOND = b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n"
-
-
-def notes_heads(seen: list[bytes]) -> Script:
-    """Responds to requests and notes their heads."""
-
-    def script(sock: socket.socket) -> None:
-        while head := read_head(sock):
-            seen.append(head)
-            sock.sendall(counted(b"seen"))
-
-    return script
 
 
 def via_of(head: bytes) -> list[bytes]:

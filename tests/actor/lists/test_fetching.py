@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
 import subprocess
 import sys
 import zlib
@@ -18,6 +19,7 @@ from actors.lists.compiled import CompiledList
 from actors.lists.fetching import REDIRECTS_MAX, Fetched, Job, fetch
 from tests.kit.folders import ROOT
 from tests.kit.list_sources import Content, Source, content
+from tests.kit.place_databases import country, database
 
 TEN = "".join(f"host{number}.example\n" for number in range(10))
 
@@ -114,6 +116,52 @@ def test_a_response_without_end_ends_at_the_limit(source: Source, tmp_path: Path
     assert fetch(job(source, tmp_path)).error == "its decompressed content has more than 1000000 bytes (max_bytes)"
 
 
+# --- databases of places ---
+
+PLACES = database({f"192.0.{number}.0/24": country(chr(65 + number) + "E") for number in range(6)})
+
+
+def test_a_database_is_fetched_and_checked(source: Source, tmp_path: Path) -> None:
+    source.now = content(gzip.compress(PLACES), etag='"1"')
+    given = job(source, tmp_path, kind="geo", form="mmdb")
+    found = fetch(given)
+    assert (found.error, found.entries, found.etag) == ("", 6, '"1"')
+    assert (tmp_path / found.file).read_bytes() == PLACES
+    assert fetch(replace(given, etag='"1"', entries=6)) == Fetched(entries=6, etag='"1"')
+    source.now = content(PLACES[:-40])
+    assert fetch(given).error == "it is no MaxMind database, or damaged"
+    source.now = content(PLACES)
+    assert fetch(replace(given, entries=13)).error == "it has 6 entries now, 13 before: less than half"
+    assert "max_bytes" in fetch(replace(given, max_bytes=1024)).error
+    assert names(tmp_path) == [found.file]
+
+
+def test_a_database_is_read_from_a_file_again_only_when_that_is_another(source: Source, tmp_path: Path) -> None:
+    file = tmp_path / "world.mmdb"
+    file.write_bytes(PLACES)
+    given = job(source, tmp_path / "lists", kind="geo", form="mmdb", url="", file=str(file))
+    found = fetch(given)
+    assert (found.error, found.entries) == ("", 6)
+    assert fetch(replace(given, etag=found.etag, entries=6)) == Fetched(entries=6, etag=found.etag)
+    (tmp_path / "new").write_bytes(database({"192.0.2.0/24": country("DE")} | {"10.0.0.0/8": country("FR")}))
+    (tmp_path / "new").rename(file)
+    assert fetch(replace(given, etag=found.etag)).entries == 2
+    assert source.requests == []
+
+
+def test_what_is_no_readable_file_is_an_error(source: Source, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "secret").write_text("not for others\n" * 100)
+    for path, error in (
+        ("pipe", "it is no file"),
+        ("", "Is a directory"),
+        ("none", "No such file or directory"),
+        ("secret", "it is no MaxMind database, or damaged"),
+    ):
+        given = job(source, tmp_path / "lists", kind="geo", form="mmdb", url="", file=str(tmp_path / path))
+        assert fetch(given) == Fetched(error)
+
+
 # --- where requests may go ---
 
 
@@ -134,7 +182,7 @@ def test_no_address_of_the_inside_is_requested(source: Source, tmp_path: Path) -
 
 
 def test_a_listener_of_the_product_is_never_requested(source: Source, tmp_path: Path) -> None:
-    found = fetch(job(source, tmp_path, own=[("127.0.0.1", source.port)]))
+    found = fetch(job(source, tmp_path, own=[("127.0.0.1", source.port, source.port)]))
     assert found.error == "the target is this service itself"
     assert source.requests == []
 
@@ -146,7 +194,10 @@ def test_a_redirect_leads_to_the_inside_no_more_than_the_url(source: Source, tmp
     with Source(content(TEN)) as inner:
         source.by_path["/own"] = Content(status=307, headers={"location": inner.url})
         own = job(source, tmp_path, url=f"http://127.0.0.1:{source.port}/own")
-        assert fetch(replace(own, own=[("127.0.0.1", inner.port)])).error == "the target is this service itself"
+        assert (
+            fetch(replace(own, own=[("127.0.0.1", inner.port, inner.port)])).error
+            == "the target is this service itself"
+        )
         assert inner.requests == []
         assert fetch(own).entries == 10
 

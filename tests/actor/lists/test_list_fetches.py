@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from actors.lists.compiled import CompiledList
+from api.services import list_fetches
 from api.services.list_fetches import ListFetches
 from api.services.list_states import ListState, ListStates
 from config.model.lists import DestinationList, ListSource
 from tests.kit.list_sources import Content, Source, content
+from tests.kit.place_databases import country, database
 from tests.kit.wait import wait_until
 
 
@@ -146,8 +149,75 @@ def test_a_damaged_file_is_fetched_anew_at_the_next_fetch(stage: Stage) -> None:
     assert stage.matches("a.example") == "a.example"
 
 
+def test_a_fetch_that_crashes_is_an_error_of_the_list(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(list_fetches, "_read", crash)
+    state = stage.refresh()
+    assert (state.last_error, state.failures) == ("fetching it failed: RuntimeError: unforeseen", 1)
+    assert stage.matches("a.example") == "a.example"
+    monkeypatch.undo()
+    monkeypatch.setattr(list_fetches, "_PROGRAM", ("/nonexistent/program",))
+    assert stage.refresh().last_error.startswith("no process that fetches it can be started: No such file")
+    monkeypatch.setattr(list_fetches, "_PROGRAM", (sys.executable, "-c", "raise SystemExit(3)"))
+    assert stage.refresh().last_error == "the process that fetches it has ended with status 3"
+    monkeypatch.setattr(list_fetches, "_PROGRAM", (sys.executable, "-c", "print('[')"))
+    assert stage.refresh().last_error.startswith("fetching it failed: JSONDecodeError")
+    assert [kind for kind, _data in stage.events] == ["list.error"]
+    monkeypatch.undo()
+    assert stage.refresh().last_error == ""
+
+
+def test_a_state_that_cannot_be_stored_is_an_error_and_the_source_is_not_asked_without_end(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stage.states, "put", fail)
+    state = stage.refresh()
+    assert state.last_error == "its state can't be stored: No space left on device"
+    assert state.next_at > time.time() + 50
+    assert stage.matches("a.example") == "a.example"
+
+
+def test_a_round_that_crashes_is_not_the_last_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+
+    def crash(_records: object) -> tuple[str, ...]:
+        calls.append(None)
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr(stage.fetches, "_settle", crash)
+    stage.refresh()
+    wait_until(lambda: calls, "a round that crashes")
+    stage.refresh()
+    assert len(stage.source.requests) == 3
+
+
+def test_a_database_that_is_replaced_is_read_without_being_asked(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "world.mmdb"
+    file.write_bytes(database({"192.0.2.0/24": country("DE")}))
+    record = stage.record
+    stage.record = record.model_copy(
+        update={"kind": "geo", "source": ListSource(file=str(file), format="mmdb"), "updated_at": 1}
+    )
+    wait_until(lambda: stage.state.kind == "geo", "the database")
+    assert stage.states.current_file(record) == "", "of another kind"
+    first = stage.state
+    (tmp_path / "new").write_bytes(database({"192.0.2.0/24": country("FR")}))
+    (tmp_path / "new").rename(file)
+    wait_until(lambda: stage.state.file != first.file, "the other database")
+    (tmp_path / "bad").write_bytes(b"half")
+    (tmp_path / "bad").rename(file)
+    wait_until(lambda: stage.state.last_error, "an error")
+    assert stage.state.file != first.file
+    assert stage.states.current_file(stage.record) == stage.state.file
+
+
 def test_the_guard_holds(stage: Stage) -> None:
-    stage.guard = [("127.0.0.1", stage.source.port)], ""
+    stage.guard = [("127.0.0.1", stage.source.port, stage.source.port)], ""
     assert stage.refresh().last_error == "the target is this service itself"
 
 

@@ -20,7 +20,7 @@ from actors.metrics import live_feed
 from actors.metrics.curve_auth import server_keys
 from actors.metrics.live_feed import LiveFeed, event_payload
 
-DEADLINE = 10.0
+DEADLINE = 120.0
 
 
 class Stage:
@@ -163,7 +163,7 @@ def test_a_flood_of_subscriptions_is_ended_and_others_come_back(
 def test_garbage_on_the_port_harms_no_subscriber(stage: Stage) -> None:
     host, _, port = stage.feed.endpoint.removeprefix("tcp://").rpartition(":")
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5_000, os.urandom(5_000), b""):
-        with socket.create_connection((host, int(port)), timeout=5) as raw:
+        with socket.create_connection((host, int(port)), timeout=60) as raw:
             raw.sendall(garbage)
     honest = stage.subscriber("metrics.system")
     assert stage.until(lambda: received(honest), lambda: stage.feed.publish("metrics.system", {"v": 1}))
@@ -316,7 +316,7 @@ def test_garbage_on_a_port_with_curve_harms_no_subscriber(guarded: tuple[Stage, 
         greeting + os.urandom(200),
         greeting + b"\4\xc8\5HELLO" + bytes(194),
     ):
-        with socket.create_connection((host, int(port)), timeout=5) as raw:
+        with socket.create_connection((host, int(port)), timeout=60) as raw:
             raw.sendall(garbage)
     while received(listed):
         pass

@@ -10,7 +10,12 @@ import dns.rdatatype
 import pytest
 
 from actors.net.resolver_protocol import BUSY, FAILED, FOUND, SOME, TIMED_OUT
+from actors.resolver import fair_queue
+from actors.resolver.cache import FOUND as FOUND_OUTCOME
+from actors.resolver.cache import Cache, Outcome
 from actors.resolver.fair_queue import RUNNING_MAX, RUNNING_OF_CLIENT, WAITING_MAX, FairQueue
+from actors.resolver.profiles import ProfileKey
+from actors.resolver.wire import A
 from tests.actor.resolver.resolving import Resolving
 from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, free_udp_port, negative, zone
 
@@ -128,6 +133,34 @@ def test_a_flood_of_one_client_leaves_room_for_others(resolving: Resolving) -> N
         assert resolving.resolve(live, "live.example.com", "192.0.2.9").content == ("192.0.2.1",)
         busy = [replies for replies in flood if replies and replies[0].status == BUSY]
         assert len(busy) == 5000 - WAITING_MAX
+
+
+def test_ten_thousand_distinct_names_of_one_client_are_bounded_and_let_others_through(
+    resolving: Resolving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 400  # as many as the test can afford to look up
+    monkeypatch.setattr(fair_queue, "WAITING_MAX", most)
+    with ScriptedNameServer(EVERY) as server:
+        profile = resolving.profile(server.address)
+        flood = [resolving.begin(profile, f"f{number}.example.com", "10.0.0.1") for number in range(10_000)]
+        assert resolving.service.waiting <= most
+        assert resolving.resolve(profile, "live.example.com", "192.0.2.9").content == ("192.0.2.1",)
+        admitted = [replies for replies in flood if not replies or replies[0].status != BUSY]
+        assert sum(map(bool, admitted)) < len(admitted) / 2, "it did not wait for most of them"
+        resolving.turn_until(lambda: all(flood))
+        assert len(admitted) == most
+        assert resolving.service.waiting == 0
+        resolving.turn_until(lambda: len(resolving.service.cache) == 2 * (most + 1))  # the other kind may come later
+
+
+def test_of_more_names_than_fit_those_used_longest_ago_are_dropped() -> None:
+    cache, key = Cache(size=10), ProfileKey()
+    for number in range(100):
+        cache.put((key, f"n{number}.example", A), Outcome(FOUND_OUTCOME, ("192.0.2.1",), 60.0), 0.0)
+        assert cache.get((key, "n0.example", A), 0.0), "it is in use"
+    assert len(cache) == 10
+    assert cache.get((key, "n99.example", A), 0.0)
+    assert cache.get((key, "n50.example", A), 0.0) is None
 
 
 class Job:

@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -55,7 +56,7 @@ class Supervised:
 
     def ask(self, message: Any, to: str = SUPERVISOR) -> Any:
         """The reply to `message`, sent on the bus by the stand-in of the API."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(json.dumps([to, encode(Envelope(message)).hex()]).encode() + b"\n")
             return decode(bytes.fromhex(connection.makefile("r").readline())).message
 
@@ -68,6 +69,12 @@ class Supervised:
 
     def fleet(self) -> RuntimeReport:
         fleet = self.ask(QueryRuntime(()))
+        assert isinstance(fleet, RuntimeReport)
+        return fleet
+
+    def asleep_since(self, step: int) -> RuntimeReport:
+        """As the API asks again and again."""
+        fleet = self.ask(QueryRuntime((), stopped=False, asleep_since=step))
         assert isinstance(fleet, RuntimeReport)
         return fleet
 
@@ -101,7 +108,7 @@ class Supervised:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -110,6 +117,43 @@ class Supervised:
 
 def greeting(port: int) -> tuple[int, int, int]:
     """Pid, instance and revision that an `Echo` writes to a new connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         pid, instance, revision = connection.makefile("r").readline().split()
         return int(pid), int(instance), int(revision)
+
+
+class Caller:
+    """Connects to a port again and again in a thread; a refused or dropped connection is a failure."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.pids: list[int] = []
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._call, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_what: object) -> None:
+        self._stop.set()
+        self._thread.join(120)
+
+    def _call(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.pids.append(greeting(self.port)[0])
+            except ConnectionRefusedError as error:
+                self.failures.append(f"refused: {error}")
+            except (OSError, ValueError) as error:
+                if not isinstance(error, ConnectionResetError | ValueError):
+                    self.failures.append(repr(error))
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except ConnectionRefusedError:
+        return True
+    return False

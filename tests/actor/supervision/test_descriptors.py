@@ -49,6 +49,6 @@ def test_the_limit_is_distinguished_from_its_neighbour() -> None:
     outcomes = []
     for spare in range(6, 12):
         command = [sys.executable, "-c", PROGRAM, str(spare), "dense"]
-        outcomes.append(subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.strip())
+        outcomes.append(subprocess.run(command, capture_output=True, text=True, timeout=180).stdout.strip())
     assert outcomes == sorted(outcomes)
     assert set(outcomes) == {"Too many open files", "room"}

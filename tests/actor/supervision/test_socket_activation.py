@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from actors.supervision import systemd
 from actors.supervision.listeners.bind import ListenError, listen
-from actors.supervision.listeners.descriptor_store import stored_name
+from actors.supervision.listeners.descriptor_store import (
+    AT_ONCE,
+    HANDED_OVER,
+    STORED_MAX,
+    DescriptorStore,
+    former_name,
+    name_of,
+    stored_name,
+)
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
+from config.net.ports import Ports
 from tests.actor.supervision.manager import Manager
-from tests.kit.ports import free_port
+from tests.kit.ports import free_port, free_ports
 from tests.kit.wait import wait_until
 
 LOCAL = "127.0.0.1"
@@ -45,7 +56,7 @@ def keeper_of() -> Iterator[Callable[[InheritedListeners], ListenerRegistry]]:
 
 def accepts(port: int, host: str = LOCAL) -> bool:
     try:
-        socket.create_connection((host, port), timeout=5).close()
+        socket.create_connection((host, port), timeout=60).close()
     except ConnectionRefusedError:
         return False
     return True
@@ -64,7 +75,7 @@ def test_a_socket_is_known_again_by_its_address_and_given_once() -> None:
 def test_connections_that_queued_before_are_accepted_from_the_inherited_socket() -> None:
     port = free_port()
     older = listen(LOCAL, port)
-    with socket.create_connection((LOCAL, port), timeout=5) as client:
+    with socket.create_connection((LOCAL, port), timeout=60) as client:
         client.sendall(b"early")
         inherited = InheritedListeners([("", older.dup())])
         older.close()
@@ -131,10 +142,10 @@ def test_a_listener_is_in_the_store_from_keep_to_release(
 ) -> None:
     port = free_port()
     listeners = keeper_of(InheritedListeners())
-    listeners.reserve("one", LOCAL, port)
+    listeners.reserve("one", LOCAL, Ports.of(port))
     assert manager.names() == []
-    listeners.keep("one", LOCAL, port)
-    assert manager.names() == [f"tcp-{LOCAL}-{port}"]
+    listeners.keep("one", LOCAL, Ports.of(port))
+    assert manager.names() == [name_of(LOCAL, port)]
     listeners.release("one")
     assert manager.names() == []
     assert not accepts(port)
@@ -145,9 +156,9 @@ def test_a_listener_that_moves_takes_its_place_in_the_store(
 ) -> None:
     old, new = free_port(), free_port()
     listeners = keeper_of(InheritedListeners())
-    listeners.keep("one", LOCAL, old)
-    listeners.keep("one", LOCAL, new)
-    assert manager.names() == [f"tcp-{LOCAL}-{new}"]
+    listeners.keep("one", LOCAL, Ports.of(old))
+    listeners.keep("one", LOCAL, Ports.of(new))
+    assert manager.names() == [name_of(LOCAL, new)]
 
 
 def test_at_the_end_of_the_product_stored_sockets_go_on_listening(
@@ -155,12 +166,12 @@ def test_at_the_end_of_the_product_stored_sockets_go_on_listening(
 ) -> None:
     port = free_port()
     listeners = keeper_of(InheritedListeners())
-    listeners.keep("one", LOCAL, port)
+    listeners.keep("one", LOCAL, Ports.of(port))
     listeners.keep_for_restart()
     listeners.defer_close("one")
     listeners.close_deferred("one")
     listeners.close()
-    assert manager.names() == [f"tcp-{LOCAL}-{port}"]
+    assert manager.names() == [name_of(LOCAL, port)]
     assert accepts(port)
 
 
@@ -170,16 +181,139 @@ def test_at_the_end_without_a_store_they_refuse(
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     port = free_port()
     listeners = keeper_of(InheritedListeners())
-    copy = listeners.keep("one", LOCAL, port).dup()
+    copy = listeners.keep("one", LOCAL, Ports.of(port))[0].dup()
     listeners.keep_for_restart()
     listeners.release("one")
     with copy:
         assert not accepts(port)
 
 
-def test_names_in_the_store_have_no_colon() -> None:
-    with listen("::1", free_port()) as six:
-        assert stored_name(six) == f"tcp-..1-{six.getsockname()[1]}"
+def test_as_many_names_as_are_stored_fit_into_the_variable_that_passes_them() -> None:
+    names = [name_of(f"10.0.{host}.7", 20_000 + port) for host in range(4) for port in range(STORED_MAX // 4)]
+    assert len(set(names)) == STORED_MAX
+    assert all(re.fullmatch("[0-9a-z]{7}", name) for name in names)
+    variable = {"LISTEN_FDNAMES": ":".join(names)}
+    assert subprocess.run(["true"], env={**os.environ, **variable}, check=False).returncode == 0
+
+
+def test_no_more_are_stored(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("actors.supervision.listeners.descriptor_store.STORED_MAX", 2)
+    store, ports = DescriptorStore(), free_ports(4)
+    with ExitStack() as stack:
+        made = [stack.enter_context(listen(LOCAL, port)) for port in ports]
+        for each in made:
+            store.put(each)
+        assert manager.names() == sorted(map(stored_name, made[:2]))
+        assert sum("refused while the service restarts" in each.message for each in caplog.records) == 1
+        store.drop(made[0])
+        store.put(made[3])
+        assert manager.names() == sorted(map(stored_name, (made[1], made[3])))
+
+
+class Turns:
+    """In place of a loop: what is to be called later."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.pauses: list[float] = []
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.calls.append(call)
+        self.pauses.append(seconds)
+
+    def turn(self) -> None:
+        calls, self.calls = self.calls, []
+        for each in calls:
+            each()
+
+
+def test_many_sockets_are_stored_a_few_at_a_time_and_never_wait_for_a_busy_manager(manager: Manager) -> None:
+    store, turns = DescriptorStore(), Turns()
+    store.later = turns.later
+    with ExitStack() as stack:
+        made = [stack.enter_context(listen(LOCAL, port)) for port in free_ports(100)]
+        for each in made:
+            store.put(each)
+        assert manager.names() == []
+        turns.turn()
+        few = manager.names()
+        assert 0 < len(few) <= AT_ONCE
+        turns.turn()
+        assert set(few) < set(manager.names())
+        for _ in range(5):
+            turns.turn()  # the manager takes nothing now, and its queue is full
+        assert turns.pauses[-1] > turns.pauses[0]
+        manager.always()
+        store.flush()
+        wait_until(lambda: manager.names() == sorted(map(stored_name, made)), "all are stored")
+        turns.turn()
+        assert turns.calls == []
+        for each in made:
+            store.drop(each)
+        store.flush()
+        wait_until(lambda: manager.names() == [], "none is stored")
+
+
+def test_a_socket_that_is_dropped_before_it_was_stored_is_never_stored(manager: Manager) -> None:
+    store, turns = DescriptorStore(), Turns()
+    store.later = turns.later
+    port = free_port()
+    with listen(LOCAL, port) as first:
+        store.put(first)
+        store.drop(first)
+    with listen(LOCAL, port) as second:
+        store.put(second)
+        turns.turn()
+        assert manager.names() == [stored_name(second)]
+        assert sum("FDSTORE=1" in each for each in manager.received) == 1
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["from the manager", "from a predecessor"])
+def test_a_socket_that_is_stored_under_its_former_name_is_stored_under_the_new_one(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry], known: bool
+) -> None:
+    port = free_port()
+    older = listen(LOCAL, port)
+    systemd.store(former_name(older), older.fileno())
+    assert manager.names() == [f"tcp-{LOCAL}-{port}"]
+    listeners = keeper_of(InheritedListeners([(former_name(older) if known else HANDED_OVER, older)]))
+    listeners.keep("one", LOCAL, Ports.of(port))
+    assert manager.names() == [name_of(LOCAL, port)]
+    assert accepts(port)
+
+
+def test_the_name_of_a_socket_unit_is_left_alone(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    port = free_port()
+    listeners = keeper_of(InheritedListeners([("api", listen(LOCAL, port))]))
+    listeners.keep("one", LOCAL, Ports.of(port))
+    assert manager.names() == [name_of(LOCAL, port)]
+    assert not any("FDSTOREREMOVE" in text for text in manager.received)
+
+
+def test_all_ports_of_a_range_are_stored_and_known_again(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    manager.always()  # its queue holds ten messages
+    ports = free_ports(30)
+    first = keeper_of(InheritedListeners())
+    first.keep("one", LOCAL, ports)
+    first.keep_for_restart()
+    first.close()
+    wait_until(lambda: len(manager.names()) == 30, "all are stored")
+    passed = InheritedListeners([(name, each.dup()) for name, each in manager.stored.items()])
+    again = keeper_of(passed)
+    before = len(manager.received)
+    found = again.keep("one", LOCAL, ports)
+    assert not any("FDSTORE" in text for text in manager.received[before:])  # they are there already
+    passed.close_unclaimed()
+    assert [each.getsockname()[1] for each in found] == list(ports)
+    assert all(accepts(port) for port in ports)
+    again.release("one")
+    wait_until(lambda: manager.names() == [], "none is stored")
 
 
 def test_sockets_for_another_process_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +340,7 @@ def test_sockets_are_taken_as_systemd_passes_them() -> None:
             env={**os.environ, "LISTEN_FDS": "2", "LISTEN_FDNAMES": "api:other"},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=180,
         )
     assert done.stdout.splitlines() == [
         str([("api", ports[0], False), ("other", ports[1], False)]),
@@ -230,7 +364,7 @@ def test_what_is_no_socket_at_all_is_closed_and_stops_no_start() -> None:
             env={**os.environ, "LISTEN_FDS": "3", "LISTEN_FDNAMES": "file:api:gone"},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=180,
         )
         assert done.stdout == f"{[('api', one.getsockname()[1])]} False\n", done.stderr
 

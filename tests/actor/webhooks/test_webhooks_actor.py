@@ -76,7 +76,7 @@ class Office:
         return state
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"not in time: {what}"
             self.bench.loop.turn(0.005)

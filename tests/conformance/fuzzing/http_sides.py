@@ -117,7 +117,8 @@ class ClientSide:
             self.outcome.append(turn.outcome(command))
             self._turn = Turn()
         elif isinstance(command, Tunnel):
-            self._tunnel = command.report._replace(bytes_in=0)
+            self._tunnel = command.report.copy()
+            self._tunnel.bytes_in = 0
         elif isinstance(command, CloseClient):
             self.outcome.append(("closed",))
         self.over = isinstance(command, CloseClient | Tunnel)
@@ -217,7 +218,9 @@ class OriginSide:
 
 
 def _timeless(report: Report) -> Report:
-    return report._replace(bytes_out=0)  # chunks are counted as they were cut
+    copy = report.copy()
+    copy.bytes_out = 0  # chunks are counted as they were cut
+    return copy
 
 
 def http_responses(octets: bytes) -> None:

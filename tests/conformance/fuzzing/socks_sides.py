@@ -92,7 +92,9 @@ class SocksSide:
 
 def _uncounted(report: Report) -> Report:
     """Without the octets behind a refusal or a reply, which came in time or didn't."""
-    return report._replace(bytes_in=0)
+    copy = report.copy()
+    copy.bytes_in = 0
+    return copy
 
 
 def _socks(kind: type[Socks4Session | Socks5Session], octets: bytes) -> None:

@@ -110,7 +110,7 @@ class Shell:
         """As a process of its own, in pipes."""
         command = [sys.executable, "-m", "supervisor", *arguments]
         ended = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=60, env={**self.env, **env}
+            command, input=stdin, capture_output=True, text=True, timeout=180, env={**self.env, **env}
         )
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
@@ -182,7 +182,7 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
-    def until(self, there: str | Callable[[str], bool], seconds: float = 30.0) -> str:
+    def until(self, there: str | Callable[[str], bool], seconds: float = 120.0) -> str:
         """Read until `there` is in what it wrote; all that it wrote."""
         deadline = time.monotonic() + seconds
         found = (lambda text: there in text) if isinstance(there, str) else there
@@ -193,7 +193,7 @@ class Terminal:
                 assert found(self.text), f"ended without {there!r}: {self.text!r}"
         return self.text
 
-    def end(self, seconds: float = 30.0) -> int:
+    def end(self, seconds: float = 120.0) -> int:
         """Read until it ends; its exit status."""
         deadline = time.monotonic() + seconds
         while self._read(max(0.0, deadline - time.monotonic())):

@@ -34,7 +34,7 @@ def pair(folder: Path, days: float) -> str:
     [
         (-1, 1, "expired at"),
         (10, 0, "note: server.tls.cert_file: "),
-        (100, 0, "Checked: data_dir; server.tls.cert_file."),
+        (100, 0, "Checked: data_dir; server.tls.cert_file; descriptors."),
     ],
 )
 def test_a_certificate_is_judged_by_its_end(shell: Shell, tmp_path: Path, days: int, status: int, words: str) -> None:

@@ -93,8 +93,8 @@ def test_zsh_without_a_configuration_completes_and_runs_nothing_of_a_name(
             terminal.until(lambda text: "mark''ed" in text[seen:])
             return whole in terminal.text[seen:]
 
-        wait_until(lambda: completes(proxy["name"][:9], proxy["name"]), "the name of the proxy", 60)
-        wait_until(lambda: completes(evil["id"][:12], evil["id"]), "the id in place of a name that is no word", 60)
+        wait_until(lambda: completes(proxy["name"][:9], proxy["name"]), "the name of the proxy")
+        wait_until(lambda: completes(evil["id"][:12], evil["id"]), "the id in place of a name that is no word")
         completes("", "whatever there is")
     assert not (Path(env["HOME"]) / "ran").exists()
 
@@ -109,11 +109,11 @@ def test_fish_completes_commands_and_the_names_of_proxies(
 
     def complete(line: str) -> list[str]:
         script = f"cd {env['HOME']}; source {completions}; complete -C '{line}'"
-        ended = subprocess.run(["fish", "-N", "-c", script], capture_output=True, text=True, timeout=60, env=env)
+        ended = subprocess.run(["fish", "-N", "-c", script], capture_output=True, text=True, timeout=180, env=env)
         return [offered.split("\t")[0] for offered in ended.stdout.splitlines()]
 
     assert complete("proxyfleet prox") == ["proxies"]
     begun = f"proxyfleet proxies stop {proxy['name'][:9]}"
-    wait_until(lambda: complete(begun) == [proxy["name"]], "the name, which a busy machine may have no time for", 60)
-    wait_until(lambda: evil["id"] in complete("proxyfleet proxies stop "), "the id of a name that is no word", 60)
+    wait_until(lambda: complete(begun) == [proxy["name"]], "the name, which a busy machine may have no time for")
+    wait_until(lambda: evil["id"] in complete("proxyfleet proxies stop "), "the id of a name that is no word")
     assert not (Path(env["HOME"]) / "ran").exists()

@@ -84,10 +84,10 @@ def test_an_export_is_utf_8_in_every_locale_and_is_read_so(shell: Shell, fleet: 
     for locale in ({"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}):
         plain = {**shell.env, **locale, "PYTHONUTF8": "0"}
         command = [sys.executable, "-m", "supervisor"]
-        exported = subprocess.run([*command, "export"], capture_output=True, timeout=60, env=plain, check=True).stdout
+        exported = subprocess.run([*command, "export"], capture_output=True, timeout=180, env=plain, check=True).stdout
         assert "Büro 世界" in [proxy["name"] for proxy in tomllib.loads(exported.decode())["proxies"]]
         back = [*command, "import", "-", "--dry-run"]
-        read = subprocess.run(back, capture_output=True, timeout=60, env=plain, input=exported)
+        read = subprocess.run(back, capture_output=True, timeout=180, env=plain, input=exported)
         assert b"Nothing to change" in read.stdout, read.stderr
 
 

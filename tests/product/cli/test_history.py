@@ -57,7 +57,7 @@ def test_a_change_is_found_read_and_undone(shell: Shell, product: Product, proxy
     done = shell.good("rollback", str(base), "--yes")
     assert done.out.endswith(f"1 created; 0 unchanged. This is revision {base + 3}.\n")
     assert product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["tags"] == proxy["tags"]
-    wait_until(lambda: serves(proxy["port"]), "the restored proxy serves", 10)
+    wait_until(lambda: serves(proxy["port"]), "the restored proxy serves")
     assert shell.good("rollback", str(base), "--yes").out.startswith("Nothing to change")
 
 
@@ -88,7 +88,7 @@ def test_the_history_goes_on_when_the_api_is_killed(shell: Shell, product: Produ
     product.api("PATCH", f"/proxies/{proxy['id']}", {"port": moved})
     killed = product.actor("api")
     killed.kill()
-    killed.wait(10)
+    killed.wait(60)
     product.wait_healthy()
     assert newest(product) == base + 2
     shell.good("rollback", str(base), "--yes")

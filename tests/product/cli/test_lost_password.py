@@ -57,7 +57,7 @@ def test_a_running_product_gives_the_new_password_and_no_one_is_signed_in_by_the
     response = product.session.get(
         f"{product.base_url}/api/v1/auth/test",
         headers={"Authorization": f"Bearer {tokens['access_token']}"},
-        timeout=30,
+        timeout=180,
     )
     assert response.status_code == 401
     assert login(product, PASSWORD).status_code == 401

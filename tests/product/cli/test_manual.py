@@ -28,7 +28,7 @@ def test_the_manual_page_is_up_to_date() -> None:
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_the_manual_page_is_good_roff() -> None:
-    done = subprocess.run(["groff", "-man", "-ww", "-z", MAN_PAGE], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["groff", "-man", "-ww", "-z", MAN_PAGE], capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stderr) == (0, "")
 
 

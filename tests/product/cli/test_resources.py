@@ -31,10 +31,17 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert shell.good("proxies", "show", "desk").details["settings"].startswith("timeout 30, keep_alive yes")
     changed = shell.good("proxies", "update", "desk", "--idle-timeout", "60", "--set", 'tags=["b","c"]', "-o", "json")
     assert (changed.data["proxy"]["settings"]["timeout"], changed.data["proxy"]["tags"]) == (60, ["b", "c"])
-    assert shell.good("proxies", "show", "desk").details["headers"] == "via pseudonym"
+    assert shell.good("proxies", "show", "desk").details["headers"] == "via pseudonym, forwarded off"
     for given in (("--via", "off"), ("--set", "headers.via=on")):
         changed = shell.good("proxies", "update", "desk", *given, "-o", "json")
-        assert changed.data["proxy"]["headers"] == {"via": given[1].rpartition("=")[2]}
+        assert changed.data["proxy"]["headers"]["via"] == given[1].rpartition("=")[2]
+    added = ("--forwarded", "rfc7239", "--set-header", "X-Team: a:b", "--remove-header", "Cookie")
+    assert shell.good("proxies", "update", "desk", *added).out == "desk is changed.\n"
+    shown = shell.good("proxies", "show", "desk").details["headers"]
+    assert shown == "via on, forwarded rfc7239, set X-Team: a:b, remove Cookie"
+    explained = shell.good("proxies", "explain", "desk", "http://1.1.1.1/").out
+    assert "X-Team: a:b" in explained
+    assert "cookie: (removed)" in explained
     assert shell.good("proxies", "stop", "desk").out == "desk: The proxy was stopped\n"
     assert shell.good("proxies", "show", "desk").details["status"] == "inactive"
     assert shell.good("proxies", "start", "desk").out == "desk: The proxy was started\n"
@@ -124,7 +131,7 @@ def test_the_environment_of_a_shell_is_set_by_lines_to_copy(
     lines = shell.good("proxies", "snippets", proxy["name"], "environment").out
     script = f"{lines}\nno_proxy= NO_PROXY= exec {sys.executable} -c '{FETCH}' {origin.url('/hello')}"
     clean = {name: value for name, value in shell.env.items() if not name.lower().endswith("_proxy")}
-    fetched = subprocess.run(["bash", "-ec", script], env=clean, capture_output=True, text=True, timeout=60)
+    fetched = subprocess.run(["bash", "-ec", script], env=clean, capture_output=True, text=True, timeout=180)
     assert fetched.stdout == "hello\n", fetched.stderr
     wait_until(lambda: shell.good("logs", "--proxy", proxy["name"]).rows, "the request went through the proxy")
     assert shell.good("proxies", "snippets", proxy["name"]).out.count("# ") >= 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.product.cli.shell import Shell
@@ -11,13 +13,30 @@ from tests.product.cli.shell import Shell
 def test_objects_are_created_listed_changed_and_deleted(shell: Shell) -> None:
     shell.good("lists", "create", "mirrors", "--kind", "domains", "--entry", "a.example", "--entry", "b.example")
     shell.good("pools", "create", "paris", "--policy", "latency")
-    rules = 'rules=[{"name": "all", "match": {}, "action": {"use": "pool:paris"}}]'
+    rules = 'rules=[{"name": "all", "match": {"destinations": ["list:mirrors"]}, "action": {"use": "deny"}}]'
     shell.good("policies", "create", "builds", "--set", rules)
     assert "a.example" in shell.good("lists", "show", "mirrors").out
-    assert "all: pool:paris" in shell.good("policies", "show", "builds").out
+    assert "all: deny" in shell.good("policies", "show", "builds").out
+    assert shell.good("lists", "check", "mirrors", "https://www.a.example/").details["entry"] == "a.example"
+    assert shell.good("lists", "check", "mirrors", "c.example", "-o", "json").data["matches"] is False
+    assert "no source" in shell("lists", "refresh", "mirrors").err
     assert shell.good("pools", "list", "-o", "json").data["pools"][0]["policy"] == "latency"
-    assert "in use by 1 (policy builds)" in shell("pools", "delete", "paris", "--yes").err
+    assert "in use by 1 (policy builds)" in shell("lists", "delete", "mirrors", "--yes").err
     shell.good("policies", "update", "builds", "--description", "what builds may reach")
     for group, name in (("policies", "builds"), ("pools", "paris"), ("lists", "mirrors")):
         shell.good(group, "delete", name, "--yes")
     assert shell("lists", "show", "mirrors").status != 0
+
+
+@pytest.mark.product
+def test_an_upstream_of_a_pool_is_reported_and_the_state_of_the_pool_shows_it(shell: Shell) -> None:
+    upstream = {"protocol": "http", "host": "exit1.example", "port": 3128, "name": "exit1"}
+    shell.good("pools", "create", "reported", "--set", f"upstreams={json.dumps([upstream])}")
+    report = ("pools", "report", "reported", "exit1")
+    assert "exit1 is left alone until" in shell.good(*report, "bad", "--seconds", "90").out
+    assert "exit1" in shell.good("pools", "state", "reported").out
+    (shown,) = shell.good("pools", "state", "reported", "-o", "json").data["upstreams"]
+    assert (shown["state"], shown["banned_until"] is not None) == ("unknown", True)
+    assert "exit1 is used again" in shell.good(*report, "good", "--seconds", "9").out
+    assert shell("pools", "report", "reported", "other", "bad").status != 0
+    shell.good("pools", "delete", "reported", "--yes")

@@ -173,7 +173,7 @@ def test_a_suspended_one_gives_the_terminal_back_and_draws_anew_when_continued(s
         terminal.until("q quit")
         terminal.type("\x1a")
         stopped = psutil.Process(terminal.process.pid)
-        wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED, "it is suspended", 30)
+        wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED, "it is suspended")
         assert terminal.modes == before
         terminal.process.send_signal(signal.SIGCONT)
         terminal.until(lambda text: "q quit" in text.rpartition("\x1b[?1049h")[2] and text.count("\x1b[?1049h") == 2)

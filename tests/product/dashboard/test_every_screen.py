@@ -26,7 +26,7 @@ THEMES: dict[str, dict[str, Any]] = {
 NARROW = {"width": 320, "height": 700}
 SHOWING = {
     *("/proxies", "/accounts", "/plans", "/webhooks", "/keys", "/logs", "/connections", "/audit"),
-    *("/users", "/sessions"),
+    *("/users", "/sessions", "/lists", "/policies", "/pools"),
 }
 """Screens that have such names in any case."""
 NO_ACCOUNT = str.maketrans("/:", "|;")
@@ -61,6 +61,7 @@ def hostile() -> Iterator[Product]:
 def _objects(text: str, number: int) -> list[tuple[str, dict[str, Any]]]:
     """One of each kind with this name. Not every kind takes every text."""
     tags, here = [text[:64]], {"name": text, "description": text}
+    shared = {"name": f"shared-{number}", "description": text}
     proxy = {**here, "tags": tags, "port": free_port(), "protocol": "http"}
     account = {
         "username": text.translate(NO_ACCOUNT),
@@ -74,6 +75,18 @@ def _objects(text: str, number: int) -> list[tuple[str, dict[str, Any]]]:
         ("/users", {"username": text[:64], "password": PASSWORD}),
         ("/accounts", account),
         ("/api-keys", {"name": text, "permissions": ["proxy.read"]}),
+        (
+            "/pools",
+            {
+                **shared,
+                "upstreams": [{"protocol": "http", "host": "127.0.0.1", "port": 9, "labels": {"at": text[:64]}}],
+            },
+        ),
+        ("/lists", {**shared, "kind": "domains", "entries": [f"{PLANTED}.example"]}),
+        (
+            "/policies",
+            {**shared, "rules": [{"name": text[:64], "match": {}, "action": {"use": "deny", "reason": text}}]},
+        ),
         ("/webhooks", {"name": text, "url": f"http://127.0.0.1:9/{number}", "events": ["account.expired"]}),
     ]
 
@@ -82,7 +95,7 @@ def _refused(port: int, text: str) -> None:
     """A request with such a user, target and program, which leaves a record."""
     path = text.encode("ascii", "ignore").decode().replace(" ", "+")
     head = f"GET http://x.test/{path} HTTP/1.1\r\nHost: x.test\r\n{_credentials(text)}User-Agent: {path}\r\n"
-    with socket.create_connection(("127.0.0.1", port), 10) as client:
+    with socket.create_connection(("127.0.0.1", port), 60) as client:
         client.sendall(f"{head}Connection: close\r\n\r\n".encode())
         client.recv(65_536)
 
@@ -97,7 +110,7 @@ def _signs_in(product: Product, text: str) -> None:
 
 
 def _tunnel(port: int, user: str, target: int) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), 10)
+    client = socket.create_connection(("127.0.0.1", port), 60)
     client.sendall(f"CONNECT 127.0.0.1:{target} HTTP/1.1\r\nHost: x\r\n{_credentials(user)}\r\n".encode())
     assert b" 200 " in client.recv(65_536)
     return client
@@ -112,6 +125,8 @@ def test_a_screen_shows_hostile_texts_as_text_is_accessible_in_every_theme_and_f
     screen: Screen, hostile: Product, sign_in: SignIn, axe: Callable[[Page], None]
 ) -> None:
     page = sign_in(base_url=hostile.base_url)
+    if screen.path == "/audit":
+        _signs_in(hostile, TEXTS["handler"])  # the sign-ins of the tests before fill the list
     _open(page, screen)
     if screen.path in SHOWING:
         expect(page.get_by_role("main").get_by_text(PLANTED).first).to_be_visible()

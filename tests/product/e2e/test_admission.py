@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,13 +10,9 @@ import pytest
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
-from tests.kit.wire import Client
+from tests.kit.wire import Client, basic
 
 pytestmark = pytest.mark.product
-
-
-def basic(user: str, password: str) -> str:
-    return "Proxy-Authorization: Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +87,7 @@ def test_a_proxy_refuses_itself_and_its_neighbour_as_a_target(product: Product, 
 
     for port in (proxy["port"], neighbour["port"]):
         # the news of a listener reaches the actors in batches
-        wait_until(lambda port=port: refused(port), f"port {port} is refused", 5)
+        wait_until(lambda port=port: refused(port), f"port {port} is refused")
     product.data("DELETE", f"/proxies/{neighbour['id']}")
 
 

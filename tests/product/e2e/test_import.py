@@ -219,7 +219,7 @@ def survive(product: Product, generation: int, dice: random.Random) -> int:
     wait_until(lambda: answered[0] >= enough, "imports are answered")
     stopped.wait(dice.random() / 20)  # anywhere in the next one
     product.kill_all()
-    importer.join(60)
+    importer.join(120)
     product.start()
     product.forget_token()
     document = exported(product)

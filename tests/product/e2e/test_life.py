@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from actors.compiled import runs_compiled
 from tests.kit.http_origins import Origin
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
@@ -35,6 +36,11 @@ def running(product: Product, proxy: dict[str, Any], other_than: int | None = No
 def refuses(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_it_runs_the_modules_of_the_tests_and_says_whether_they_are_compiled(product: Product) -> None:
+    assert product.data("GET", "/version")["compiled"] is runs_compiled()
+    assert product.data("GET", "/status")["server"]["compiled"] is runs_compiled()
 
 
 def test_a_new_proxy_accepts_before_the_answer_to_create_is_out(product: Product, origin: Origin) -> None:
@@ -98,7 +104,7 @@ def test_restart_takes_a_new_process_and_refuses_no_one(
         running(product, proxy, other_than=proxy["runtime"]["pid"])
     finally:
         over.set()
-        thread.join(30)
+        thread.join(120)
     assert refused == []
 
 

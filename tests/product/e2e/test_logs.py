@@ -79,7 +79,7 @@ def test_a_tail_answers_when_there_is_traffic_and_goes_on_behind_it(
     waiting = threading.Thread(target=wait)
     waiting.start()
     get(proxy, origin, "?tailed")
-    waiting.join(40)
+    waiting.join(120)
     (response,) = responses
     assert [entry["target_url"].endswith("?tailed") for entry in response["logs"]] == [True]
     again = product.data("GET", f"/logs/tail?proxy_id={proxy['id']}&cursor={response['next_cursor']}&timeout=0")
@@ -119,4 +119,4 @@ def test_a_full_disk_stops_no_traffic_and_its_records_are_there_when_there_is_ro
         wait_until(lambda: "cannot store access records" in product.log, "it is said")
         assert get(proxy, origin, "hello?full-40") == 200
         filler.unlink()
-        wait_until(lambda: len(found(product, proxy, "full-")) == 41, "all are found", seconds=30)
+        wait_until(lambda: len(found(product, proxy, "full-")) == 41, "all are found")

@@ -42,7 +42,10 @@ def test_names_come_from_the_configured_servers_and_their_cache_is_shown_and_dro
     asked = len(server.asked(NAME))
     assert fetched_name(proxy, NAME, origin) == 200
     assert len(server.asked(NAME)) == asked
-    entries = named.data("GET", f"/dns/cache?name={NAME}")["entries"]
+    cached = named.data("GET", f"/dns/cache?name={NAME}")
+    entries = cached["entries"]
+    assert any(each["up"] and each["queries"] for each in cached["resolver"]["servers"])
+    assert cached["resolver"]["requests"] >= 1
     assert {(each["type"], each["status"]) for each in entries} == {("A", "found"), ("AAAA", "no_data")}
     assert named.data("DELETE", f"/dns/cache?name={NAME}")["dropped"] == 2
     wait_until(lambda: fetched_name(proxy, NAME, origin) == 200 and len(server.asked(NAME)) > asked, "it is asked anew")

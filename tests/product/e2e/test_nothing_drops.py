@@ -34,6 +34,7 @@ OF_SETTINGS: list[dict[str, Any]] = [
     {"logging": {"output": "stderr"}},
     {"auth": {"session_timeout": 1800, "max_login_attempts": 7}},
     {"proxy": {"default_timeout": 20, "keep_alive_timeout": 30, "max_idle_connections": 0, "dns_cache_seconds": 60}},
+    {"proxy": {"sleep_after": 600}},
     {"history": {"max_revisions": 5_000, "retention_days": 30}},
 ]
 OF_A_PROXY: list[dict[str, Any]] = [

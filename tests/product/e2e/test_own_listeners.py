@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 import pytest
 
@@ -14,12 +16,12 @@ pytestmark = pytest.mark.product
 
 def listeners(product: Product) -> set[int]:
     """The ports at which any process of the product listens."""
-    return {
-        each.laddr.port
-        for process in product.processes()
-        for each in process.net_connections("tcp")
-        if each.status == psutil.CONN_LISTEN
-    }
+    found = set()
+    for process in product.processes():
+        with suppress(psutil.NoSuchProcess):  # one of a few moments has ended
+            connections = process.net_connections("tcp")
+            found |= {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+    return found
 
 
 def status_of(port: int, target: int) -> tuple[int, str]:
@@ -34,9 +36,9 @@ def test_every_listening_socket_of_the_product_is_refused_through_a_proxy(publis
         through = product.proxy()["port"]
         product.proxy(protocol="socks5")
         # the API, two proxies, and the live metrics
-        wait_until(lambda: len(listeners(product)) == 4, "all listen", 30)
+        wait_until(lambda: len(listeners(product)) == 4, "all listen")
         for target in sorted(listeners(product)):
-            refused = wait_until(lambda to=target: _refusal(through, to), f"port {target} is refused", 10)
+            refused = wait_until(lambda to=target: _refusal(through, to), f"port {target} is refused")
             assert "this service itself" in refused
 
 

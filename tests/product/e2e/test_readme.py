@@ -41,7 +41,7 @@ def test_every_line_of_the_first_requests_to_the_api_works(origin: Origin, tmp_p
         lines = session(product, origin).replace('TOKEN"\n', 'TOKEN"; echo\n').replace("}'\n", "}'; echo\n")
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         done = subprocess.run(
-            ["bash", "-eu", "-c", lines], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60
+            ["bash", "-eu", "-c", lines], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=180
         )
     assert done.returncode == 0, done.stderr
     responses = done.stdout.split("\n")[:-1]
@@ -79,7 +79,7 @@ def test_every_command_of_the_readme_prints_what_is_shown_there(origin: Origin, 
             deadline = time.monotonic() + 10  # a record is found within two seconds of its request
             while True:
                 done = subprocess.run(
-                    ["bash", "-c", command], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60
+                    ["bash", "-c", command], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=180
                 )
                 detail = set((done.stdout + done.stderr).split())
                 if expected <= detail or not command.startswith("proxyfleet logs") or time.monotonic() > deadline:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.product
 
 RACES = int(os.environ.get("RACES", "3"))
 RUNNERS = 20
-LONG = 60.0
+LONG = 120.0
 
 
 class Runner:

@@ -14,7 +14,7 @@ from tests.kit.fake_provider import CLIENT_ID, CLIENT_SECRET, REDIRECT, FakeProv
 from tests.kit.product import PASSWORD, Product
 
 pytestmark = pytest.mark.product
-LONG = 30.0
+LONG = 120.0
 _names = itertools.count(1)
 
 

@@ -52,7 +52,7 @@ def test_a_supervisor_out_of_descriptors_refuses_what_needs_one_and_lives_and_ma
         product.actor("logs").kill()
         wait_until(lambda: "cannot start logs" in product.log or "logs died" in product.log, "its death is seen")
     before = supervisor.num_fds()
-    wait_until(lambda: {"zygote", "logs"} <= {each.name() for each in product.processes()}, "they are there again", 40)
+    wait_until(lambda: {"zygote", "logs"} <= {each.name() for each in product.processes()}, "they are there again")
     assert product.process is not None
     assert product.process.poll() is None
     assert product.proxy(**body)["runtime"]["state"] == "running"
@@ -72,7 +72,7 @@ def test_a_supervisor_with_few_descriptors_takes_no_new_listener_so_that_who_die
         for name in ("logs", "api", "metrics"):
             before = product.actor(name)
             before.kill()
-            wait_until(lambda name=name, old=before.pid: product.actor(name).pid != old, f"{name} is back", 30)
+            wait_until(lambda name=name, old=before.pid: product.actor(name).pid != old, f"{name} is back")
         product.wait_healthy()
     assert product.proxy(**body)["runtime"]["state"] == "running"
 

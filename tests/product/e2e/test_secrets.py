@@ -6,6 +6,7 @@ import base64
 import secrets
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +188,9 @@ def test_no_secret_is_written_shown_or_left_in_a_command_line(planted: Planted) 
     written = {str(path): path.read_bytes() for path in files_below(product.directory)}
     written["the answers"] = "\n".join(planted.answers).encode()
     for process in (psutil.Process(product.pid), *product.processes()):
-        written[f"the command line of {process.pid}"] = "\0".join(process.cmdline()).encode()
-        written[f"the environment of {process.pid}"] = Path(f"/proc/{process.pid}/environ").read_bytes()
+        with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):  # one of a few moments has ended
+            written[f"the command line of {process.pid}"] = "\0".join(process.cmdline()).encode()
+            written[f"the environment of {process.pid}"] = Path(f"/proc/{process.pid}/environ").read_bytes()
     found = [
         f"{what} in {place}"
         for place, content in written.items()

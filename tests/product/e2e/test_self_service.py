@@ -52,7 +52,7 @@ def test_a_holder_sees_the_tunnel_and_a_new_password_ends_it_and_the_token(produ
             data = me("GET", "/usage", token=token).json()["data"]
             return data["usage"]["active_connections"] == 1 and sum(each["bytes_in"] for each in data["days"]) > 0
 
-        wait_until(used, "it is counted", 10)
+        wait_until(used, "it is counted")
         assert product.api("GET", "/proxies", headers={"Authorization": f"Bearer {token}"}).status_code == 403
 
         body = {"password": SECOND, "current_password": FIRST}

@@ -53,7 +53,7 @@ def test_an_account_is_good_at_once_on_the_proxies_that_it_names_now_and_later(o
         later = product.proxy(auth={"enabled": True}, tags=["eu"])
         assert status(later, origin) == 200
         product.data("PATCH", f"/proxies/{other['id']}", {"tags": ["eu"]})
-        wait_until(lambda: status(other, origin) == 200, "the proxy has its new tag", 10)
+        wait_until(lambda: status(other, origin) == 200, "the proxy has its new tag")
         product.data("PATCH", f"/accounts/{account['id']}", {"proxies": {"ids": [other["id"]]}})
         assert [status(each, origin) for each in (tagged, later, other)] == [407, 407, 200]
 
@@ -99,12 +99,12 @@ def test_a_credential_is_good_on_every_protocol_until_it_is_revoked(own_product:
         product.wait_healthy()
 
 
-def test_a_credential_lapses_to_the_second_with_its_connections(own_product: Product) -> None:
+def test_a_credential_lapses_with_its_connections(own_product: Product) -> None:
     product = own_product
     with Origin(echoes) as origin:
         proxy = product.proxy(auth={"enabled": True})
         account = make_account(product)
-        made = product.data("POST", f"/accounts/{account['id']}/credentials", {"ttl": 2})
+        made = product.data("POST", f"/accounts/{account['id']}/credentials", {"ttl": 5})
         sock = through(proxy["port"], "http", origin, made["secret"])
         assert sock is not None
         with sock:
@@ -113,7 +113,7 @@ def test_a_credential_lapses_to_the_second_with_its_connections(own_product: Pro
         end = datetime.fromisoformat(made["credential"]["expires_at"]).timestamp()
         assert ended >= end - 0.01
         assert through(proxy["port"], "http", origin, made["secret"]) is None
-        found = wait_until(lambda: records(product, "credential_expired"), "the records", 10)
+        found = wait_until(lambda: records(product, "credential_expired"), "the records")
         assert {each["credential"] for each in found} == {made["credential"]["id"]}
 
 
@@ -125,7 +125,7 @@ def test_a_table_that_is_removed_is_there_again_without_any_change(own_product: 
         assert status(proxy, origin) == 200
         table = DataDir(product.data_dir).accounts_table
         table.unlink()
-        wait_until(table.exists, "it is made anew", 20)
+        wait_until(table.exists, "it is made anew")
         later = product.proxy(auth={"enabled": True})
         assert [status(each, origin) for each in (proxy, later)] == [200, 200]
 
@@ -209,6 +209,6 @@ def test_accounts_are_good_after_a_boot_of_the_machine_that_tore_their_table(own
         former = table.rename(table.with_name("accounts-0123456789abcdef.mdb"))
         former.write_bytes(b"\xa5" * 65_536)
         product.start()
-        wait_until(lambda: status(proxy, origin) == 200, "the table is made anew", 10)
+        wait_until(lambda: status(proxy, origin) == 200, "the table is made anew")
         assert table.exists()
         assert not former.exists()

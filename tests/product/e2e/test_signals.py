@@ -55,19 +55,19 @@ def test_a_signal_to_the_group_ends_all_in_good_order_and_loses_no_record(
     assert [line for line in reported.splitlines() if "ERROR" in line or "died" in line or "WARNING" in line] == []
     assert "Traceback" not in reported
     grouped.start()
-    wait_until(lambda: records(grouped, proxy) == REQUESTS, "all records are there", 10)
+    wait_until(lambda: records(grouped, proxy) == REQUESTS, "all records are there")
 
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_hang_up_of_the_group_is_a_reload_and_ends_no_one(
     grouped: Product, proxy: dict[str, Any], origin: Origin, times: int
 ) -> None:
-    so_far, before = len(grouped.log), {each.pid for each in grouped.processes()}
+    so_far, before = len(grouped.log), {each.pid for each in grouped.lasting()}
     for _ in range(times):
         os.killpg(grouped.pid, signal.SIGHUP)
     wait_until(lambda: "was read again" in grouped.log[so_far:], "the configuration is read again")
     assert get(proxy, origin, "hello") == 200
-    assert {each.pid for each in grouped.processes()} == before
+    assert {each.pid for each in grouped.lasting()} == before
     assert "died" not in grouped.log[so_far:]
 
 
@@ -79,7 +79,7 @@ def test_one_process_ends_by_a_signal_of_its_own_and_is_started_again(
     so_far = len(grouped.log)
     older = proxy["runtime"]["pid"] if name == "forwarding" else grouped.actor(name).pid
     os.kill(older, signal.SIGTERM)
-    wait_until(lambda: older not in {each.pid for each in grouped.processes()}, "it has ended")
+    wait_until(lambda: older not in {each.pid for each in grouped.lasting()}, "it has ended")
     grouped.wait_healthy()
     wait_until(lambda: get(proxy, origin, "hello") == 200, "the proxy serves")
     wait_until(lambda: records(grouped, proxy) >= 2, "both records are there")

@@ -36,7 +36,7 @@ def a_proxy(product: Product, protocol: str, **more: Any) -> Iterator[dict[str, 
 
 def curl(option: str, proxy: dict[str, Any], *more: str) -> subprocess.CompletedProcess[bytes]:
     command = ("curl", "-sS", "--noproxy", "", option, f"127.0.0.1:{proxy['port']}", *more)
-    return subprocess.run(command, capture_output=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+    return subprocess.run(command, capture_output=True, timeout=180, stdin=subprocess.DEVNULL, check=False)
 
 
 def in_log(product: Product, proxy: dict[str, Any], count: int) -> list[dict[str, Any]] | None:

@@ -53,7 +53,7 @@ def test_a_chain_over_the_api_passes_requests_and_tunnels_and_is_seen_from_outsi
         ]
     result = product.data("POST", f"{path}/test", {"url": origin.url("/hello")})["test_result"]
     assert (result["status"], result["parent"]) == ("success", "living")
-    wait_until(lambda: _users(product, above) == {"up"}, "the upstream has records of its user", 10)
+    wait_until(lambda: _users(product, above) == {"up"}, "the upstream has records of its user")
     product.api("DELETE", path)
 
 
@@ -64,11 +64,11 @@ def test_a_changed_list_of_upstreams_holds_at_once_and_an_empty_one_ends_the_cha
     with Client(proxy["port"]) as client:
         assert client.get(origin.url("/hello")).status == 200
         product.data("PATCH", path, {"upstreams": [entry(above, auth={"username": "up", "password": "wrong"})]})
-        wait_until(lambda: client.get(origin.url("/hello")).status == 502, "the upstream refuses us", 5)
+        wait_until(lambda: client.get(origin.url("/hello")).status == 502, "the upstream refuses us")
         product.data("PATCH", path, {"upstreams": [entry(above)]})
-        wait_until(lambda: client.get(origin.url("/hello")).status == 200, "the upstream takes us", 5)
+        wait_until(lambda: client.get(origin.url("/hello")).status == 200, "the upstream takes us")
         product.data("PATCH", path, {"upstreams": []})
-        wait_until(lambda: _direct(product, path, client, origin), "the chain is gone", 5)
+        wait_until(lambda: _direct(product, path, client, origin), "the chain is gone")
 
 
 def test_the_password_is_nowhere_in_the_data_directory_nor_in_the_log_and_survives_a_restart(
@@ -81,8 +81,8 @@ def test_the_password_is_nowhere_in_the_data_directory_nor_in_the_log_and_surviv
     assert all(SECRET.encode() not in file.read_bytes() for file in files)
     own_product.start()
     with Client(proxy["port"]) as client:
-        wait_until(lambda: client.get(origin.url("/hello")).status == 200, "the chain works again", 10)
-    assert all(SECRET not in " ".join(process.cmdline()) for process in own_product.processes())
+        wait_until(lambda: client.get(origin.url("/hello")).status == 200, "the chain works again")
+    assert all(SECRET not in " ".join(process.cmdline()) for process in own_product.lasting())
     assert SECRET not in own_product.log
 
 
@@ -92,7 +92,7 @@ def test_without_its_key_file_the_product_says_so_and_does_not_start(own_product
     (own_product.data_dir / "keys" / "secrets.key").unlink()
     own_product.start(wait=False)
     assert own_product.process is not None
-    assert own_product.process.wait(20) == 1
+    assert own_product.process.wait(60) == 1
     assert "secrets.key: missing" in own_product.log
 
 
@@ -104,9 +104,9 @@ def test_an_upstream_that_goes_down_and_comes_back_is_reported_as_events(product
         for kind in ("proxy.error", "proxy.recovered"):
             events.subscribe(f"events.{kind}")
         proxy = product.proxy(upstreams=[{"protocol": "http", "host": "127.0.0.1", "port": port, "name": "above"}])
-        wait_until(lambda: _state(product, proxy) == "down", "the check has failed", 10)
+        wait_until(lambda: _state(product, proxy) == "down", "the check has failed")
         with socket.create_server(("127.0.0.1", port)):
-            wait_until(lambda: _state(product, proxy) == "up", "the check has succeeded", 20)
+            wait_until(lambda: _state(product, proxy) == "up", "the check has succeeded")
         reported = [_event(events, proxy) for _ in range(4)]
     assert reported == [
         ("proxy.error", "upstream_down"),

@@ -8,15 +8,17 @@ import signal
 import socket
 import sqlite3
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.kit.product import Product
 from tests.kit.scripted_origins import Origin, echoes
 from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Target
+from tests.kit.workers import all_run
 
 pytestmark = pytest.mark.product
 
@@ -49,8 +51,8 @@ def in_hours(product: Product) -> tuple[int, int]:
 class Client:
     """A tunnel to an origin that echoes; `sent` and `received` are all bytes between client and proxy."""
 
-    def __init__(self, proxy: dict[str, Any], origin: Origin) -> None:
-        word = base64.b64encode(f"ada:{WORD}".encode()).decode()
+    def __init__(self, proxy: dict[str, Any], origin: Origin, user: str = "ada") -> None:
+        word = base64.b64encode(f"{user}:{WORD}".encode()).decode()
         head = f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic {word}\r\n\r\n".encode()
         self.sock = socket.create_connection(("127.0.0.1", proxy["port"]), 20)
         self.sent = self.received = 0
@@ -107,7 +109,7 @@ def test_every_byte_counts_once_though_forwarding_actors_the_collector_and_all_a
                 sent, received = sent + client.sent, received + client.received
                 with client.sock:
                     disturb() if each is proxies[-1] else None
-    wait_until(lambda: used(product, account_id) == (sent, received), f"{sent} and {received} bytes", 30)
+    wait_until(lambda: used(product, account_id) == (sent, received), f"{sent} and {received} bytes")
     assert in_hours(product) == (sent, received)
 
 
@@ -118,11 +120,8 @@ def connected(proxy: dict[str, Any], origin: Origin) -> Client | None:
         return None
 
 
-def test_proxies_that_race_for_a_quota_stay_within_a_mebibyte_each_of_it(own_product: Product) -> None:
-    product = own_product
-    quota = 32 * MIB
-    account_id = make_account(product, quota={"bytes": quota, "period": "month"})
-    proxies = guarded_proxies(product, PROXIES)
+def race(clients: list[Client]) -> None:
+    """Send and receive at all of them until each has been ended."""
     piece = b"x" * 65536
 
     def use_up(client: Client) -> None:
@@ -139,21 +138,53 @@ def test_proxies_that_race_for_a_quota_stay_within_a_mebibyte_each_of_it(own_pro
         except OSError:
             return
 
+    threads = [threading.Thread(target=what, args=(each,)) for each in clients for what in (push, use_up)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_proxies_that_race_for_a_quota_stay_within_a_mebibyte_each_of_it(own_product: Product) -> None:
+    product = own_product
+    quota = 32 * MIB
+    account_id = make_account(product, quota={"bytes": quota, "period": "month"})
+    proxies = guarded_proxies(product, PROXIES)
     with Origin(echoes) as origin, ExitStack() as stack:
         clients = [Client(each, origin) for each in proxies]
         for each in clients:
             stack.enter_context(each.sock)
-        threads = [threading.Thread(target=what, args=(each,)) for each in clients for what in (push, use_up)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-    total = wait_until(lambda: (now := sum(used(product, account_id))) >= quota and now, "the quota is used up", 30)
-    wait_until(lambda: not open_connections(product), "all connections have ended and are reported", 30)
+        race(clients)
+    total = wait_until(lambda: (now := sum(used(product, account_id))) >= quota and now, "the quota is used up")
+    wait_until(lambda: not open_connections(product), "all connections have ended and are reported")
     assert quota <= sum(used(product, account_id)) <= quota + PROXIES * MIB, total
     for each in proxies:
         with pytest.raises(AssertionError, match="429"):
             Client(each, origin)  # each knows that there is nothing left
+
+
+@pytest.mark.parametrize("collector", ["there", "away"])
+def test_workers_that_race_for_a_quota_stay_within_a_mebibyte_together_of_it(product: Product, collector: str) -> None:
+    quota = 32 * MIB
+    account_id = make_account(product, username=f"ada-{collector}", quota={"bytes": quota, "period": "month"})
+    proxy = product.proxy(auth={"enabled": True}, workers=2)
+    all_run(product, proxy, 2)
+    metrics = product.actor("metrics")
+    with Origin(echoes) as origin, ExitStack() as stack:
+        clients = [Client(proxy, origin, f"ada-{collector}") for _ in range(12)]
+        for each in clients:
+            stack.enter_context(each.sock)
+        if collector == "away":
+            metrics.suspend()
+        try:
+            race(clients)
+        finally:
+            with suppress(psutil.NoSuchProcess):  # the supervisor has killed it for its silence
+                metrics.resume()
+    wait_until(lambda: not open_connections(product), "all connections have ended and are reported")
+    assert quota <= sum(used(product, account_id)) <= quota + MIB
+    product.api("DELETE", f"/proxies/{proxy['id']}")
 
 
 def test_a_quota_that_is_reached_is_an_event_once_though_the_collector_is_killed() -> None:
@@ -169,7 +200,7 @@ def test_a_quota_that_is_reached_is_an_event_once_though_the_collector_is_killed
         client = Client(proxy, origin)
         with client.sock:
             client.echo(17_000)
-            wait_until(lambda: kinds(target)[1:] == ["account.quota_warning"], "the warning has come", 30)
+            wait_until(lambda: kinds(target)[1:] == ["account.quota_warning"], "the warning has come")
             product.actor("metrics").kill()
             wait_until(lambda: product.actor("metrics"), "the collector runs again")
             client.echo(4_000)
@@ -180,7 +211,7 @@ def test_a_quota_that_is_reached_is_an_event_once_though_the_collector_is_killed
         with pytest.raises(AssertionError, match="429"):
             Client(proxy, origin)
         product.data("PATCH", f"/accounts/{account_id}", {"tags": ["end"]})
-        wait_until(lambda: "account.updated" in kinds(target), "a later event has come", 30)
+        wait_until(lambda: "account.updated" in kinds(target), "a later event has come")
         assert sorted(kinds(target)) == [
             "account.created",
             "account.quota_reached",

@@ -54,7 +54,7 @@ def why_not() -> str | None:
         "mount -t tmpfs tmpfs /run && mount -t cgroup2 cgroup2 /sys/fs/cgroup && test -w /sys/fs/cgroup/cgroup.procs"
     )
     command = ["unshare", "--fork", "--propagation", "private", *NAMESPACES, "--mount-proc", "sh", "-c", probe]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     return f"no namespaces: {done.stderr.strip()}" if done.returncode else None
 
 
@@ -216,7 +216,7 @@ class Machine:
         assert self._process.poll() is None, f"systemd ended with {self._process.returncode}\n{self.log}"
         if self._systemd is None:
             children = psutil.Process(self._process.pid).children()
-            self._systemd = next((child.pid for child in children if child.name() == "systemd"), None)
+            self._systemd = next((child.pid for child in children if _name_of(child) == "systemd"), None)
             return False
         return self.systemctl("is-system-running", check=False).strip() in ("running", "degraded")
 
@@ -281,3 +281,11 @@ def _remove_tree(group: Path) -> None:
             with contextlib.suppress(OSError):  # it still has a process that is ending: tried again
                 os.rmdir(folder)
         time.sleep(0.02)
+
+
+def _name_of(process: psutil.Process) -> str:
+    """Empty for one that has ended: those that prepare the namespaces are short."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""

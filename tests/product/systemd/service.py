@@ -54,7 +54,7 @@ class ServiceOn:
         health: dict[str, Any] = self.api("GET", "/health")
         return health
 
-    def proxy(self, name: str, port: int, **fields: Any) -> dict[str, Any]:
+    def proxy(self, name: str, port: int | str, **fields: Any) -> dict[str, Any]:
         """A new proxy that runs."""
         made = self.api("POST", "/proxies", {"name": name, "port": port, "protocol": "http", **fields})["proxy"]
         return wait_until(lambda: self.running(made["id"]), f"{name} runs")

@@ -84,6 +84,6 @@ def test_it_says_what_is_wrong_with_how_it_is_called(bare: Machine) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0 or Path("/run/systemd/system").exists(), reason="root without systemd")
 def test_without_systemd_it_names_what_to_do_instead() -> None:
-    done = subprocess.run([SCRIPT, "--no-start"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([SCRIPT, "--no-start"], capture_output=True, text=True, timeout=180)
     assert done.returncode == 1
     assert "scripts/serve" in done.stderr

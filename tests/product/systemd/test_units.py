@@ -21,7 +21,7 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 
 def analyze(*arguments: str) -> str:
     done = subprocess.run(
-        ["systemd-analyze", "--no-pager", *arguments], capture_output=True, text=True, timeout=60, env={"LC_ALL": "C"}
+        ["systemd-analyze", "--no-pager", *arguments], capture_output=True, text=True, timeout=180, env={"LC_ALL": "C"}
     )
     return done.stdout + done.stderr
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api.container import ApiSettings
+from api.oauth import transport
 from config import passwords
 from config.settings.settings import Auth
 from tests.kit.api_stage import QUIET, Api
@@ -28,7 +29,10 @@ def api() -> Iterator[Api]:
 
 
 @pytest.fixture
-def provider() -> Iterator[FakeProvider]:
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
+    """It has time to respond: on a busy machine its thread may have to wait for seconds."""
+    for name in ("CONNECT_TIMEOUT", "READ_TIMEOUT", "DEADLINE"):
+        monkeypatch.setattr(transport, name, 120.0)
     made = FakeProvider()
     yield made
     made.close()

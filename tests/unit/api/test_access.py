@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.forwarding import Explain, ExplainedAddress, ExplainedRule, Explanation
+from actors.bus.messages.forwarding import Explain, ExplainedAddress, ExplainedRule, ExplainedSource, Explanation
+from actors.bus.messages.policies import RuleSpec
 from actors.bus.messages.specs import AccessSpec
 from tests.kit.api_stage import PROXY, Api, error_of
 
@@ -94,7 +95,10 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
     proxy = create(api, headers)
     api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: EXPLAINED
     data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "user": "ada"}, headers).json["data"]
-    assert api.fleet.received[-1] == (forwarding_name(proxy["id"]), Explain("192.0.2.1", "ada", "https://a.example/"))
+    assert api.fleet.received[-1] == (
+        forwarding_name(proxy["id"]),
+        Explain("192.0.2.1", "ada", "https://a.example/", listen_port=PROXY["port"]),
+    )
     assert data == {
         "decision": "deny",
         "reason": "destination_denied",
@@ -104,8 +108,26 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
         "target": {"host": "a.example", "port": 443},
         "addresses": [],
         "rules": [],
+        "headers": {"set": {}, "remove": []},
         "account": None,
         "credential": None,
+        "source": None,
+        "name": None,
+        "upstreams": None,
+    }
+
+
+def test_explain_says_where_a_request_would_leave_from(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    source = ExplainedSource("bind_address", "session", ("192.0.2.0/24",), "192.0.2.7")
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, source=source)
+    said = api.post(f"/proxies/{proxy['id']}/explain", QUESTION, headers).json["data"]["source"]
+    assert said == {
+        "rule": "bind_address",
+        "policy": "session",
+        "entries": ["192.0.2.0/24"],
+        "ipv4": "192.0.2.7",
+        "ipv6": None,
     }
 
 
@@ -129,6 +151,42 @@ def test_explain_lists_the_rules_of_policies(api: Api, headers: dict[str, str]) 
     ]
     refused = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "method": "A B"}, headers)
     assert error_of(refused)[2]["field"] == "method"
+
+
+def test_explain_tries_a_policy_that_is_not_stored_with_the_lists_that_it_names(
+    api: Api, headers: dict[str, str]
+) -> None:
+    proxy = create(api, headers)
+    body = {"name": "ads", "kind": "domains", "entries": ["ads.example"]}
+    stored = api.post("/lists", body, headers).json["data"]["list"]
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: EXPLAINED
+    rule = {"name": "no ads", "match": {"destinations": ["list:ads"]}, "action": {"use": "deny"}}
+    question = {**QUESTION, "draft": {"name": "new", "rules": [rule]}}
+    assert api.post(f"/proxies/{proxy['id']}/explain", question, headers).status_code == 200
+    sent = api.fleet.received[-1][1]
+    assert (sent.draft.name, sent.draft.rules) == ("new", (RuleSpec("no ads", (), ("list:ads",), use="deny"),))
+    assert [(each.id, each.name, each.kind) for each in sent.lists] == [(stored["id"], "ads", "domains")]
+    assert sent.lists[0].file
+    assert api.store.find("policies") == []
+    rule["match"] = {"destinations": ["list:none"]}
+    refused = error_of(api.post(f"/proxies/{proxy['id']}/explain", question, headers))
+    assert refused[2] == {"field": "draft.rules[0].match.destinations[0]", "error": "there is no list 'none'"}
+    rule["action"] = {"use": "direct", "reason": "no"}
+    refused = error_of(api.post(f"/proxies/{proxy['id']}/explain", question, headers))
+    assert refused[2]["field"] == "draft.rules[0].action.reason"
+
+
+def test_a_policy_is_tried_only_for_those_who_may_give_the_proxy_one(api: Api, headers: dict[str, str]) -> None:
+    """To compile it keeps the process of the proxy from all else."""
+    proxy = create(api, headers)
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: EXPLAINED
+    api.add_user("reader", role="user", permissions=["proxy.read"])
+    path, reader = f"/proxies/{proxy['id']}/explain", api.token("reader")
+    assert api.post(path, QUESTION, reader).status_code == 200
+    asked = len(api.fleet.received)
+    refused = api.post(path, {**QUESTION, "draft": {"name": "new", "rules": []}}, reader)
+    assert (refused.status_code, refused.json["error"]["message"]) == (403, "The permission proxy.write is required")
+    assert len(api.fleet.received) == asked
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -410,7 +411,8 @@ def test_rows_of_many_threads_make_one_chain(data: DataDir) -> None:
 
 
 def test_the_first_start_and_the_command_line_are_on_record(data: DataDir) -> None:
-    ensure_administrator(data, PASSWORD)
+    with closing(open_store(data)) as store:
+        ensure_administrator(store, data, PASSWORD)
     reset_password(data, "admin", "another password")
     store = open_store(data)
     store.put("settings", {"id": "settings", "server": {"port": 81}})

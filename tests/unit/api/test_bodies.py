@@ -27,7 +27,7 @@ from config.settings.settings import Security
 from tests.kit.api_stage import PROXY, Api
 from tests.kit.wait import wait_until
 
-LONG = 30.0
+LONG = 120.0
 KIB = 1024
 MIB = 1024 * KIB
 PROXIES = "/api/v1/proxies"

@@ -51,6 +51,11 @@ def test_a_page_is_returned(api: Api, headers: dict[str, str], path: str) -> Non
                 "target": "a.example:443",
                 "parent": None,
                 "credential": None,
+                "source_address": None,
+                "source_rule": None,
+                "parameters": None,
+                "pool": None,
+                "listen_port": 0,
                 "state": "tunnel",
                 "started_at": "2023-11-14T22:13:20.000Z",
                 "age": 1.234,
@@ -66,9 +71,9 @@ def test_a_page_is_returned(api: Api, headers: dict[str, str], path: str) -> Non
 
 
 def test_filters_sort_and_page_are_passed_on(api: Api, headers: dict[str, str], path: str) -> None:
-    query = "client=10.0.0.0/8&user=ada&target=a.ex&min_age=5&sort=-rate_out&limit=7&offset=3"
+    query = "client=10.0.0.0/8&user=ada&target=a.ex&min_age=5&listen_port=20005&sort=-rate_out&limit=7&offset=3"
     api.get(f"{path}?{query}", headers)
-    only = ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0)
+    only = ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0, 20005)
     assert api.fleet.received[-1][1] == QueryConnections(only, "-rate_out", 7, 3)
 
 

@@ -101,6 +101,14 @@ def test_connections_of_all_proxies_come_in_one_list_with_their_proxy(api: Api, 
     assert "groups" not in data
 
 
+def test_ages_are_as_of_one_moment_though_the_replies_are_not(api: Api, headers: dict[str, str]) -> None:
+    early = [replace(connection(1), age=9.0), replace(connection(3), age=7.0)]
+    late = [replace(connection(2), age=8.5)]
+    serve(api, Process(early), Process(late))
+    found = [(each["id"], each["age"]) for each in listed(api, headers, "?sort=-age")["connections"]]
+    assert found == [("1", 9.5), ("2", 8.5), ("3", 7.5)]
+
+
 @pytest.mark.parametrize("sort", ["-age", "age", "-bytes_in", "target", "-client"])
 def test_pages_of_the_merged_list_are_those_of_one_list(api: Api, headers: dict[str, str], sort: str) -> None:
     dice = random.Random(sort)
@@ -146,10 +154,10 @@ def test_connections_that_go_between_two_requests_end_the_search(api: Api, heade
 def test_filters_reach_all_and_proxy_selects_one_by_name_or_id(api: Api, headers: dict[str, str]) -> None:
     one, other = Process([connection(1)]), Process([connection(2)])
     _, second = serve(api, one, other)
-    listed(api, headers, "?client=10.0.0.0/8&account=ada&target=a.ex&min_age=5&sort=-rate_out")
+    listed(api, headers, "?client=10.0.0.0/8&account=ada&target=a.ex&min_age=5&listen_port=9&sort=-rate_out")
     for process in (one, other):
         assert (process.asked[-1].only, process.asked[-1].sort) == (
-            ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0),
+            ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0, 9),
             "-rate_out",
         )
     one.asked.clear()

@@ -358,6 +358,12 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
         "detail": "",
         "rule": "",
         "credential": "",
+        "source_address": "",
+        "parameters": "",
+        "pool": "",
+        "country": "",
+        "asn": "",
+        "listen_port": 0,
     }
 
     def index(message: QueryLogs) -> LogPage:

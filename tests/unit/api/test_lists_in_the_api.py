@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from actors.lists.compiled import CompiledList
+from actors.lists.databases import store_database
+from api.services.list_states import ListState
 from api.services.object_kinds import LISTS
 from config.model.lists import DestinationList
 from tests.kit.api_stage import Api, error_of
+from tests.kit.place_databases import country, database, system
 
 SOURCE = {"url": "https://lists.example/domains.txt"}
 
@@ -80,6 +83,104 @@ def test_check_of_no_target_is_refused(api: Api, target: str | None) -> None:
     made(api)
     status, _, details = error_of(check(api, target))
     assert (status, details["field"]) == (400, "target")
+
+
+PLACES = {"192.0.2.0/24": country("DE") | system(64500), "2001:db8::/32": country("FR")}
+
+
+def made_database(api: Api, name: str = "world", **source: Any) -> dict[str, Any]:
+    given = {"url": "https://lists.example/world.mmdb"} | source
+    return made(api, name=name, kind="geo", entries=None, source={k: v for k, v in given.items() if v is not None})
+
+
+def test_check_of_a_database_says_where_an_address_is(api: Api) -> None:
+    view = made_database(api)["list"]
+    assert view["source"]["format"] == "mmdb"
+    file, entries = store_database(iter([database(PLACES)]), folder(api), view["id"], 0)
+    api.services.list_contents.states.put(view["id"], ListState(kind="geo", file=file, entries=entries))
+    place = {"kind": "geo", "country": "DE", "asn": 64500}
+    assert check(api, "192.0.2.9:443", "world").json["data"] == {"matches": True, "entry": "192.0.2.0/24", **place}
+    nowhere = {"kind": "geo", "country": None, "asn": None}
+    assert check(api, "203.0.113.1", "world").json["data"] == {"matches": False, "entry": None, **nowhere}
+    assert error_of(check(api, "example.com", "world"))[2]["field"] == "target"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"kind": "geo"}, "source"),
+        ({"kind": "geo", "entries": ["192.0.2.0/24"]}, "source"),
+        ({"kind": "geo", "source": {}}, "source.url"),
+        ({"kind": "geo", "source": {"url": "https://a.example/", "file": "/a"}}, "source.file"),
+        ({"kind": "geo", "source": {"file": "a.mmdb"}}, "source.file"),
+        ({"kind": "geo", "source": {"file": "/a", "format": "plain"}}, "source.format"),
+        ({"kind": "domains", "source": {"file": "/etc/hosts"}}, "source.file"),
+        ({"kind": "domains", "source": {"url": "https://a.example/", "format": "mmdb"}}, "source.format"),
+    ],
+)
+def test_a_database_has_a_source_and_other_lists_no_file(api: Api, fields: dict[str, Any], field: str) -> None:
+    status, _, details = error_of(api.post("/lists", {"name": "world", **fields}, api.token()))
+    assert (status, details["field"]) == (400, field)
+
+
+def test_url_and_file_of_a_source_take_each_others_place(api: Api) -> None:
+    made_database(api, url=None, file="/srv/world.mmdb")
+    changed = api.patch("/lists/world", {"source": {"url": "https://a.example/"}}, api.token()).json["data"]["list"]
+    assert (changed["source"]["url"], "file" in changed["source"]) == ("https://a.example/", False)
+    back = api.patch("/lists/world", {"source": {"file": "/a"}}, api.token()).json["data"]["list"]["source"]
+    assert (back["file"], "url" in back, back["format"]) == ("/a", False, "mmdb")
+
+
+def test_entries_name_a_list_as_what_it_is(api: Api) -> None:
+    made_database(api)
+    made(api)
+    base = {"name": "p", "protocol": "http", "host": "127.0.0.1", "port": 8_299}
+    for entry, error in (
+        ("list:world", "geo:world:country=DE"),
+        ("geo:ads:country=DE", "list:ads"),
+        ("geo:none:asn=1", "there is no list 'none'"),
+        ("geo:world:country=de", "geo:NAME:country=DE"),
+    ):
+        body = {"rules": [{"name": "a", "match": {"destinations": [entry]}, "action": {"use": "deny"}}]}
+        status, _, details = error_of(api.post("/policies", {"name": "x", **body}, api.token()))
+        assert (status, error in details["error"]) == (400, True), entry
+        proxy = {**base, "access": {"deny_destinations": ["geo:world:asn=1", entry]}}
+        assert error_of(api.post("/proxies", proxy, api.token()))[2]["field"] == "access.deny_destinations[1]"
+
+
+def test_a_database_in_use_stays_one_and_stays(api: Api) -> None:
+    made_database(api)
+    rule = {"name": "a", "match": {"destinations": ["geo:world:country=DE:443"]}, "action": {"use": "deny"}}
+    assert api.post("/policies", {"name": "x", "rules": [rule]}, api.token()).status_code == 201
+    account = {"username": "ann", "password": "correct horse battery", "deny_destinations": ["geo:world:asn=64500"]}
+    assert api.post("/accounts", account, api.token()).status_code == 201
+    for response in (
+        api.request("DELETE", "/lists/world", api.token()),
+        api.patch("/lists/world", {"kind": "networks", "entries": []}, api.token()),
+        api.patch("/lists/world", {"name": "other"}, api.token()),
+    ):
+        status, _, details = error_of(response)
+        assert (status, "in use by 2 (policy x, account ann)" in details["error"]) == (400, True)
+
+
+def test_a_database_goes_through_export_and_import(api: Api) -> None:
+    made_database(api, url=None, file="/srv/world.mmdb")
+    document = api.get("/config/export", api.token()).json
+    exported = document.get("data", document)
+    entry = exported["lists"][0]
+    assert entry["source"] == {"file": "/srv/world.mmdb", "format": "mmdb", "interval": 86400, "max_bytes": 67108864}
+    again = api.post("/config/import?dry_run=true", exported, api.token())
+    assert again.status_code == 200, again.json
+    exported["lists"][0] = {"name": "world", "kind": "networks", "entries": []}
+    exported["policies"] = [
+        {
+            "name": "x",
+            "rules": [{"name": "a", "match": {"destinations": ["geo:world:asn=1"]}, "action": {"use": "deny"}}],
+        }
+    ]
+    refused = api.post("/config/import?dry_run=true", exported, api.token())
+    assert refused.status_code == 400
+    assert "has networks" in str(refused.json)
 
 
 def test_the_status_of_a_list(api: Api) -> None:

@@ -282,14 +282,14 @@ def test_while_one_makes_it_others_get_the_one_before(api: Api, others: Others) 
     def slow(message: Any) -> Any:
         if isinstance(message, QueryRealtime):
             reached.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
         return replies(message)
 
     api.fleet.others[METRICS] = slow
     others.rate = 99.0
     with ThreadPoolExecutor(1) as pool:
         making = pool.submit(overview, api, headers)
-        assert reached.wait(30)
+        assert reached.wait(120)
         assert overview(api, headers)["now"]["requests_per_second"] == 12.5
         go_on.set()
         assert making.result(30)["now"]["requests_per_second"] == 99.0

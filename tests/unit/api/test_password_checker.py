@@ -20,7 +20,7 @@ from api.security.password_worker import NICENESS
 from config.passwords import COST, attempts, check_hash, foreign_hash, hash_password
 from tests.kit.wait import wait_until
 
-LONG = 30.0
+LONG = 120.0
 HASHED = hash_password("correct horse", 4)
 
 

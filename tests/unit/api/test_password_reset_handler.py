@@ -17,7 +17,7 @@ from api.services.password_reset import PasswordResetHandler
 from api.store import StoreWriteError
 from tests.kit.api_stage import PASSWORD, Api
 
-LONG = 30.0
+LONG = 120.0
 FRESH = "another good one"
 
 

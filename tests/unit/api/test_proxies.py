@@ -100,6 +100,12 @@ BAD_BODIES = [
     ({"port": 65536}, "port"),
     ({"port": "80"}, "port"),
     ({"port": 80.5}, "port"),
+    ({"port": "0-80"}, "port"),
+    ({"port": "65000-65536"}, "port"),
+    ({"port": "20001-20000"}, "port"),
+    ({"port": "20000-24096"}, "port"),
+    ({"port": "20000-"}, "port"),
+    ({"port": ["20000-20001"]}, "port"),
     ({"port": True}, "port"),
     ({"protocol": "ftp"}, "protocol"),
     ({"protocol": "quic"}, "protocol"),
@@ -214,6 +220,19 @@ def test_a_create_without_a_reply_of_the_supervisor_can_be_repeated(
     proxy_id = made.json["data"]["proxy"]["id"]
     assert again.json["data"]["proxy"]["id"] == proxy_id
     wait_until(lambda: proxy_id in api.fleet.desired, "the supervisor knows the proxy")
+
+
+def test_of_all_proxies_only_those_are_sent_that_the_supervisor_does_not_have(
+    api: Api, headers: dict[str, str]
+) -> None:
+    kept, changed = (create(api, headers, name=name, port=port)["id"] for name, port in (("kept", 3129), ("new", 3130)))
+    known = {kept: api.fleet.desired[kept].revision, changed: api.fleet.desired[changed].revision - 1, "prx_gone": 1}
+    sent = api.services.proxies.desired_state(known)
+    assert (sent.unchanged, [each.id for each in sent.specs]) == ((kept,), [changed])
+    assert {each.id for each in api.services.proxies.desired_state().specs} == {kept, changed}
+    with api.services.proxies.lock():
+        api.services.proxies.link.apply_all()
+    assert (api.fleet.received[-1][1].unchanged, api.fleet.received[-1][1].specs) == ((kept, changed), ())
 
 
 @pytest.mark.parametrize("operation", ["start", "stop", "restart", "delete"])

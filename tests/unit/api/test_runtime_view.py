@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ class Both:
         self.received: list[tuple[str, Any]] = []
         self.proxies = {"a": RUNNING}
         self.changed = {"a": stats(1)}
+        self.sleep: dict[str, Any] = {}
         self.as_of = 1.0
         self.gone = False
         self.meanwhile: Any = lambda: None
@@ -39,7 +41,7 @@ class Both:
         if to == METRICS:
             self.as_of += 1.0
             return Stats(dict(self.changed), self.as_of)
-        reply = RuntimeReport(dict(self.proxies), {}, 1.0)
+        reply = replace(RuntimeReport(dict(self.proxies), {}, 1.0), **self.sleep)
         self.meanwhile()
         return reply
 
@@ -51,6 +53,20 @@ class Both:
 
     def asked(self, whom: str) -> int:
         return sum(to == whom for to, _ in self.received)
+
+
+def test_of_those_that_sleep_only_changes_are_read() -> None:
+    both = Both()
+    fleet = RuntimeView(both, remembered=0.0)
+    both.sleep = {"asleep": {"b": (5.0, 2, 9.0), "c": (6.0, 0, 0.0)}, "asleep_step": 2}
+    asleep = Runtime("sleeping", None, 5.0, 2, None, certificate_ends=9.0)
+    assert fleet.runtimes() == {"a": RUNNING, "b": asleep, "c": Runtime("sleeping", None, 6.0, 0, None)}
+    both.sleep = {"asleep": {"d": (7.0, 0, 0.0)}, "asleep_all": False, "woken": ("c",), "asleep_step": 4}
+    assert fleet.runtimes() == {"a": RUNNING, "b": asleep, "d": Runtime("sleeping", None, 7.0, 0, None)}
+    both.sleep = {"asleep_step": 1}  # of another supervisor: none sleeps
+    assert fleet.runtimes() == {"a": RUNNING}
+    asked = [message.asleep_since for to, message in both.received if to == SUPERVISOR]
+    assert asked == [0, 2, 4]
 
 
 def test_many_requests_share_a_reply() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -250,6 +251,7 @@ def test_connections_are_those_of_the_account_on_its_proxies(api: Api) -> None:
         def reply(message: Any) -> Any:
             asked.append((name, message))
             live = Connection("5f", "192.0.2.1", "alice", "a.example:443", "tunnel", 1.7e9, 1.0, 1, 2, 0.0, 0.0, "up1")
+            live = replace(live, pool="paris", source_address="10.0.0.9", source_rule="policy office[0] a")
             return Connections((live,), 1)
 
         return reply
@@ -262,7 +264,9 @@ def test_connections_are_those_of_the_account_on_its_proxies(api: Api) -> None:
     data = api.get("/me/connections?limit=5", sign_in(api)).json["data"]
     assert [(name, message.only) for name, message in asked] == [("own", ConnectionFilter(user="alice"))]
     assert isinstance(asked[0][1], QueryConnections)
-    assert (data["total"], data["connections"][0]["proxy"], data["connections"][0]["parent"]) == (1, "own", None)
+    [shown] = data["connections"]
+    assert (data["total"], shown["proxy"]) == (1, "own")
+    assert [shown[name] for name in ("parent", "pool", "source_address", "source_rule")] == [None] * 4
     assert [each["proxy"] for each in data["unavailable"]] == ["silent"]
 
 

@@ -310,7 +310,7 @@ def test_twenty_tabs_that_refresh_at_once_stay_signed_in_with_one_token(api: Api
     token, start = cookie_of(sign_in(api)), threading.Barrier(20)
 
     def refresh(_: int) -> Result:
-        start.wait(30)
+        start.wait(120)
         return use(api, "refresh", token)
 
     with ThreadPoolExecutor(20) as pool:
@@ -429,6 +429,6 @@ def test_no_token_is_in_logs_audit_and_errors(api: Api, now: list[float], caplog
     responses += [use(api, "refresh", secrets[0]), use(api, "logout", secrets[1])]
     seen = "".join(response.text for response in responses) + caplog.text
     seen += str(rows(api))
-    for secret in secrets:
-        assert secret.split("_")[2] not in seen
-        assert secret.split("_")[2] not in str([each.body for each in api.store.find("refresh_families")])
+    for secret in (each.split("_", 2)[2] for each in secrets):
+        assert secret not in seen
+        assert secret not in str([each.body for each in api.store.find("refresh_families")])

@@ -21,7 +21,13 @@ SAMPLE = {
     "server": {"host": "127.0.0.1", "port": 8080, "ssl_enabled": False, "max_connections": 1000},
     "logging": {"level": "info", "access": "all", "format": "text", "output": "stderr"},
     "auth": {"enabled": True, "session_timeout": 3600, "max_login_attempts": 5},
-    "proxy": {"default_timeout": 30, "keep_alive_timeout": 60, "max_idle_connections": 100, "dns_cache_seconds": 30},
+    "proxy": {
+        "default_timeout": 30,
+        "keep_alive_timeout": 60,
+        "max_idle_connections": 100,
+        "dns_cache_seconds": 30,
+        "sleep_after": 0,
+    },
     "history": {"retention_days": 90, "max_revisions": 10_000},
 }
 

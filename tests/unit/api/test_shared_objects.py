@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
+from actors.bus.codec import unpack
+from actors.bus.messages.fleet_objects import PoolSpec
 from api.services.object_kinds import KINDS, ObjectKind
 from config.model.fields import example_of
 from tests.kit.api_stage import Api, error_of
@@ -137,31 +139,37 @@ def test_a_pool_never_shows_a_password(api: Api) -> None:
 # --- objects that name each other ---------------------------------------------------------------------------------
 
 
-def rule(name: str, use: str) -> dict[str, Any]:
-    return {"name": name, "match": {}, "action": {"use": use}}
+def rule(name: str, *destinations: str, use: str = "direct") -> dict[str, Any]:
+    return {"name": name, "match": {"destinations": [*destinations]} if destinations else {}, "action": {"use": use}}
 
 
-def test_a_policy_names_pools_that_are_there(api: Api) -> None:
-    policy = {"name": "builds", "rules": [rule("a", "direct"), rule("b", "pool:paris")]}
-    expected = ("rules[1].action.use", "there is no pool 'paris'")
+def test_a_policy_names_lists_that_are_there(api: Api) -> None:
+    policy = {"name": "builds", "rules": [rule("a"), rule("b", "a.example", "list:mirrors:443")]}
+    expected = ("rules[1].match.destinations[1]", "there is no list 'mirrors'")
     assert problem(api.post("/policies", policy, api.token())) == expected
-    made(api, KINDS["pools"], name="paris")
+    made(api, KINDS["lists"], name="mirrors")
     assert api.post("/policies", policy, api.token()).status_code == 201
 
 
+def test_a_port_of_a_host_called_list_names_no_list(api: Api) -> None:
+    policy = {"name": "builds", "rules": [rule("a", "list:443")]}
+    assert api.post("/policies", policy, api.token()).status_code == 201
+    assert problem(api.post("/lists", body_of(KINDS["lists"], name="443"), api.token()))[0] == "name"
+
+
 def test_an_object_in_use_is_neither_deleted_nor_renamed(api: Api) -> None:
-    made(api, KINDS["pools"], name="paris")
+    made(api, KINDS["lists"], name="mirrors")
     for number in range(12):
-        body = {"name": f"policy{number}", "rules": [rule("a", "pool:paris")]}
+        body = {"name": f"policy{number}", "rules": [rule("a", "list:mirrors")]}
         assert api.post("/policies", body, api.token()).status_code == 201
-    error = problem(delete(api, "/pools/paris"))[1]
+    error = problem(delete(api, "/lists/mirrors"))[1]
     assert "in use by 12 (policy policy0, policy policy1, " in error
     assert "policy policy9 and 2 more)" in error
-    assert problem(api.patch("/pools/paris", {"name": "lyon"}, api.token()))[0] == "name"
-    assert api.patch("/pools/paris", {"description": "still"}, api.token()).status_code == 200
+    assert problem(api.patch("/lists/mirrors", {"name": "others"}, api.token()))[0] == "name"
+    assert api.patch("/lists/mirrors", {"description": "still"}, api.token()).status_code == 200
     for number in range(12):
         delete(api, f"/policies/policy{number}")
-    assert delete(api, "/pools/paris").status_code == 200
+    assert delete(api, "/lists/mirrors").status_code == 200
 
 
 def test_a_rule_that_does_less_than_it_seems_to_is_warned_about(api: Api) -> None:
@@ -179,8 +187,9 @@ def test_whether_tunnels_are_ended_is_of_the_change_and_in_no_response(api: Api)
 # --- the configuration as a whole ---------------------------------------------------------------------------------
 
 DOCUMENT = {"kind": "proxyfleet.config", "version": 1}
-POOL = {"name": "paris", "upstreams": [{"protocol": "http", "host": "192.0.2.7", "port": 3128}]}
-POLICY = {"name": "builds", "rules": [rule("a", "pool:paris")]}
+POOL = {"name": "lyon", "upstreams": [{"protocol": "http", "host": "192.0.2.7", "port": 3128}]}
+MIRRORS = {"name": "mirrors", "kind": "domains", "entries": ["mirror.example"]}
+POLICY = {"name": "builds", "rules": [rule("a", "list:mirrors")]}
 
 
 def imported(api: Api, query: str = "", **sections: Any) -> Result:
@@ -214,26 +223,26 @@ def test_an_export_is_imported_elsewhere_with_its_secrets() -> None:
 
 
 def test_a_dry_run_says_what_an_import_would_change_and_changes_nothing(api: Api) -> None:
-    tried = imported(api, "dry_run=true", pools=[POOL], policies=[POLICY]).json["data"]
+    tried = imported(api, "dry_run=true", lists=[MIRRORS], policies=[POLICY]).json["data"]
     assert [(each["kind"], each["name"], each["action"]) for each in tried["changes"]] == [
-        ("pool", "paris", "create"),
+        ("list", "mirrors", "create"),
         ("policy", "builds", "create"),
     ]
     assert everything(api) == {"lists": [], "pools": [], "policies": []}
-    assert imported(api, pools=[POOL], policies=[POLICY]).json["data"]["changed"] is True
-    assert [each.data["name"] for each in api.fleet.events if each.type.endswith(".created")] == ["paris", "builds"]
+    assert imported(api, lists=[MIRRORS], policies=[POLICY]).json["data"]["changed"] is True
+    assert [each.data["name"] for each in api.fleet.events if each.type.endswith(".created")] == ["mirrors", "builds"]
 
 
 def test_an_import_that_leaves_a_name_without_its_object_is_refused(api: Api) -> None:
-    assert problem(imported(api, policies=[POLICY]))[0] == "policies[0].rules[0].action.use"
-    imported(api, pools=[POOL], policies=[POLICY])
-    field, error = problem(imported(api, "prune=true", pools=[]))
-    assert (field, error) == ("pools", "the pool 'paris' would be deleted, and the policy 'builds' names it")
-    assert imported(api, "prune=true", pools=[], policies=[]).status_code == 200
+    assert problem(imported(api, policies=[POLICY]))[0] == "policies[0].rules[0].match.destinations[0]"
+    imported(api, lists=[MIRRORS], policies=[POLICY])
+    field, error = problem(imported(api, "prune=true", lists=[]))
+    assert (field, error) == ("lists", "the list 'mirrors' would be deleted, and the policy 'builds' names it")
+    assert imported(api, "prune=true", lists=[], policies=[]).status_code == 200
 
 
 def test_a_changed_rule_is_one_difference_and_so_is_their_order(api: Api) -> None:
-    rules = [{"name": "a", "match": {"accounts": ["x"]}, "action": {"use": "deny"}}, rule("b", "direct")]
+    rules = [{"name": "a", "match": {"accounts": ["x"]}, "action": {"use": "deny"}}, rule("b")]
     imported(api, policies=[{"name": "builds", "rules": rules}])
     rules[0]["match"] = {"accounts": ["y"]}
     (change,) = imported(api, policies=[{"name": "builds", "rules": rules}]).json["data"]["changes"]
@@ -244,10 +253,39 @@ def test_a_changed_rule_is_one_difference_and_so_is_their_order(api: Api) -> Non
 
 def test_an_earlier_state_is_restored_with_what_names_each_other(api: Api) -> None:
     first = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]["revision"]
-    imported(api, pools=[POOL], policies=[POLICY])
+    imported(api, lists=[MIRRORS], policies=[POLICY])
     before = everything(api)
     later = api.get("/revisions?limit=1", api.token()).json["data"]["revisions"][0]["revision"]
     assert api.post(f"/revisions/{first}/restore", None, api.token()).status_code == 200
     assert everything(api) == {"lists": [], "pools": [], "policies": []}
     assert api.post(f"/revisions/{later}/restore", None, api.token()).status_code == 200
     assert everything(api) == before
+
+
+# --- what the supervisor gets -------------------------------------------------------------------------------------
+
+
+def keys_of(api: Api) -> list[str]:
+    return sorted(each.key for each in api.fleet.objects.values() if each.packed)
+
+
+def test_the_supervisor_gets_each_change_and_all_of_them_after_an_import(api: Api) -> None:
+    made(api, KINDS["pools"], name="paris")
+    made(api, KINDS["lists"], name="mirrors")
+    api.post("/policies", POLICY, api.token())
+    assert keys_of(api) == ["list:mirrors", "policy:builds", "pool:paris"]
+    assert [each.names for each in api.fleet.objects.values()] == [(), (), ("list:mirrors",)]
+    pool = next(each for each in api.fleet.objects.values() if each.key == "pool:paris")
+    assert unpack(PoolSpec, pool.packed).upstreams.entries[0].password == "correct horse"
+    assert "correct horse" not in repr(pool)
+    delete(api, "/policies/builds")
+    assert keys_of(api) == ["list:mirrors", "pool:paris"]
+    imported(api, "prune=true", pools=[POOL])
+    assert keys_of(api) == ["list:mirrors", "pool:lyon"]
+
+
+def test_a_change_that_the_supervisor_misses_is_of_the_whole_state_that_it_gets_later(api: Api) -> None:
+    with api.fleet.silent_after(0):
+        made(api, KINDS["pools"], name="paris")
+        assert keys_of(api) == []
+        assert [each.key for each in api.services.proxies.desired_state().objects] == ["pool:paris"]

@@ -18,7 +18,7 @@ from api.server.tasks import MAX_HEAD
 from config.settings.settings import RateLimiting, Security, Server
 from tests.kit.api_stage import Api
 
-LONG = 30.0
+LONG = 120.0
 UNREAD = {
     "nonsense": (b"nonsense\r\n\r\n", 400, "nonsense", "-"),
     "two hosts": (b"GET /a?b=secret HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "GET", "/a"),

@@ -6,7 +6,7 @@ import pytest
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+from waitress.task import ErrorTask, WSGITask
 
 
 @pytest.mark.parametrize(
@@ -15,11 +15,11 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
         (HTTPChannel, "service handle_close handle_read handle_write readable writable received send"),
         (HTTPChannel, "total_outbufs_len will_close close_when_flushed parser_class task_class error_task_class"),
         (TcpWSGIServer, "readable handle_accept maintenance channel_class fix_addr set_socket_options getsockname"),
-        (TcpWSGIServer, "in_connection_overflow set_socket accept run"),
-        (WSGITask, "execute build_response_header write"),
+        (TcpWSGIServer, "in_connection_overflow set_socket accept run pull_trigger"),
+        (HTTPChannel, "write_soon _flush_some _flush_exception last_activity"),
+        (WSGITask, "execute build_response_header write finish wrote_header content_bytes_written close_on_finish"),
         (ErrorTask, "execute build_response_header set_close_on_finish"),
-        (ThreadedTaskDispatcher, "set_thread_count shutdown"),
-        (wasyncore.dispatcher, "close del_channel set_socket accept"),
+        (wasyncore.dispatcher, "close del_channel set_socket accept add_channel"),
     ],
 )
 def test_waitress_has_the_members_that_are_overridden_or_used(owner: type, names: str) -> None:

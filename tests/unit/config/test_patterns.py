@@ -22,14 +22,14 @@ from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import FilePath, Host, Name, Username
 from config.model.fleet_accounts import Certificate, PasswordHash
 from config.model.header_fields import HeaderValue
-from config.model.object_fields import LabelName, ObjectName
+from config.model.object_fields import LabelName, ListName, ObjectName
 from config.model.policies import MatchAccounts, MatchMethods, MatchPaths, Use
 from config.model.proxies import BindAddress, Tag
 from config.model.schedules import EndOfWindow, TimeOfDay
 from config.model.upstreams import Host as UpstreamHost
 from config.net.dns_servers import read_hosts_name, read_server
 from config.net.domains import read_domain
-from config.net.entries import read_destination, read_network
+from config.net.entries import read_entry, read_network
 
 HOSTILE = (
     *(
@@ -91,6 +91,9 @@ HOSTILE = (
         "pool:",
         "deny",
     ),
+    *("list:a", "list:443", "list:99999", "list:a:443", "list:a.b-c:1-2", "list:", "list:a:b", "443", "4-5"),
+    *("geo:a:asn=1", "geo:a:asn=0", "geo:a:country=DE:443", "geo:a:country=de", "geo:a", "geo:443", "geo:a:asn=x"),
+    *(f"geo:a:asn={number}" for number in (9, 429496729, 999999999, 3999999999, 4294967295, 4294967296, 9999999999)),
     *("pool_0123456789abcdef", "pool:list_0123456789abcdef", "session", "country", "a-b", "_a", ".example.com"),
     *("*." + ".".join(["a" * 62] * 4), "0", "00.a", "a.00", "1.a", "_", "255.255.255.255", "1.2.3.4/32", "1.2.3.4/33"),
 )
@@ -136,7 +139,7 @@ def backwards(text: str) -> bool:
 
 PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "network": (json_patterns.NETWORK, reading(read_network)),
-    "destination": (json_patterns.DESTINATION, reading(read_destination)),
+    "destination": (json_patterns.DESTINATION, reading(read_entry)),
     "host": (json_patterns.HOST, typed(Host)),
     "parent": (json_patterns.UPSTREAM_HOST, typed(UpstreamHost)),
     "target": (json_patterns.TARGET, lambda text: _explained(target=text)),
@@ -153,6 +156,7 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "end": (json_patterns.END_OF_WINDOW, typed(EndOfWindow)),
     "hash": (json_patterns.BCRYPT_HASH, typed(PasswordHash)),
     "object": (json_patterns.OBJECT_NAME, typed(ObjectName)),
+    "list": (json_patterns.LIST_NAME, typed(ListName)),
     "domain": (json_patterns.DOMAIN, reading(read_domain)),
     "label": (json_patterns.LABEL_NAME, typed(LabelName)),
     "accounts": (json_patterns.ACCOUNT_MATCH, first_of(MatchAccounts)),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from actors.bus.messages.specs import LimitsSpec
 from api.errors import InvalidMany
 from api.http.validation import validated
 from api.services.object_specs import list_ref, policy_spec, pool_spec
@@ -166,26 +167,23 @@ def test_a_policy_comes_back_as_it_was_given_and_is_sent_in_order() -> None:
 
 def test_all_of_an_action_is_sent() -> None:
     headers = {"set": {"X-Team": "ci"}, "remove": ["Cookie"]}
-    action = {"use": "pool:paris", "egress": ["192.0.2.4"], "headers": headers, "limits": {"connections": 3}}
-    (rule,) = policy_spec(
-        a_policy({"action": action, "mode": "report", "match": {"params": {"country": "de"}}}), 1
-    ).rules
-    assert (rule.use, rule.egress, rule.report, rule.params) == (
-        "pool:paris",
-        ("192.0.2.4",),
-        True,
-        (("country", "de"),),
-    )
+    limits = {"connections": 3, "bandwidth_out": 2048}
+    action = {"use": "direct", "headers": headers, "egress": ["127.0.0.1", "192.0.2.0/24"], "limits": limits}
+    (rule,) = policy_spec(a_policy({"action": action, "mode": "report"}), 1).rules
+    assert (rule.use, rule.report) == ("direct", True)
+    assert rule.egress == ("127.0.0.1", "192.0.2.0/24")
+    assert rule.limits == LimitsSpec(connections=3, bandwidth_out=2048)
     assert (rule.set_headers, rule.remove_headers) == ((("X-Team", "ci"),), ("Cookie",))
-    assert rule.limits.connections == 3
 
 
 @pytest.mark.parametrize(
     ("rule", "field"),
     [
         ({"action": {"reason": "no"}}, "rules[0].action.reason"),
-        ({"action": {"use": "deny", "egress": ["192.0.2.4"]}}, "rules[0].action.egress"),
-        ({"action": {"use": "deny", "limits": {}}}, "rules[0].action.limits"),
+        ({"action": {"use": "deny", "headers": {"remove": ["Cookie"]}}}, "rules[0].action.headers"),
+        ({"action": {"use": "deny", "egress": ["127.0.0.1"]}}, "rules[0].action.egress"),
+        ({"action": {"use": "deny", "limits": {"connections": 1}}}, "rules[0].action.limits"),
+        ({"action": {"egress": ["203.0.113.9"]}}, "rules[0].action.egress[0]"),
     ],
 )
 def test_an_action_that_says_two_things_is_refused(rule: dict[str, Any], field: str) -> None:
@@ -200,6 +198,15 @@ def test_two_rules_of_one_name_are_refused() -> None:
     assert (caught.value.field, caught.value.error) == ("rules[2].name", "is the name of rules[0], too")
 
 
+def test_a_policy_has_so_many_entries_in_all_and_lists_are_for_more() -> None:
+    clients = [f"10.0.{number // 256}.{number % 256}" for number in range(1_000)]
+    rules = [{"name": str(index), "match": {"clients": clients}, "action": {}} for index in range(51)]
+    new_policy(PolicyCreate(name="many", rules=rules[:50]), 1.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidResource, match="have 51,000 entries in all, and 50,000 are allowed") as caught:
+        new_policy(PolicyCreate(name="many", rules=rules), 1.0)  # type: ignore[arg-type]
+    assert caught.value.field == "rules"
+
+
 @pytest.mark.parametrize(
     ("rule", "field"),
     [
@@ -212,11 +219,19 @@ def test_two_rules_of_one_name_are_refused() -> None:
         ({"match": {"schedule": {"timezone": "Mars"}}}, "match.schedule.timezone"),
         ({"match": {"hosts": ["a"]}}, "match.hosts"),
         ({"match": {"clients": None}}, "match.clients"),
+        ({"match": {"destinations": ["a.example", "geo:world:country=de"]}}, "match.destinations[1]"),
+        ({"match": {"params": {}}}, "match.params"),
+        ({"match": {"params": {"Country": "de"}}}, "match.params.Country"),
+        ({"match": {"params": {"session": "7"}}}, "match.params.session"),
+        ({"match": {"params": {"country": "d\ne"}}}, "match.params.country"),
         ({"action": {"use": "pool:"}}, "action.use"),
+        ({"action": {"egress": []}}, "action.egress"),
+        ({"action": {"egress": ["127.0.0.1", "a.example"]}}, "action.egress[1]"),
+        ({"action": {"limits": {"bandwidth_in": 5}}}, "action.limits.bandwidth_in"),
+        ({"action": {"limits": {"quota": 5}}}, "action.limits.quota"),
         ({"action": {"headers": {"remove": ["Host"]}}}, "action.headers.remove[0]"),
         ({"action": {"headers": {"set": {"X-A": "b\nc"}}}}, "action.headers.set.X-A"),
         ({"action": {"headers": {"remove": ["x-a", "X-A"]}}}, "action.headers.remove"),
-        ({"action": {"limits": {"bandwidth_in": 5}}}, "action.limits.bandwidth_in"),
         ({"mode": "off"}, "mode"),
     ],
 )

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.upstreams import PURPOSE, ProxyUpstream, Upstreams, refuse_itself, replace_upstreams, upstream_view
+from config.net.ports import Ports
 
 UPSTREAM = {"protocol": "http", "host": "upstream.example", "port": 3128}
 READER: TypeAdapter[Any] = TypeAdapter(Upstreams)
@@ -117,6 +118,6 @@ def test_upstreams_without_a_name_are_called_by_protocol_and_address_and_disting
 @pytest.mark.parametrize(("own", "host"), [("192.0.2.1", "192.0.2.1"), ("0.0.0.0", "127.0.0.1"), ("::", "localhost")])
 def test_a_proxy_is_not_its_own_upstream(seal: SecretBox, own: str, host: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
-        refuse_itself(stored(seal, {**UPSTREAM, "host": host}), own, 3128)
+        refuse_itself(stored(seal, {**UPSTREAM, "host": host}), own, Ports.of(3128))
     assert refused.value.field == "upstreams[0].port"
-    refuse_itself(stored(seal, {**UPSTREAM, "host": host}), own, 3129)
+    refuse_itself(stored(seal, {**UPSTREAM, "host": host}), own, Ports.of(3129))

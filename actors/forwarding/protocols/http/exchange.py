@@ -12,15 +12,15 @@ from typing import Final
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
+    Again,
     Command,
     RelayToClient,
     RelayToOrigin,
     Report,
     ToClient,
     ToOrigin,
-    UpstreamRefused,
 )
-from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefusesUs
+from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.framing import (
     LAST_CHUNK,
     Body,
@@ -44,7 +44,10 @@ from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, reque
 from actors.forwarding.protocols.http.replies import FINAL_RECIPIENT, NOT_TRACED, dated, error_response
 from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, Event, Part, Phase
 from actors.forwarding.protocols.http.targets import parse_authority
+from actors.forwarding.protocols.http.upstream_exchange import IDEMPOTENT, UpstreamExchange
 from actors.forwarding.protocols.state_machine import IllegalEventError
+
+CONNECT: Final = b"CONNECT"
 
 RELAY_MIN: Final = 128 * 1024
 """Bytes of a counted body still to come from which on the kernel moves them; below, two system calls less win."""
@@ -52,13 +55,8 @@ RELAY_MIN: Final = 128 * 1024
 INTERIM_MAX: Final = 16
 """1xx responses to one request; more is a flood."""
 
-UPSTREAMS_TRIED: Final = 3
-"""So many upstreams may refuse our credentials for one request until its client gets a 502."""
-
-_RETRIABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
-"""Idempotent methods (RFC 9110 9.2.2): sent again when a reused connection turns out to be dead."""
-
-_HEAD, _END = Part.HEAD, Part.END
+_HEAD: Final[Part] = Part.HEAD
+_END: Final[Part] = Part.END
 
 
 class Exchange:
@@ -76,8 +74,7 @@ class Exchange:
         "_response_body",
         "_response_in",
         "_searched",
-        "_through_upstream",
-        "_upstreams_tried",
+        "_upstream",
         "authenticates_connection",
         "bytes_in",
         "bytes_out",
@@ -109,7 +106,7 @@ class Exchange:
         self.request_body: Body | None = None
         self.path = b""
         self.authenticates_connection = fields.per_connection
-        self.is_connect = head.method == b"CONNECT"
+        self.is_connect = head.method == CONNECT
         if self.is_connect:
             self.target = parse_authority(head.target, None)
             if fields.chunked or fields.length:
@@ -136,33 +133,43 @@ class Exchange:
         self._interim = 0
         self._rechunk = False
         self._relaying = False
-        self._through_upstream = False
-        self._upstreams_tried = 0
+        self._upstream: UpstreamExchange | None = None
 
     # --- the request ---
 
     @property
     def retriable(self) -> bool:
         """True when it may be sent a second time after a reused connection turned out to be dead."""
-        return self.request_body is None and self.head.method in _RETRIABLE and not self.head.fields.expects
+        return self.request_body is None and self.head.method in IDEMPOTENT and not self.head.fields.expects
+
+    @property
+    def wants_body(self) -> bool:
+        """Whether its body has not passed as a whole; unlike `request_body`, it may be asked again after a call."""
+        return self.request_body is not None
 
     def may_retry_upstream(self) -> bool:
-        """An upstream did nothing with it: may another one have it? Not when it has a body, which is gone then."""
-        self._upstreams_tried += 1
-        fields = self.head.fields
-        without_body = not fields.chunked and not fields.length
-        return self._upstreams_tried < UPSTREAMS_TRIED and without_body and not self._interim
+        """An upstream did nothing with it: may another one have it?"""
+        return self._upstream is not None and self._upstream.may_retry(bool(self._interim))
+
+    def asks_another_after_loss(self, out: list[Command]) -> bool:
+        """An upstream has closed the connection without a response: whether another one is asked."""
+        if self._upstream is None or self.stage is not AWAITED or self._response_in:
+            return False
+        return self._upstream.lost(bool(self._interim), out)
 
     @property
     def takes_content(self) -> bool:
         """True while `request_content` wants bytes of the request's body."""
         return self.request_body is not None and not self._relaying
 
-    def send_head(self, reused: bool, out: list[Command], hop: bytes | None = None) -> None:
+    def send_head(self, reused: bool, out: list[Command], hop: bytes | None = None, again: Again | None = None) -> None:
         """There is a connection: send the head; with `hop` in absolute-form, with these lines for the upstream."""
         self.reused = reused
-        self._through_upstream = hop is not None
         upgrade = self.head.may_upgrade
+        if hop is not None and self._upstream is None:
+            self._upstream = UpstreamExchange(self.head)
+        if self._upstream is not None:
+            self._upstream.sent(hop is not None, again)
         if hop is not None:
             sent = request_to_upstream(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
         else:
@@ -256,7 +263,7 @@ class Exchange:
     def report(self, status: int, reason: str, now: float) -> Report:
         """The report of it, as of now."""
         return Report(
-            self.head.method,
+            CONNECT if self.is_connect else self.head.method,  # a tunnel keeps it for as long as it lives: one for all
             url_of(self.head),
             self.response.status if self.response is not None else status,
             reason,
@@ -277,15 +284,15 @@ class Exchange:
                 self._searched = len(held)
                 return
             response = response_head(bytes(held[:end]))
-            held = data = bytes(held[end:])
             self._response_in = b""
             self._searched = 0
             if response.status >= 200:
-                self._begin_response(response, data, now, may_persist, out)
+                self._begin_response(response, held, end, now, may_persist, out)
             elif response.status == 101:
-                self._switch(response, data, now, out)
+                self._switch(response, bytes(held[end:]), now, out)
             else:
                 self._pass_interim(response, out)
+                held = bytes(held[end:])
 
     def _held(self, data: bytes) -> bytearray:
         """The held part of a head with `data` behind it; a head that comes byte by byte is not copied each time."""
@@ -320,11 +327,17 @@ class Exchange:
         self.send_to_client(response_to_client(response, self.via, chunked=False, connection=b"upgrade") + data, out)
 
     def _begin_response(
-        self, response: ResponseHead, data: bytes, now: float, may_persist: bool, out: list[Command]
+        self,
+        response: ResponseHead,
+        held: bytes | bytearray,
+        end: int,
+        now: float,
+        may_persist: bool,
+        out: list[Command],
     ) -> None:
-        if response.status == 407 and self._through_upstream:
-            out.append(UpstreamRefused())
-            raise UpstreamRefusesUs(failures.UPSTREAM_REFUSES_US)
+        """Pass on the head, and what is `held` behind its `end`."""
+        if response.status >= 400 and self._upstream is not None and self._upstream.in_use:
+            self._upstream.check(response, bool(self._interim), out)
         body = response_body(self.head.method, response)
         modern = self.head.minor == 1
         self.response = response
@@ -347,12 +360,16 @@ class Exchange:
         drop_lines(response)
         if body is None:
             self.stage = STAGES[self.stage][Part.HEAD_ALONE]
-            self.excess = data
+            self.excess = bytes(held[end:])
             self.send_to_client(start, out)
+            return
+        self.stage = STAGES[self.stage][_HEAD]
+        self._response_body = body
+        if isinstance(body, ContentLengthBody) and len(held) - end <= body.remaining:
+            body.remaining -= len(held) - end
+            self._pass_content(body, b"", b"".join((start, memoryview(held)[end:])), out)  # copied once
         else:
-            self.stage = STAGES[self.stage][_HEAD]
-            self._response_body = body
-            self._pass_content(body, data, start, out)
+            self._pass_content(body, bytes(held[end:]), start, out)
 
     def _pass_content(self, body: Body, data: bytes, start: bytes, out: list[Command]) -> None:
         """Pass on bytes of the body, behind `start` and in one piece with it."""

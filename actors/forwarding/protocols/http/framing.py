@@ -9,6 +9,7 @@ an earlier recipient may have merged them into it.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from actors.forwarding.protocols.failures import malformed
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead
@@ -16,17 +17,17 @@ from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHe
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _QUOTED = rb"\"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e]|\\[\t\x20-\x7e])*+\""
 _EXTENSION = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?+"
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*+\r\n")
+_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*+\r\n")
 """Without the space that RFC 9112 7.1.1 calls bad and some read, nor obs-text: parsers differ on both."""
-_TRAILER_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]++):[\t\x20-\x7e\x80-\xff]*+\r\n")
-_HOPELESS = re.compile(rb"\n|\x00|\r[^\n]")
-CHUNK_LINE_MAX = 256
+_TRAILER_LINE: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]++):[\t\x20-\x7e\x80-\xff]*+\r\n")
+_HOPELESS: Final = re.compile(rb"\n|\x00|\r[^\n]")
+CHUNK_LINE_MAX: Final = 256
 """Bytes of a chunk's size line with its extensions; extensions are read over, so there is no use for long ones."""
-TRAILERS_MAX = 8 * 1024
-LAST_CHUNK = b"0\r\n\r\n"
+TRAILERS_MAX: Final = 8 * 1024
+LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
-_NEVER_TRAILERS = frozenset(
+_NEVER_TRAILERS: Final = frozenset(
     b"transfer-encoding content-length trailer host connection keep-alive proxy-connection te upgrade via max-forwards "
     b"expect range if-match if-none-match if-modified-since if-unmodified-since if-range cache-control pragma "
     b"authorization proxy-authorization www-authenticate proxy-authenticate cookie set-cookie "

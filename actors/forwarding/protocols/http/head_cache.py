@@ -12,17 +12,18 @@ What is remembered is shared by all connections. A head is not changed after it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from actors.bounded import keep
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, parse_request, parse_response
 from actors.forwarding.protocols.http.head_rewriting import request_to_origin, response_to_client
 from actors.forwarding.protocols.http.targets import Authority, parse_absolute
 
-HEADS_KEPT = 128
-HEAD_SIZE_MAX = 2048
-_SECRETS = (b"cookie:", b"set-cookie:", b"authorization:", b"x-api-key:", b"api-key:", b"x-auth-token:")
+HEADS_KEPT: Final = 128
+HEAD_SIZE_MAX: Final = 2048
+_SECRET: Final = re.compile(rb"\n(?:cookie|set-cookie|authorization|x-api-key|api-key|x-auth-token):", re.IGNORECASE)
 
 Head = TypeVar("Head", RequestHead, ResponseHead)
 
@@ -40,7 +41,7 @@ class HeadCache(Generic[Head]):
         if known is not None:
             return known
         head = self._read(written)
-        if len(written) <= HEAD_SIZE_MAX and not _is_secret(head):
+        if len(written) <= HEAD_SIZE_MAX and not _is_secret(head, written):
             head.derived = {}
             keep(self._known, written, head, HEADS_KEPT)
         return head
@@ -49,17 +50,17 @@ class HeadCache(Generic[Head]):
         return len(self._known)
 
 
-def _is_secret(head: RequestHead | ResponseHead) -> bool:
+def _is_secret(head: RequestHead | ResponseHead, written: bytes) -> bool:
     fields = head.fields
     if fields.credentials is not None or fields.per_connection:
         return True
     if isinstance(head, RequestHead) and b"?" in head.target:
         return True
-    return any(line.lower().startswith(_SECRETS) for line in fields.lines)
+    return _SECRET.search(written) is not None
 
 
-request_head = HeadCache(parse_request)
-response_head = HeadCache(parse_response)
+request_head: Final = HeadCache(parse_request)
+response_head: Final = HeadCache(parse_response)
 
 
 def route_of(head: RequestHead) -> tuple[Authority, bytes]:

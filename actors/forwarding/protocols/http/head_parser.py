@@ -13,41 +13,41 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from actors.bounded import keep
 from actors.forwarding.protocols.failures import Refused, bad_response, malformed, too_large
 
-HEAD_MAX = 64 * 1024
-LINE_MAX = 16 * 1024
-FIELDS_MAX = 100
+HEAD_MAX: Final = 64 * 1024
+LINE_MAX: Final = 16 * 1024
+FIELDS_MAX: Final = 100
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _FIELDS = rb"((?:" + _TOKEN + rb"++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+)\r\n"
-_REQUEST = re.compile(rb"(" + _TOKEN + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + _FIELDS)
-_RESPONSE = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
-_LENGTH = re.compile(rb"[0-9]{1,18}")
-_FOREIGN = re.compile(rb"[^\r]\n|\r[^\n]|^\n|\x00")
-_HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+,;=%]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]*+)?")
+_REQUEST: Final = re.compile(rb"(" + _TOKEN + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + _FIELDS)
+_RESPONSE: Final = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_FOREIGN: Final = re.compile(rb"[^\r]\n|\r[^\n]|^\n|\x00")
+_HOST: Final = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+,;=%]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]*+)?")
 
-END = b"\r\n\r\n"
+END: Final = b"\r\n\r\n"
 
 # Fields that a proxy has to understand. All others are passed on untouched.
-CONNECTION = 1
-LENGTH = 2
-CODING = 3
-HOST = 4
-HOP = 5
-UPGRADE = 6
-CREDENTIALS = 7
-EXPECT = 8
-VIA = 9
-MAX_FORWARDS = 10
-AUTHORIZATION = 11
-CHALLENGE = 12
-HOP_CHALLENGE = 13
+CONNECTION: Final = 1
+LENGTH: Final = 2
+CODING: Final = 3
+HOST: Final = 4
+HOP: Final = 5
+UPGRADE: Final = 6
+CREDENTIALS: Final = 7
+EXPECT: Final = 8
+VIA: Final = 9
+MAX_FORWARDS: Final = 10
+AUTHORIZATION: Final = 11
+CHALLENGE: Final = 12
+HOP_CHALLENGE: Final = 13
 
-_FIELD_KINDS = {
+_FIELD_KINDS: Final = {
     b"connection": CONNECTION,
     b"proxy-connection": CONNECTION,
     b"content-length": LENGTH,
@@ -67,7 +67,7 @@ _FIELD_KINDS = {
     b"www-authenticate": CHALLENGE,
 }
 
-_PER_REQUEST = re.compile(
+_PER_REQUEST: Final = re.compile(
     rb"(?:basic|bearer|concealed|digest|dpop|gnap|hoba|mutual|oauth|privatetoken|scram-sha-1|scram-sha-256|vapid"
     rb"|apikey|api-key|aws|aws4-hmac-sha256|hawk|hmac|jwt|key|mac|sharedkey|sharedkeylite|signature|token)"
     rb"(?:[ \t,]|\Z)",
@@ -75,10 +75,10 @@ _PER_REQUEST = re.compile(
 )
 """Schemes of `Authorization` that speak for their own request: those of the IANA registry but Negotiate, and well-known
 others. Any other scheme may authenticate the connection (RFC 4559)."""
-_PER_CONNECTION = re.compile(rb"(?:\A|,)[ \t]*(?:ntlm|negotiate|nego2|kerberos)(?:[ \t,]|\Z)", re.IGNORECASE)
+_PER_CONNECTION: Final = re.compile(rb"(?:\A|,)[ \t]*(?:ntlm|negotiate|nego2|kerberos)(?:[ \t,]|\Z)", re.IGNORECASE)
 """A challenge of a scheme that authenticates the connection, anywhere in a list of challenges."""
 
-_NEVER_NAMED = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection", b"content-type"))
+_NEVER_NAMED: Final = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection", b"content-type"))
 """Fields that `Connection` may not take out: naming one is an attempt to make two parties read differently."""
 
 
@@ -215,8 +215,8 @@ def parse_response(head: bytes) -> ResponseHead:
     return response
 
 
-_NAMES_KEPT = 1024
-_NAME_KEPT_MAX = 32
+_NAMES_KEPT: Final = 1024
+_NAME_KEPT_MAX: Final = 32
 _known_names: dict[bytes, int | None] = {}
 """The kinds of fields by their names as they come; senders spell them in few ways."""
 
@@ -243,7 +243,9 @@ def _parse_fields(block: bytes) -> Fields:
     seen = _known_names
     for line in lines:
         name, _, value = line.partition(b":")
-        meaning = seen[name] if name in seen else _field_kind(name)
+        meaning = seen.get(name, -1)
+        if meaning == -1:
+            meaning = _field_kind(name)
         if meaning is None:
             keep(line)
         elif meaning == CONNECTION:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.http.via import extended_via
 
-_CHUNKED = b"Transfer-Encoding: chunked"
-_END = b"\r\n\r\n"
+_CHUNKED: Final = b"Transfer-Encoding: chunked"
+_END: Final = b"\r\n\r\n"
 
-PROXY_SUPPORT = b"Proxy-Support"
+PROXY_SUPPORT: Final = b"Proxy-Support"
 """The option of `Connection` for a field of this name, which says that the connection behind the client's belongs to it
 alone (RFC 4559 6): clients don't take up NTLM or Negotiate through a proxy without it."""
 

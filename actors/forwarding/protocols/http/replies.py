@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 
 from actors.forwarding.protocols.commands import Report, ToClient
 from actors.forwarding.protocols.failures import PROXY_NAME, Failure
 
-ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 FINAL_RECIPIENT = (
     b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"

@@ -7,9 +7,11 @@ and nothing else changes the phase.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
+    Again,
     Authorize,
     Command,
     LeaveOrigin,
@@ -17,7 +19,7 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefusesUs
+from actors.forwarding.protocols.failures import AskAnotherUpstream, Failure, Refused, UpstreamRefusesUs
 from actors.forwarding.protocols.http.basic_auth import read_credentials
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
@@ -43,8 +45,12 @@ from actors.forwarding.protocols.secrets import masked
 from actors.forwarding.protocols.session_config import SessionConfig
 
 # The events of each request; through the class they cost more than the look-up (see `state_machine`).
-_CLIENT_DATA, _HEAD_BEGINS, _REQUEST = Event.CLIENT_DATA, Event.HEAD_BEGINS, Event.REQUEST
-_OPENED, _ORIGIN_DATA = Event.OPENED, Event.ORIGIN_DATA
+_CLIENT_DATA: Final[Event] = Event.CLIENT_DATA
+_HEAD_BEGINS: Final[Event] = Event.HEAD_BEGINS
+_REQUEST: Final[Event] = Event.REQUEST
+_OPENED: Final[Event] = Event.OPENED
+_ORIGIN_DATA: Final[Event] = Event.ORIGIN_DATA
+_SWITCHED: Final[Event] = Event.SWITCHED
 
 
 class HttpSession(SessionEnds):
@@ -52,7 +58,9 @@ class HttpSession(SessionEnds):
 
     __slots__ = ("has_request",)
 
-    _authorizing, _opening, _closed = AUTHORIZE, frozenset((OPEN,)), CLOSED
+    _authorizing = AUTHORIZE
+    _opening = frozenset((OPEN,))
+    _closed = CLOSED
     has_request: bool
 
     def __init__(self, config: SessionConfig, now: float) -> None:
@@ -92,8 +100,10 @@ class HttpSession(SessionEnds):
         return exchange.head.method.decode("ascii"), exchange.path.decode("latin-1")
 
     def change_head(self, change: Callable[[bytes], bytes]) -> None:
-        if self._exchange is not NO_EXCHANGE:
-            self._exchange.change_head = change
+        exchange = self._exchange
+        if exchange is not NO_EXCHANGE:
+            before = exchange.change_head
+            exchange.change_head = change if before is None else lambda head: change(before(head))
 
     # --- the client ---
 
@@ -208,7 +218,12 @@ class HttpSession(SessionEnds):
         self._close(out)
 
     def opened(
-        self, reused: bool, now: float, _address: tuple[str, int] | None = None, hop: bytes | None = None
+        self,
+        reused: bool,
+        now: float,
+        _address: tuple[str, int] | None = None,
+        hop: bytes | None = None,
+        again: Again | None = None,
     ) -> list[Command]:
         self.phase = TRANSITIONS[self.phase][_OPENED]
         exchange = self._exchange
@@ -218,13 +233,13 @@ class HttpSession(SessionEnds):
             exchange.send_to_client(dated(ESTABLISHED, self._config.date(now)), out)
             self._tunnel(exchange, out, now)
             return out
-        if hop and exchange.head.method == b"TRACE":
-            self._respond_as_recipient(exchange, out, now)  # an echo would disclose our credentials to the client
+        if (hop or exchange.change_head is not None) and exchange.head.method == b"TRACE":
+            self._respond_as_recipient(exchange, out, now)  # an echo would disclose what we add to the client
             return out
-        exchange.send_head(reused, out, hop)
+        exchange.send_head(reused, out, hop, again)
         if exchange.request_body is not None:
             self._request_content(exchange, self._consume_all(), out, now)  # what has come of it already
-            if exchange.request_body is not None and self._client_ended:
+            if exchange.wants_body and self._client_ended:
                 return self.abort("http_request_error", now)
         return out
 
@@ -236,15 +251,13 @@ class HttpSession(SessionEnds):
 
     def _tunnel(self, exchange: Exchange, out: list[Command], now: float) -> None:
         """Send the origin what the client has sent already, and leave both sides to the driver."""
-        self._on(Event.SWITCHED)
+        self._on(_SWITCHED)
         exchange.responded = now
         if self._in:
             early = self._consume_all()
             exchange.bytes_in += len(early)
             out.append(ToOrigin(early))
-        report = exchange.report(200, "", now)
-        # one b"CONNECT" for all tunnels, since each keeps its report for as long as it lives
-        out.append(Tunnel(report._replace(method=b"CONNECT") if exchange.is_connect else report))
+        out.append(Tunnel(exchange.report(200, "", now)))
         self._exchange = NO_EXCHANGE
 
     # --- the origin ---
@@ -260,10 +273,12 @@ class HttpSession(SessionEnds):
                 self._after_response(exchange, out, now)
             else:
                 self._end_of_origin(exchange, out, now)
+        except AskAnotherUpstream:
+            self._retry(exchange, out)
         except UpstreamRefusesUs as refused:
             self._ask_another_upstream(exchange, refused, out, now)
-        except Refused as refused:
-            self._broken(refused.failure, out, now)
+        except Refused as broken:  # a name of its own: a compiled variable keeps the type that it had first
+            self._broken(broken.failure, out, now)
         return out
 
     def _ask_another_upstream(self, exchange: Exchange, refused: Refused, out: list[Command], now: float) -> None:
@@ -307,7 +322,7 @@ class HttpSession(SessionEnds):
             self._tunnel(exchange, out, now)
 
     def _end_of_origin(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        if exchange.no_response_yet:
+        if exchange.no_response_yet or exchange.asks_another_after_loss(out):
             self._retry(exchange, out)
         elif exchange.stage is AWAITED:
             self._broken(failures.connection_lost("the origin closed without a response"), out, now)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from actors.forwarding.protocols.http.head_parser import find_end
 from actors.forwarding.protocols.http.states import Phase
-from actors.forwarding.protocols.session import Session
+from actors.forwarding.protocols.session import PhasedSession
 from actors.forwarding.protocols.session_config import SessionConfig
 
-EMPTY_LINES_MAX = 8
+EMPTY_LINES_MAX: Final = 8
 """Empty lines before a request that are ignored (RFC 9112 2.2): old clients end a body with one that isn't counted."""
 
 
-class SessionBuffer(Session):
+class SessionBuffer(PhasedSession[Phase]):
     """The part of `HttpSession` that has its bytes."""
 
     __slots__ = ("_empty_lines", "_head_size", "_in", "_searched")

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Final, cast
+from typing import Final
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import CloseClient, Command, LeaveOrigin
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.exchange import Exchange
-from actors.forwarding.protocols.http.head_parser import RequestHead
+from actors.forwarding.protocols.http.head_parser import RequestHead, parse_request
 from actors.forwarding.protocols.http.replies import refuse_head
 from actors.forwarding.protocols.http.session_buffer import SessionBuffer
 from actors.forwarding.protocols.http.states import CLOSED, EXCHANGE, HEAD, IDLE, TRANSITIONS, Event, Phase
 from actors.forwarding.protocols.session_config import SessionConfig
 
-_DONE = Event.DONE  # an event of each request; through the class it costs more than the look-up (see `state_machine`)
+_DONE: Final[Event] = (
+    Event.DONE
+)  # an event of each request; through the class it costs more than the look-up (see `state_machine`)
+_CLOSE: Final[Event] = Event.CLOSE
 
-NO_EXCHANGE: Final = cast("Exchange", None)
-"""Before a head is whole and after its exchange. The table admits no event there that would need an exchange."""
+NO_EXCHANGE: Final = Exchange(parse_request(b"GET http://none/ HTTP/1.1\r\nHost: none\r\n\r\n"), b"", 0.0, 0)
+"""Before a head is whole and after its exchange: compared by identity, and never used. The table admits no event there
+that would need an exchange."""
 
 
 class SessionEnds(SessionBuffer):
     """The part of `HttpSession` that ends what it has begun."""
 
     __slots__ = ("_exchange", "_is_last")
-
-    phase: Phase
 
     def __init__(self, config: SessionConfig, now: float, phase: Phase) -> None:
         super().__init__(config, now, phase)
@@ -93,7 +95,7 @@ class SessionEnds(SessionBuffer):
     # --- the end of the connection ---
 
     def _close(self, out: list[Command]) -> None:
-        self._on(Event.CLOSE)
+        self._on(_CLOSE)
         out.append(CloseClient())
 
     def client_disconnected(self, now: float) -> list[Command]:

@@ -7,6 +7,7 @@ independently: a response may come before the request has ended (RFC 9112 9.3.2)
 from __future__ import annotations
 
 from enum import StrEnum, auto
+from typing import Final
 
 from actors.forwarding.protocols.state_machine import transitions
 
@@ -69,11 +70,17 @@ class Event(StrEnum):
     """The end from outside, or of an exchange that can't be completed."""
 
 
-IDLE, HEAD, AUTHORIZE, OPEN, EXCHANGE, TUNNEL, CLOSED = Phase
+IDLE: Final[Phase] = Phase.IDLE
+HEAD: Final[Phase] = Phase.HEAD
+AUTHORIZE: Final[Phase] = Phase.AUTHORIZE
+OPEN: Final[Phase] = Phase.OPEN
+EXCHANGE: Final[Phase] = Phase.EXCHANGE
+TUNNEL: Final[Phase] = Phase.TUNNEL
+CLOSED: Final[Phase] = Phase.CLOSED
 __ = None
 
 # fmt: off
-TRANSITIONS = transitions(Phase, {
+TRANSITIONS: Final = transitions(Phase, {
     #                        IDLE    HEAD       AUTHORIZE  OPEN      EXCHANGE  TUNNEL  CLOSED
     Event.CLIENT_DATA:      (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     __),
     Event.CLIENT_END:       (IDLE,   HEAD,      AUTHORIZE, OPEN,     EXCHANGE, __,     __),
@@ -129,10 +136,13 @@ class Part(StrEnum):
     """The last byte of the body."""
 
 
-AWAITED, BODY, COMPLETE, SWITCHED = Stage
+AWAITED: Final[Stage] = Stage.AWAITED
+BODY: Final[Stage] = Stage.BODY
+COMPLETE: Final[Stage] = Stage.COMPLETE
+SWITCHED: Final[Stage] = Stage.SWITCHED
 
 # fmt: off
-STAGES = transitions(Stage, {
+STAGES: Final = transitions(Stage, {
     #                 AWAITED   BODY      COMPLETE SWITCHED
     Part.HEAD:       (BODY,     __,       __,      __),
     Part.HEAD_ALONE: (COMPLETE, __,       __,      __),

@@ -11,14 +11,15 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
+from typing import Final
 
 from actors.forwarding.protocols.failures import malformed
 from config.net.host_names import NUMERIC_END
 
-_ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)([^#]*+)(#)?")
-_AUTHORITY = re.compile(rb"(?:([A-Za-z0-9._\-]{1,255})|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?")
-_NAME = re.compile(rb"[A-Za-z0-9._\-]{1,255}")
-_V6_TEXT = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
+_ABSOLUTE: Final = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)([^#]*+)(#)?")
+_AUTHORITY: Final = re.compile(rb"(?:([A-Za-z0-9._\-]{1,255})|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?")
+_NAME: Final = re.compile(rb"[A-Za-z0-9._\-]{1,255}")
+_V6_TEXT: Final = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.forwarding.protocols.failures import NOT_THROUGH_UPSTREAMS, Failure
+from actors.forwarding.protocols.failures import NO_UPSTREAM_MATCHES, NOT_THROUGH_UPSTREAMS, Failure
 from actors.forwarding.protocols.socks.addresses import UNKNOWN_ADDRESS_TYPE
 from actors.net.socks_wire import UNSPECIFIED, Endpoint, pack_address
 
@@ -45,6 +45,8 @@ def code_of(failure: Failure) -> int:
     """The reply code of SOCKS5 for `failure`."""
     if failure.status == 429:
         return RULE
+    if failure.rule == NO_UPSTREAM_MATCHES.rule:
+        return GENERAL
     return _OF_FAILURE.get(failure) or _OF_KIND.get(failure.kind, GENERAL)
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from enum import Enum
 from functools import lru_cache
+from typing import Final
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
+    Again,
     Associate,
     Authorize,
     CloseClient,
@@ -28,7 +30,7 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.secrets import masked
-from actors.forwarding.protocols.session import Session
+from actors.forwarding.protocols.session import PhasedSession
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.states import (
     AUTHORIZE,
@@ -47,7 +49,7 @@ from actors.forwarding.protocols.socks.states import (
 from actors.forwarding.protocols.state_machine import IllegalEventError
 from actors.net.socks_wire import UNSPECIFIED, Endpoint
 
-HELD_MAX = 64 * 1024
+HELD_MAX: Final = 64 * 1024
 """Bytes held behind a request before the client is read no more."""
 
 
@@ -59,19 +61,20 @@ class Operation(Enum):
     UDP = 3
 
 
-_METHODS = {each: each.name.encode("ascii") for each in Operation}
-_EVENTS = {Operation.CONNECT: Event.CONNECT, Operation.BIND: Event.BIND, Operation.UDP: Event.UDP}
-_HANDSHAKE = frozenset((GREETING, PASSWORD, REQUEST))
-_FOR_THIRD_PARTY = frozenset((LISTEN, PEER, RELAY))
+_METHODS: Final = {each: each.name.encode("ascii") for each in Operation}
+_EVENTS: Final = {Operation.CONNECT: Event.CONNECT, Operation.BIND: Event.BIND, Operation.UDP: Event.UDP}
+_HANDSHAKE: Final = frozenset((GREETING, PASSWORD, REQUEST))
+_FOR_THIRD_PARTY: Final = frozenset((LISTEN, PEER, RELAY))
 
 
-class SocksSession(Session):
+class SocksSession(PhasedSession[Phase]):
     """One client connection; a version of the protocol fills in how requests are read and replies written."""
 
     __slots__ = ("_bytes_in", "_bytes_out", "_in", "_operation", "_replied", "_target", "_tried", "_user")
 
-    _authorizing, _opening, _closed = AUTHORIZE, frozenset((OPEN, LISTEN, PEER, RELAY)), CLOSED
-    phase: Phase
+    _authorizing = AUTHORIZE
+    _opening = frozenset((OPEN, LISTEN, PEER, RELAY))
+    _closed = CLOSED
 
     def __init__(self, config: SessionConfig, now: float, phase: Phase) -> None:
         super().__init__(config, now, phase)
@@ -224,7 +227,12 @@ class SocksSession(Session):
         out.append(Authorize(user, password, self._target))
 
     def opened(
-        self, _reused: bool, now: float, address: Endpoint | None = None, _hop: bytes | None = None
+        self,
+        _reused: bool,
+        now: float,
+        address: Endpoint | None = None,
+        _hop: bytes | None = None,
+        _again: Again | None = None,
     ) -> list[Command]:
         """The phase says what `address` is of (see `states`)."""
         was = self.phase

@@ -6,6 +6,7 @@ SOCKS5 begins with GREETING, SOCKS4 with REQUEST, and asks for no PASSWORD: its 
 from __future__ import annotations
 
 from enum import StrEnum, auto
+from typing import Final
 
 from actors.forwarding.protocols.state_machine import transitions
 
@@ -71,12 +72,21 @@ class Event(StrEnum):
     RESPONSE_RELAYED = auto()
 
 
-GREETING, PASSWORD, REQUEST, AUTHORIZE, OPEN, LISTEN, PEER, RELAY, TUNNEL, CLOSED = Phase
+GREETING: Final[Phase] = Phase.GREETING
+PASSWORD: Final[Phase] = Phase.PASSWORD
+REQUEST: Final[Phase] = Phase.REQUEST
+AUTHORIZE: Final[Phase] = Phase.AUTHORIZE
+OPEN: Final[Phase] = Phase.OPEN
+LISTEN: Final[Phase] = Phase.LISTEN
+PEER: Final[Phase] = Phase.PEER
+RELAY: Final[Phase] = Phase.RELAY
+TUNNEL: Final[Phase] = Phase.TUNNEL
+CLOSED: Final[Phase] = Phase.CLOSED
 __ = None
 _NEVER = (None,) * len(Phase)
 
 # fmt: off
-TRANSITIONS = transitions(Phase, {
+TRANSITIONS: Final = transitions(Phase, {
     #                      GREETING  PASSWORD   REQUEST    AUTHORIZE  OPEN    LISTEN  PEER    RELAY   TUNNEL  CLOSED
     Event.CLIENT_DATA:    (GREETING, PASSWORD,  REQUEST,   AUTHORIZE, OPEN,   LISTEN, PEER,   RELAY,  __,     __),
     Event.CLIENT_END:     (GREETING, PASSWORD,  REQUEST,   AUTHORIZE, OPEN,   LISTEN, PEER,   RELAY,  __,     __),

@@ -7,6 +7,8 @@ client claims to be, unless it is the secret of a credential.
 
 from __future__ import annotations
 
+from typing import Final
+
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority, authority_of_literal, authority_of_name
@@ -16,10 +18,10 @@ from actors.forwarding.protocols.socks.session import Operation, SocksSession
 from actors.forwarding.protocols.socks.states import Phase
 from actors.net.socks_wire import Endpoint
 
-VERSION = 4
-USERID_MAX = 512
-NAME_MAX = 255
-_FIXED = 8
+VERSION: Final = 4
+USERID_MAX: Final = 512
+NAME_MAX: Final = 255
+_FIXED: Final = 8
 
 REJECTION = v4_failed()
 """The reply to a client that is not served, before its request is read."""

@@ -8,6 +8,8 @@ gets no reply.
 
 from __future__ import annotations
 
+from typing import Final
+
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
@@ -19,10 +21,10 @@ from actors.forwarding.protocols.socks.session import Operation, SocksSession
 from actors.forwarding.protocols.socks.states import AUTHORIZE, GREETING, PASSWORD, Event, Phase
 from actors.net.socks_wire import Endpoint
 
-VERSION = 5
+VERSION: Final = 5
 NO_CREDENTIALS, USERNAME_PASSWORD, NOTHING_ACCEPTABLE = 0, 2, 0xFF
 ADMITTED, NOT_ADMITTED = b"\x01\x00", b"\x01\x01"
-_ADDRESS_TYPES = (1, 3, 4)
+_ADDRESS_TYPES: Final = (1, 3, 4)
 
 REJECTION = bytes((VERSION, NOTHING_ACCEPTABLE))
 """The reply to a client that is not served, before its greeting is read."""

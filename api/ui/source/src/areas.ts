@@ -58,6 +58,20 @@ export const AREAS: Area[] = [
     ],
   },
   {
+    key: "pools",
+    title: "shell.area.pools",
+    group: "traffic",
+    icon: "pools",
+    permission: "proxy.read",
+    shortcut: "x",
+    path: "/pools",
+    routes: [
+      { path: "/pools", load: () => import("./screens/pools/Pools.svelte") },
+      { path: "/pools/new", permission: "proxy.write", load: () => import("./screens/pools/Pool.svelte") },
+      { path: "/pools/:id", load: () => import("./screens/pools/Pool.svelte") },
+    ],
+  },
+  {
     key: "accounts",
     title: "shell.area.accounts",
     group: "access",
@@ -73,6 +87,34 @@ export const AREAS: Area[] = [
       { path: "/plans", load: () => import("./screens/plans/Plans.svelte") },
       { path: "/plans/new", permission: "proxy.write", load: () => import("./screens/plans/Plan.svelte") },
       { path: "/plans/:id", load: () => import("./screens/plans/Plan.svelte") },
+    ],
+  },
+  {
+    key: "policies",
+    title: "shell.area.policies",
+    group: "access",
+    icon: "policies",
+    permission: "proxy.read",
+    shortcut: "y",
+    path: "/policies",
+    routes: [
+      { path: "/policies", load: () => import("./screens/policies/Policies.svelte") },
+      { path: "/policies/new", permission: "proxy.write", load: () => import("./screens/policies/Policy.svelte") },
+      { path: "/policies/:id", load: () => import("./screens/policies/Policy.svelte") },
+    ],
+  },
+  {
+    key: "lists",
+    title: "shell.area.lists",
+    group: "access",
+    icon: "lists",
+    permission: "proxy.read",
+    shortcut: "t",
+    path: "/lists",
+    routes: [
+      { path: "/lists", load: () => import("./screens/lists/Lists.svelte") },
+      { path: "/lists/new", permission: "proxy.write", load: () => import("./screens/lists/List.svelte") },
+      { path: "/lists/:id", load: () => import("./screens/lists/List.svelte") },
     ],
   },
   {
@@ -145,6 +187,16 @@ export const AREAS: Area[] = [
     routes: [
       { path: "/sessions", load: () => import("./screens/sessions/Sessions.svelte") },
     ],
+  },
+  {
+    key: "resolver",
+    title: "shell.area.resolver",
+    group: "traffic",
+    icon: "resolver",
+    permission: "settings.read",
+    shortcut: "n",
+    path: "/resolver",
+    routes: [{ path: "/resolver", load: () => import("./screens/resolver/Resolver.svelte") }],
   },
   {
     key: "webhooks",

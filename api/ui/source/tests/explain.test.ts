@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { entryOf, isAddress, steps, type Explanation } from "../src/screens/proxies/rules/explain";
 
-const allowed: Explanation = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null };
+const allowed = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null } as unknown as Explanation;
 const open = { auth: { enabled: false, username: null }, upstreams: [] };
 const closed = { auth: { enabled: true, username: "alice" }, upstreams: [] };
 const outcomes = (found: Explanation, proxy: Parameters<typeof steps>[1]) => steps(found, proxy).map(({ stage, outcome }) => `${stage} ${outcome}`);
@@ -31,4 +31,10 @@ test("a rule names its entry, an address is no name", () => {
   expect(entryOf("access.deny_destinations[12] *.example.com:443")).toEqual({ list: "deny_destinations", index: 12 });
   expect([entryOf("account.deny_destinations[0] x"), entryOf("access.mode[0]"), entryOf("the egress guard")]).toEqual([null, null, null]);
   expect(["10.0.0.1", "::1", "10.example", "1.2.3.4.example"].map(isAddress)).toEqual([true, true, false, false]);
+});
+
+test("policies are a stage where there are rules of them", () => {
+  const rules = [{ policy: "builds", index: 0, name: "no ads", matches: "yes" as const, why: "all of it matches", use: "deny", mode: "enforce" as const }];
+  const denied: Explanation = { ...allowed, decision: "deny", reason: "policy_denied", rule: "policy builds[0] no ads", stage: "policy", rules };
+  expect(outcomes(denied, open).slice(0, 3)).toEqual(["client passed", "policy denied", "name open"]);
 });

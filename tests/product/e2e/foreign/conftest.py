@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 import threading
 from collections.abc import Coroutine, Iterator
@@ -14,7 +15,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from tests.kit.certificates import make_pair
 from tests.kit.product import Product
 from tests.product.e2e.foreign.entrances import MEGABYTES, Entrance, MakeEntrance
-from tests.product.e2e.foreign.programs import Site, nginx
+from tests.product.e2e.foreign.programs import Site, find, nginx, run
 
 T = TypeVar("T")
 
@@ -80,9 +81,19 @@ def echoes(pair: tuple[str, str]) -> Iterator[dict[str, str]]:
     yield {scheme: f"{scheme}://127.0.0.1:{_port(server)}/" for scheme, server in servers.items()}
     run(end())
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(120)
     loop.close()
 
 
 def _port(server: Server) -> int:
     return int(next(iter(server.sockets)).getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def trust(pair: tuple[str, str]) -> str:
+    """The flag that makes Chromium trust our certificate: by the hash of its public key."""
+    openssl = find("openssl")
+    key = run(openssl, "x509", "-in", pair[0], "-pubkey", "-noout").stdout
+    der = base64.b64decode("".join(key.splitlines()[1:-1]))
+    digest = run(openssl, "dgst", "-sha256", "-r", stdin=der).stdout.split()[0]
+    return f"--ignore-certificate-errors-spki-list={base64.b64encode(bytes.fromhex(digest)).decode()}"

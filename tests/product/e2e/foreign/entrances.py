@@ -48,7 +48,7 @@ class Entrance:
             found: list[Record] = self.product.data("GET", f"/logs?proxy_id={self.detail['id']}&limit=1000")["logs"]
             return found if enough(found) else None
 
-        found = wait_until(arrived, f"{what} of {self.url}", 15)
+        found = wait_until(arrived, f"{what} of {self.url}")
         return sorted(found, key=lambda record: str(record["timestamp"]))
 
 

@@ -72,7 +72,7 @@ def _running(folder: Path, command: Sequence[str], port: int) -> Iterator[None]:
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder)
     try:
-        wait_until(lambda: process.poll() is not None or _accepts(port), f"{command[0]} listens", 30)
+        wait_until(lambda: process.poll() is not None or _accepts(port), f"{command[0]} listens")
         assert process.poll() is None, f"{' '.join(command)} ended:\n{(folder / 'output').read_text()}"
         yield
     finally:
@@ -215,6 +215,31 @@ max_filedescriptors 1024
             yield relay
 
 
+@contextmanager
+def squid_with(configuration: Path, hosts: Path, port: int) -> Iterator[None]:
+    """squid with a configuration of its own, without its cache; `port` is one of those that it listens at."""
+    program = find("squid")
+    with _folder() as folder:
+        (folder / "squid.conf").write_text(f"""
+include {configuration}
+cache deny all
+cache_mem 8 MB
+access_log none
+cache_log {folder}/cache.log
+pid_filename none
+netdb_filename none
+pinger_enable off
+hosts_file {hosts}
+connect_retries 0
+dead_peer_timeout 1 second
+coredump_dir none
+shutdown_lifetime 0 seconds
+max_filedescriptors 1024
+""")
+        with _running(folder, [program, "-N", "-f", str(folder / "squid.conf")], port):
+            yield
+
+
 def _squid_credentials(folder: Path, user: str, password: str) -> str:
     """Its own helper checks them; the file is one of htpasswd."""
     helper = Path("/usr/lib/squid/basic_ncsa_auth")
@@ -264,10 +289,8 @@ def dnsmasq(name: str, address: str) -> Iterator[int]:
 @contextmanager
 def haproxy(target: int, announce: str) -> Iterator[int]:
     """A TCP balancer in front of a port of loopback; gives its own. `announce` is `send-proxy` or `send-proxy-v2`."""
-    program = find("haproxy")
-    with _folder() as folder:
-        port = free_port()
-        (folder / "haproxy.cfg").write_text(f"""
+    port = free_port()
+    configuration = f"""
 defaults
     mode tcp
     timeout connect 10s
@@ -276,6 +299,16 @@ defaults
 listen balancer
     bind 127.0.0.1:{port}
     server proxy 127.0.0.1:{target} {announce}
-""")
+"""
+    with haproxy_of(configuration, port):
+        yield port
+
+
+@contextmanager
+def haproxy_of(configuration: str, port: int) -> Iterator[Path]:
+    """An haproxy that listens at `port`; gives the file of what it prints."""
+    program = find("haproxy")
+    with _folder() as folder:
+        (folder / "haproxy.cfg").write_text(configuration)
         with _running(folder, [program, "-db", "-f", str(folder / "haproxy.cfg")], port):
-            yield port
+            yield folder / "output"

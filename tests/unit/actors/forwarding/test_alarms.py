@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import time
 
 import pytest
 
 from actors.bus.loop import Loop
-from actors.forwarding.limits import alarms
-from actors.forwarding.limits.alarms import ALARM_MAX, SURPLUS_MAX, Alarms
+from actors.forwarding.limits.alarms import ALARM_MAX, ROLLED_AT_ONCE, SURPLUS_MAX, Alarms
 
 
 class World:
@@ -51,7 +50,7 @@ class Watched:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr(alarms, "time", SimpleNamespace(time=world.wall))
+    monkeypatch.setattr(time, "time", world.wall)
     return world
 
 
@@ -116,3 +115,19 @@ def test_what_is_outdated_does_not_pile_up(world: World) -> None:
         account.put_off(world.wall() + 1000 + number)
         world.alarms.watch(account)
     assert len(world.alarms._heap) <= 2 + SURPLUS_MAX
+
+
+def test_accounts_that_are_due_together_are_looked_after_in_portions(world: World) -> None:
+    midnight = world.wall() + 10
+    watched = [Watched(midnight, midnight + 86_400) for _ in range(5 * ROLLED_AT_ONCE)]
+    for each in watched:
+        world.alarms.watch(each)
+    world.now += 10.1
+    done = 0
+    for _ in range(5):
+        world.loop.turn(0)
+        rolled = sum(each.rolled for each in watched)
+        assert rolled - done == ROLLED_AT_ONCE
+        done = rolled
+        world.now += 0.01
+    assert {each.rolled for each in watched} == {1}

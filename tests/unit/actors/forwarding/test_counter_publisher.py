@@ -8,7 +8,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages.metrics import Counters
-from actors.forwarding.reporting.counter_publisher import REPEATED_AFTER, REPEATED_MAX, CounterPublisher
+from actors.forwarding.reporting.counter_publisher import FULL_EACH, REPEATED_AFTER, REPEATED_MAX, CounterPublisher
 from tests.kit.standin_actors import counters
 
 
@@ -20,9 +20,13 @@ class Bench:
         self.loop = Loop(lambda: self.time)
         self.counters: Counters | None = counters("one", 1, 0)
         self.seconds: list[float] = []
-        self.publisher = CounterPublisher(
-            self.loop, lambda: self.counters, lambda _counters: self.seconds.append(self.time)
-        )
+        self.full: list[bool] = []
+        """Whether all counts were wanted, each time."""
+        self.publisher = CounterPublisher(self.loop, self._count, lambda _counters: self.seconds.append(self.time))
+
+    def _count(self, full: bool) -> Counters | None:
+        self.full.append(full)
+        return self.counters
 
     def count(self, active: int = 0) -> None:
         """A client does something."""
@@ -110,3 +114,20 @@ def test_before_the_first_configuration_nothing_is_published(bench: Bench) -> No
 
 def gaps(bench: Bench) -> list[float]:
     return [later - before for before, later in zip(bench.seconds, bench.seconds[1:], strict=False)]
+
+
+def test_all_decisions_are_wanted_for_the_first_message_for_each_sixtieth_and_for_repetitions(bench: Bench) -> None:
+    stir(bench.loop)
+    bench.pass_seconds(2 * FULL_EACH, bench.count)
+    of_messages = bench.full[1::2]  # each is counted for a check before it is published
+    assert not any(bench.full[::2])
+    assert [number for number, full in enumerate(of_messages) if full] == [0, FULL_EACH]
+    bench.full.clear()
+    bench.pass_seconds(6)
+    assert bench.full == [False, False, True]
+
+
+def test_decisions_alone_are_a_change() -> None:
+    before = counters("one", 1, 0, decisions={"office/a": 7})
+    assert not counters("one", 1, 0, partial=True).changed_since(before)
+    assert counters("one", 1, 0, partial=True, decisions={"office/a": 8}).changed_since(before)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from actors.bus.messages.specs import EgressSpec
-from actors.net.egress_guard import LOCAL_KNOWN, EgressGuard, UpstreamGuard
+from actors.net.egress_guard import LOCAL_KNOWN, EgressGuard, OwnListeners, UpstreamGuard
 from actors.net.local_addresses import Address, is_local
 from actors.net.own_requests import OutgoingGuard
 
@@ -240,3 +240,24 @@ def test_the_products_own_requests_reach_private_addresses_if_allowed_and_link_l
     assert (OutgoingGuard(()).check(address, 80, "a.example") is None) == passes
     assert ("a.key" in str(OutgoingGuard((), "a.key").check(address, 80, "a.example"))) == passes
     assert OutgoingGuard([(address, 80)]).check(address, 80, "a.example") is not None
+
+
+def test_ten_thousand_own_listeners_are_read_only_at_the_port_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+
+    def reading(text: str) -> Address:
+        read.append(text)
+        return ip_address(text)
+
+    own = OwnListeners([(f"127.0.{number >> 8}.{number & 255}", 20_000 + number % 5_000) for number in range(10_000)])
+    monkeypatch.setattr("actors.net.egress_guard.ip_address", reading)
+    assert not own.has("127.0.0.9", 80)
+    assert read == []
+    assert own.has("127.0.0.9", 20_009)
+    assert not own.has("127.0.0.9", 20_010)
+    assert sorted(read) == ["127.0.0.10", "127.0.0.9", "127.0.0.9", "127.0.0.9", "127.0.19.145", "127.0.19.146"]
+    read.clear()
+    assert all(not own.has("192.0.2.1", 20_009) for _ in range(10))
+    assert len(read) == 10, "each address that is asked about is read, and no listener again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from actors.bus.messages.fleet_objects import ListRef
 from actors.bus.messages.problems import LIST_UNREADABLE
 from actors.forwarding.access import named_lists
 from actors.forwarding.access.named_lists import NamedListFiles
+from actors.lists.databases import store_database
 from actors.lists.files import compile_entries
 from actors.problems import Problems
 from config.net.entries import ListHost
+from tests.kit.place_databases import country, database
 from tests.kit.wait import wait_until
 
 ADS = ListHost("ads")
@@ -63,6 +66,36 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     yield made
     made.lists.close()
     made.loop.close()
+
+
+def in_germany(stage: Stage, address: str) -> str | None:
+    found = stage.lists.find(ListHost("world", "country", "DE"))
+    assert found is not None
+    return found.by_address(ip_address(address))
+
+
+def database_ref(stage: Stage, *networks: str) -> ListRef:
+    content = database({each: country("DE") for each in networks})
+    name, _entries = store_database(iter([content]), stage.folder, "list_2", 0)
+    return ListRef("list_2", "world", 1, "geo", name)
+
+
+def test_a_database_of_places_is_read_and_replaced_as_any_list(stage: Stage) -> None:
+    stage.lists.configure([database_ref(stage, "192.0.2.0/24")])
+    assert stage.lists.judges_addresses(ListHost("world", "country", "DE"))
+    assert in_germany(stage, "192.0.2.7") == "192.0.2.0/24"
+    stage.lists.configure([database_ref(stage, "198.51.100.0/24")])
+    assert (in_germany(stage, "192.0.2.7"), in_germany(stage, "198.51.100.7")) == (None, "198.51.100.0/24")
+    assert stage.changes == 1
+
+
+def test_an_entry_of_another_kind_finds_nothing_that_can_be_read(stage: Stage) -> None:
+    """The API accepts no such entry; were there one, it would deny what it may."""
+    stage.lists.configure([stage.ref("ads.example"), database_ref(stage, "192.0.2.0/24")])
+    assert stage.lists.find(ListHost("world")) is None
+    assert stage.lists.find(ListHost("ads", "country", "DE")) is None
+    assert in_germany(stage, "192.0.2.7")
+    assert stage.matches("ads.example")
 
 
 def test_a_list_is_read_at_its_first_use(stage: Stage) -> None:

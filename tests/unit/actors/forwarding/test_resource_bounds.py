@@ -20,6 +20,7 @@ from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.conformance.fuzzing.http_sides import OK, POLICY
 from tests.conformance.fuzzing.invariants import HELD_MAX, held
+from tests.kit.compiled import COUNTS_CALLS
 
 SMALL, LARGE, LARGEST = 5_000, 20_000, 60_000
 CPU_MAX = 5.0
@@ -135,6 +136,7 @@ def calls_of(feed: Feed, data: bytes, size: int) -> int:
     return calls
 
 
+@COUNTS_CALLS
 @pytest.mark.parametrize("piece", [1, 65536])
 @pytest.mark.parametrize("case", CASES)
 def test_four_times_as_much_takes_about_four_times_the_calls(case: str, piece: int) -> None:

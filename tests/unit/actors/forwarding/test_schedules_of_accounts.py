@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccountSpec
-from actors.forwarding.limits import accounts, alarms, limits
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.limits.meter import Meter
 from tests.kit.forwarding_rig import spec
@@ -53,8 +52,7 @@ class Held:
 def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     """The day of 2026 on which clocks in Berlin go forward, at 00:30 there."""
     clocks = Clocks(datetime(2026, 3, 28, 23, 30, tzinfo=UTC))
-    for module in (accounts, alarms, limits):
-        monkeypatch.setattr(module, "time", SimpleNamespace(time=clocks.wall))
+    monkeypatch.setattr(time, "time", clocks.wall)
     return clocks
 
 
@@ -75,7 +73,7 @@ def test_a_tunnel_ends_when_its_window_does_and_the_next_one_with_the_next_windo
     loop = Loop(clocks.monotonic)
     limits = Limits(loop)
     ada = AccountSpec("acc_1", "ada", None, schedule=("Europe/Berlin", (((5, 6, 0), 60, 240),)))
-    limits.configure(spec(1, accounts=(ada,), auth_required=True), ())
+    limits.configure(spec(1, accounts=(ada,), auth_required=True))
 
     assert opened(limits)[0].rule == "outside_schedule"
     pass_time(loop, clocks, 30)

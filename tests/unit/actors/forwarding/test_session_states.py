@@ -18,6 +18,7 @@ from actors.forwarding.protocols.socks import states as socks
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from actors.forwarding.protocols.state_machine import IllegalEventError, transitions
+from tests.kit.compiled import attributes
 from tests.kit.http_conversation import GET, POLICY
 
 POST = b"POST http://a.example/ HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n"
@@ -99,7 +100,8 @@ INPUTS: dict[str, Step] = {
 
 
 def state_of(session: Session) -> object:
-    names = {name for kind in type(session).__mro__ for name in getattr(kind, "__slots__", ())}
+    names = attributes(session)
+    assert "phase" in names
     return {name: repr(getattr(session, name)) for name in names}
 
 

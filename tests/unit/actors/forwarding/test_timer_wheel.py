@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import weakref
 
+import pytest
+
 from actors.bus.loop import Loop
-from actors.forwarding.net.timer_wheel import HORIZON, NEVER, QUANTUM, STRIDE, TimerWheel
+from actors.forwarding.net.timer_wheel import CHECKED_AT_ONCE, FAR, FAR_SLOTS, NEVER, QUANTUM, UNCHECKED, TimerWheel
 from tests.kit.forwarding_rig import until
 
 
@@ -93,7 +95,7 @@ def test_an_entry_that_has_ended_long_before_its_deadline_is_released_soon() -> 
     candle.deadline = NEVER
     held = weakref.ref(candle)
     del candle
-    gone_by = hand.time + HORIZON + STRIDE + QUANTUM
+    gone_by = hand.time + FAR + QUANTUM
     while hand.time < gone_by:
         hand.time += 1.0
         loop.turn(0)
@@ -114,4 +116,98 @@ def test_a_far_deadline_is_kept_as_exactly_as_a_near_one() -> None:
     hand.time = 200.1 + QUANTUM
     loop.turn(0)
     assert candle.expired_at
+    loop.close()
+
+
+class Lasting(Candle):
+    """It is checked again and again; `checks` are the times."""
+
+    def __init__(self, hand: Hand, lasts: float) -> None:
+        self._hand = hand
+        self._lasts = lasts
+        self.checks: list[float] = []
+        super().__init__(hand.time + lasts)
+
+    @property
+    def deadline(self) -> float:
+        self.checks.append(self._hand.time)
+        return self._hand.time + self._lasts
+
+    @deadline.setter
+    def deadline(self, _value: float) -> None:
+        return
+
+
+def test_those_that_are_far_away_are_checked_in_many_turns_however_they_were_opened() -> None:
+    hand = Hand()
+    loop = Loop(hand)
+    wheel = TimerWheel(loop)
+    many = [Lasting(hand, 3600.0) for _ in range(100 * FAR_SLOTS)]
+    for entry in many:
+        wheel.schedule(entry)
+        wheel.schedule(entry)
+        entry.checks.clear()
+    for _ in range(4 * 120):
+        hand.time += 0.25
+        loop.turn(0)
+        checked = [entry for entry in many if entry.checks]
+        assert len(checked) <= 2 * len(many) / FAR_SLOTS
+        for entry in checked:
+            entry.checks.clear()
+    assert len(wheel) == len(many)
+    loop.close()
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 2 * CHECKED_AT_ONCE), (1.0, 2 * UNCHECKED)])
+def test_those_that_expire_together_expire_in_turns(seconds: float, most: int) -> None:
+    """At most two portions are in one turn: one is due, the next is soon."""
+    hand = Hand()
+    loop = Loop(hand)
+    wheel = TimerWheel(loop)
+    expired: list[Candle] = []
+
+    class Slow(Candle):
+        def expire(self) -> None:
+            super().expire()
+            expired.append(self)
+            hand.time += seconds
+
+    many = [Slow(hand.time + 1.0) for _ in range(3 * CHECKED_AT_ONCE)]
+    for entry in many:
+        wheel.schedule(entry)
+    hand.time += 1.0 + QUANTUM
+    while len(expired) < len(many):
+        before = len(expired)
+        loop.turn(0)
+        assert before < len(expired) <= before + most
+    assert (len(wheel), wheel._slots) == (0, {})
+    loop.close()
+
+
+def test_one_that_ends_or_moves_while_its_slot_is_checked_is_not_checked() -> None:
+    hand = Hand()
+    loop = Loop(hand)
+    wheel = TimerWheel(loop)
+    expired: list[Candle] = []
+
+    class First(Candle):
+        def expire(self) -> None:
+            super().expire()
+            expired.append(self)
+            for each in many:
+                if each is not self and each.deadline != NEVER:
+                    each.deadline = hand.time + 10.0 if each is moved else NEVER
+                    wheel.cancel(each)
+                    if each is moved:
+                        wheel.schedule(each)
+
+    many = [First(hand.time + 1.0) for _ in range(2 * CHECKED_AT_ONCE)]
+    moved = many[7]
+    for entry in many:
+        wheel.schedule(entry)
+    hand.time += 1.0 + QUANTUM
+    for _ in range(3):
+        loop.turn(0)
+    assert len(expired) == 1
+    assert len(wheel) == (moved is not expired[0])
     loop.close()

@@ -8,18 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.upstream import AMBIGUOUS_MAX, BACK_OFF_MAX, Upstream
+from actors.forwarding.upstream import AMBIGUOUS_MAX, BACK_OFF_MAX
 from actors.forwarding.upstreams.balancing import BalancingPolicy, _score_of, new_policy
-from actors.forwarding.upstreams.session_username import split_session
+from tests.kit.upstreams import three, up
 from tests.kit.upstreams import upstream_entry as spec
-
-
-def three(*weights: int) -> list[Upstream]:
-    return [Upstream(spec(index + 1, weight=weight), index, 0.0) for index, weight in enumerate(weights or (1, 1, 1))]
-
-
-def up(upstream: Upstream) -> bool:
-    return upstream.state != "down"
 
 
 def chosen(choice: BalancingPolicy, times: int, key: str = "k") -> list[int]:
@@ -167,21 +159,3 @@ def test_a_changed_password_deserves_a_new_trial_at_once() -> None:
     assert not upstream.eligible(0.1)
     upstream.reconfigure(spec(1, username="u", password="new"), 0)
     assert upstream.eligible(0.1)
-
-
-# --- session words ---
-
-
-@pytest.mark.parametrize(
-    ("username", "account", "word"),
-    [
-        ("alice-session-42", "alice", "42"),
-        ("alice", "alice", None),
-        ("alice-session-", "alice-session-", None),
-        ("-session-42", "-session-42", None),
-        ("a-session-b-session-c", "a-session-b", "c"),
-        ("alice-sessions-42", "alice-sessions-42", None),
-    ],
-)
-def test_the_session_word_is_what_stands_behind_the_last_mark(username: str, account: str, word: str | None) -> None:
-    assert split_session(username) == (account, word)

@@ -2,101 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from actors.bus.loop import Loop
-from actors.bus.messages.accounts import AccountTotal, ReportUsage, Totals
-from actors.bus.messages.common import METRICS, Unreachable
-from actors.bus.messages.specs import AccountSpec, ProxySpec
-from actors.forwarding.limits.limits import Limits
-from actors.forwarding.limits.usage import AWAY_AFTER, WINDOW_MIN, AccountCounter
-from actors.forwarding.reporting.usage_reporter import TIME_PERIOD, UsageReporter
-from actors.metrics.account_usage import UsageLedger
+from actors.bus.messages.accounts import AccountTotal
+from actors.bus.messages.specs import AccountSpec
+from actors.forwarding.limits.usage import AWAY_AFTER, WINDOW_MIN
+from actors.forwarding.reporting.usage_reporter import ACCOUNTS_MAX, TIME_PERIOD
 from actors.usage_file import BYTES_IN, UsageFile, files, is_held, read
-from tests.kit.forwarding_rig import spec
-
-
-class Hand:
-    """A clock that is set by hand."""
-
-    time = 100.0
-
-    def __call__(self) -> float:
-        return self.time
-
-
-class Collector:
-    """A collector at the other end of a mailbox; `down` while it cannot be reached, `silent` while it hangs."""
-
-    def __init__(self, loop: Loop, folder: Path) -> None:
-        self._loop = loop
-        self.book = UsageLedger(folder)
-        self.down = self.silent = False
-        self.reports: list[ReportUsage] = []
-
-    def ask(self, to: str, message: Any, on_reply: Callable[[Any], None], timeout: float = 5.0) -> None:
-        assert to == METRICS
-        self.reports.append(message)
-        if self.silent:
-            self._loop.call_later(timeout, lambda: on_reply(Unreachable(to, "no reply in time")))
-            return
-        reply = Unreachable(to, "it is not on the bus") if self.down else self.store(message)
-        self._loop.call_soon(lambda: on_reply(reply))
-
-    def store(self, message: ReportUsage) -> Totals:
-        with self.book.changes():
-            return Totals(self.book.update(message))
-
-
-class Process:
-    """The accounts of one process of a proxy."""
-
-    def __init__(self, world: World, instance: int, proxy_id: str = "px1") -> None:
-        self.limits = Limits(world.loop)
-        self.proxy_id = proxy_id
-        self.reporter = UsageReporter(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
-
-    def configure(self, *accounts: AccountSpec) -> None:
-        config: ProxySpec = spec(1, id=self.proxy_id, accounts=accounts, auth_required=True)
-        self.limits.configure(config, ())
-        self.reporter.configured(config.id)
-
-    @property
-    def ada(self) -> AccountCounter:
-        return self.limits.accounts["ada"].usage
-
-    def uses(self, count: int) -> None:
-        self.ada.count(True, count)
-
-    def knows(self) -> int:
-        return self.ada.state().usage.bytes_in
-
-
-class World:
-    def __init__(self, folder: Path) -> None:
-        self.hand = Hand()
-        self.loop = Loop(self.hand)
-        self.collector = Collector(self.loop, folder)
-
-    def pass_time(self, seconds: float) -> None:
-        for _ in range(round(seconds * 10)):
-            self.hand.time += 0.1
-            self.turn()
-
-    def turn(self) -> None:
-        """Let what is due be done, and no time pass."""
-        for _ in range(3):
-            self.loop.turn(0)
-
-    def kept(self) -> int:
-        return self.collector.book.usage({"acc_1": "total"})["acc_1"].usage.bytes_in
-
-
-ADA = AccountSpec("acc_1", "ada", None, quota=1000)
+from tests.unit.actors.forwarding.usage_world import ADA, Process, World
 
 
 @pytest.fixture
@@ -287,9 +203,13 @@ def test_while_the_collector_is_away_connections_go_on_with_the_last_totals(worl
     assert one.ada.wait(lambda: woken.append(1))
     world.pass_time(AWAY_AFTER + 0.1)
     assert woken == [1]
-    one.uses(5 * MIB)
-    assert one.ada.room() > MIB
-    one.uses(15 * MIB)
+    assert one.ada.room() == WINDOW_MIN  # the window is twice as wide, and half of it used
+    one.uses(WINDOW_MIN)
+    assert one.ada.wait(lambda: woken.append(2))
+    world.pass_time(4 * AWAY_AFTER)
+    assert woken == [1, 2]
+    assert one.ada.room() > WINDOW_MIN
+    one.uses(20 * MIB - WINDOW_MIN)
     assert one.ada.exhausted  # by the last totals
     setattr(world.collector, how, False)
     world.pass_time(5)
@@ -349,3 +269,93 @@ def test_more_accounts_than_fit_into_a_piece_of_the_file(tmp_path: Path) -> None
         numbers[at + BYTES_IN] = number << 33
     found = {each.account_id: each.numbers[BYTES_IN] for each in read(file.path)}
     assert found == {f"acc_{number}": number << 33 for number in range(1000)}
+
+
+# --- thousands of accounts ---
+
+
+def many(count: int) -> list[AccountSpec]:
+    return [AccountSpec(f"acc_{number}", f"user{number}", None, quota=10 * WINDOW_MIN) for number in range(count)]
+
+
+def test_many_accounts_are_reported_in_messages_one_after_the_other(world: World) -> None:
+    process = Process(world, 1)
+    process.configure(*many(3 * ACCOUNTS_MAX + 10))
+    world.pass_time(1.0)
+    sizes = [len(each.accounts) for each in world.collector.reports]
+    assert sizes == [ACCOUNTS_MAX] * 3 + [10]
+    assert process.reporter.has_totals
+    world.collector.reports.clear()
+    for account in process.limits.accounts.values():
+        account.usage.count(True, 1)
+    world.pass_time(2.0)
+    assert [len(each.accounts) for each in world.collector.reports] == sizes
+    ended: list[bool] = []
+    process.reporter.settle(ended.append)
+    assert len(world.collector.reports) == 5, "the next message waits for the reply"
+    for _ in range(4):
+        world.turn()
+    assert ended == [True]
+    assert [len(each.accounts) for each in world.collector.reports[4:]] == sizes
+
+
+def test_what_a_collector_that_went_away_amid_a_report_has_not_had_comes_later(world: World) -> None:
+    process = Process(world, 1)
+    process.configure(*many(2 * ACCOUNTS_MAX))
+    world.pass_time(1.0)
+    for account in process.limits.accounts.values():
+        account.usage.count(True, 7)
+    ended: list[bool] = []
+    process.reporter.settle(ended.append)
+    world.collector.down = True
+    world.turn()
+    assert ended == [False]
+    world.collector.down = False
+    world.pass_time(2.5)
+    kept = world.collector.book.usage({f"acc_{number}": "total" for number in range(2 * ACCOUNTS_MAX)})
+    assert {each.usage.bytes_in for each in kept.values()} == {7}
+    assert not process.limits.usage.any_changed
+
+
+def test_an_account_for_which_a_connection_waits_comes_first(world: World) -> None:
+    process = Process(world, 1)
+    process.configure(*many(4 * ACCOUNTS_MAX))
+    world.pass_time(1.0)
+    counters = [account.usage for account in process.limits.accounts.values()]
+    for counter in counters:
+        counter.count(True, 1)
+    world.collector.reports.clear()
+    process.reporter.settle(lambda _acknowledged: None)
+    counters[-1].count(True, WINDOW_MIN)
+    assert counters[-1].wait(lambda: None)
+    assert counters[-1].id not in world.collector.reports[0].accounts
+    world.turn()
+    assert next(iter(world.collector.reports[1].accounts)) == counters[-1].id
+    assert sum(counters[-1].id in each.accounts for each in world.collector.reports) == 1
+
+
+def test_a_counter_that_is_gone_is_due_no_more(world: World) -> None:
+    process = Process(world, 1)
+    usage = process.limits.usage
+    counter = usage.acquire("acc_1")
+    usage.urgent(counter)
+    usage.discard("acc_1")
+    assert usage.take_urgent({}, 10) == []
+
+
+def test_the_workers_of_a_proxy_have_the_window_together(world: World) -> None:
+    """All move what they may at once, before the collector replies to any of them."""
+    quota, workers = 8 << 20, 4
+    processes = [Process(world, instance) for instance in range(1, workers + 1)]
+    for each in processes:
+        each.limits.usage.workers = workers
+        each.configure(AccountSpec("acc_1", "ada", None, quota=quota))
+    world.pass_time(1)
+    for _ in range(1000):
+        moved = [each.ada.room() for each in processes]
+        assert sum(moved) <= WINDOW_MIN
+        for each, count in zip(processes, moved, strict=True):
+            each.uses(count)
+        world.turn()
+    assert [each.ada.exhausted for each in processes] == [True] * workers
+    assert quota <= world.kept() <= quota + (1 << 20)

@@ -11,7 +11,7 @@ import pytest
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch
 from actors.logs.columns import Columns
-from actors.logs.record_schema import ADDED, valid_rows
+from actors.logs.record_schema import ADDED, empty_record, valid_rows
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, SearchedIndex, row
 
@@ -126,12 +126,15 @@ def test_numbers_beyond_64_bits_become_the_nearest(index: SearchedIndex) -> None
     assert (found["bytes_in"], found["bytes_out"], found["duration"]) == (2**63 - 1, 2**63 - 1, 0)
 
 
+EMPTY = list(empty_record().values())
+
+
 def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_path: Path, clock: Clock) -> None:
     index = SearchedIndex(tmp_path / "logs", clock)
     latest = [list(row(at)) for at in range(10)]
-    assert valid_rows([each[:-1] for each in latest]) == [[*each[:-1], ""] for each in latest]
-    earlier = [each[:-3] for each in latest]
-    assert valid_rows(earlier) == [[*each, "", "", ""] for each in earlier]
+    for lacks in range(1, len(ADDED) + 1):
+        earlier = [each[:-lacks] for each in latest]
+        assert valid_rows(earlier) == [[*each, *EMPTY[-lacks:]] for each in earlier]
     columns = Columns.of_rows(valid_rows(earlier))
     without = {
         segment: msgpack.packb({k: v for k, v in msgpack.unpackb(packed).items() if k not in ADDED})
@@ -140,7 +143,7 @@ def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_pa
     assert Columns(10, without.__getitem__).record(3) == columns.record(3)
     store(index, 1, *map(tuple, earlier))
     found = index.find(QueryLogs(0, NOON + DAY, 100, 0, None, None, None)).rows
-    assert [(each["detail"], each["rule"], each["credential"]) for each in found] == [("", "", "")] * 10
+    assert [[each[name] for name in ADDED] for each in found] == [EMPTY[-len(ADDED) :]] * 10
     index.close()
 
 

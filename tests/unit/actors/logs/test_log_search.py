@@ -65,7 +65,7 @@ class Log:
 
 def fits(record: Record, query: Record) -> bool:
     """The contract, word by word."""
-    names = ("level", "client_ip", "status_code", "user", "method", "reason", "credential", "request_id")
+    names = ("level", "client_ip", "status_code", "user", "method", "reason", "credential", "request_id", "listen_port")
     exact = {name: query.get(name) for name in names}
     least = LOG_LEVELS.index(query.get("min_level") or "debug")
     return (
@@ -105,7 +105,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
 HOSTS = st.sampled_from(["example.com", "EXAMPLE.org", "a.b.example.com", "é.example", "host-1", "10.0.0.1", "ample"])
 PATHS = st.text("abcxyz019/?=&%._-", max_size=12)
 ROWS = st.builds(
-    lambda at, level, proxy, client, user, method, host, path, status, reason, credential, request: row(
+    lambda at, level, proxy, client, user, method, host, path, status, reason, credential, request, port: row(
         0,
         timestamp=NOON + at / 4,
         level=level,
@@ -118,6 +118,7 @@ ROWS = st.builds(
         reason=reason,
         credential=credential,
         request_id=request,
+        listen_port=port,
     ),
     st.integers(0, 40),
     st.sampled_from(LOG_LEVELS),
@@ -131,6 +132,7 @@ ROWS = st.builds(
     st.sampled_from(["", "dns_error", "destination_denied"]),
     st.sampled_from(["", "crd_1", "crd_12"]),
     st.sampled_from(["request-1", "request-12", "request-2"]),
+    st.sampled_from([0, 20001, 20002]),
 )
 PIECES = st.one_of(
     st.sampled_from(
@@ -151,6 +153,7 @@ QUERIES = st.fixed_dictionaries(
         "method": st.sampled_from(["GET", "get", "CONNECT"]),
         "reason": st.sampled_from(["dns_error", "dns", "(dns_error)"]),
         "credential": st.sampled_from(["crd_1", "crd_2", "CRD_1"]),
+        "listen_port": st.sampled_from([20001, 2000]),
         "request_id": st.sampled_from(["request-1", "request", "REQUEST-1"]),
         "target": st.sampled_from(["EXAMPLE.", "http://a.b", "é", "/x", "nowhere"]),
         "proxy_ids": st.sampled_from([(), ("prx_1",), ("prx_1", "prx_2"), ("prx_none",)]),

@@ -166,3 +166,20 @@ def test_connections_of_a_silent_process_cease_to_count_in_a_query_for_changes(t
     as_of = totals.now
     clock.now += LIVE_FOR + 1.0
     assert totals.stats(since=as_of)["a"].active_connections == 0
+
+
+def test_a_partial_report_leaves_the_counts_of_rules_that_it_does_not_have(
+    totals: Totals, tmp_path: Path, clock: Clock
+) -> None:
+    totals.update(counters("a", 1, 2, decisions={"office/a": 1, "office/b": 1}))
+    totals.update(counters("a", 1, 3, decisions={"office/b": 2}, statuses={"200": 3}, partial=True))
+    totals.update(counters("a", 1, 3, statuses={"200": 3}, partial=True))
+    assert totals.stats(("a",))["a"].decisions == {"office/a": 1, "office/b": 2}
+    totals.save()
+    again = Totals(tmp_path / "metrics", clock)
+    again.update(counters("a", 1, 4, decisions={"office/c": 1}, statuses={"200": 4}, partial=True))
+    assert again.stats(("a",), detailed=True)["a"].decisions == {"office/a": 1, "office/b": 2, "office/c": 1}
+    assert again.stats(("a",), detailed=True)["a"].statuses == {"200": 4}
+    again.update(counters("a", 1, 5, decisions={"office/c": 2}, statuses={"200": 5}))
+    assert again.stats(("a",))["a"].decisions == {"office/c": 2}, "a full one has all that there is"
+    again.close()

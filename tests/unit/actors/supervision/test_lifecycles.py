@@ -9,12 +9,13 @@ import pytest
 
 from actors.supervision import program_lifecycle
 from actors.supervision.listeners import listener
-from actors.supervision.listeners.listener import Listener, ListenerEvent, ListenerState
+from actors.supervision.listeners.listener import ListenerEvent, ListenerGroup, ListenerState
 from actors.supervision.processes import lifecycle
 from actors.supervision.processes.backoff import RESET_AFTER, Backoff
 from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
 from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
 from actors.supervision.transitions import IllegalTransitionError
+from config.net.ports import Ports
 
 
 def life_in(state: State) -> Lifecycle:
@@ -29,9 +30,8 @@ def program_in(state: ProgramState) -> ProgramLifecycle:
     return life
 
 
-def listener_in(state: ListenerState) -> Listener:
-    no_socket: Any = None
-    return Listener("127.0.0.1", 0, no_socket, 0.0, state)
+def listener_in(state: ListenerState) -> ListenerGroup:
+    return ListenerGroup("127.0.0.1", Ports.of(80), 0.0, state)
 
 
 TABLES = {

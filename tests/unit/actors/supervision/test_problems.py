@@ -23,39 +23,73 @@ RUNS = Runtime("running", 7, 1.0, 0, None)
 
 def test_an_actor_that_runs_with_problems_is_degraded_and_its_error_is_all_of_them() -> None:
     book = ProblemBook()
-    assert book.applied("one", 1, RUNS) == RUNS
+    assert book.applied("one", [1], RUNS) == RUNS
     book.put("one", ReportProblems(1, (EXPIRED, NONE_UP), certificate_ends=9.0))
-    runtime = book.applied("one", 1, RUNS)
+    runtime = book.applied("one", [1], RUNS)
     assert (runtime.state, runtime.error, runtime.certificate_ends) == (
         "degraded",
         "the certificate ended; none of the 2 upstreams can be reached",
         9.0,
     )
     assert (runtime.runs, runtime.serves) == (True, False)
-    assert book.applied("one", 1, Runtime("failed", None, 1.0, 0, "died")).state == "failed"
+    assert book.applied("one", [1], Runtime("failed", None, 1.0, 0, "died")).state == "failed"
     book.put("one", ReportProblems(1, ()))
-    assert book.applied("one", 1, RUNS) == RUNS
+    assert book.applied("one", [1], RUNS) == RUNS
 
 
 def test_a_problem_is_news_once_and_again_when_it_is_over() -> None:
     book = ProblemBook()
     book.put("one", ReportProblems(1, (EXPIRED,)))
-    assert book.changes("one", 1) == ([EXPIRED], [])
-    assert book.changes("one", 1) == ([], [])
+    assert book.changes("one", [1]) == ([EXPIRED], [])
+    assert book.changes("one", [1]) == ([], [])
     good = Problem("certificate", "the certificate is good", 5.0)
     book.put("one", ReportProblems(1, (), (good,)))
-    assert book.changes("one", 1) == ([], [good])
+    assert book.changes("one", [1]) == ([], [good])
 
 
 def test_a_new_process_with_the_same_problem_is_no_news_and_one_without_it_ends_it() -> None:
     book = ProblemBook()
     book.put("one", ReportProblems(1, (EXPIRED, NONE_UP)))
-    book.changes("one", 1)
-    assert book.changes("one", 2) == ([], []), "it has not reported yet"
-    assert book.applied("one", 2, RUNS).state == "degraded"
+    book.changes("one", [1])
+    assert book.changes("one", [2]) == ([], []), "it has not reported yet"
+    assert book.applied("one", [2], RUNS).state == "degraded"
     book.put("one", ReportProblems(2, (EXPIRED,)))
-    begun, over = book.changes("one", 2)
+    begun, over = book.changes("one", [2])
     assert (begun, [each.reason for each in over]) == ([], ["upstreams_unreachable"])
+
+
+def test_of_several_workers_a_problem_is_news_once_and_over_when_the_last_one_is_without_it() -> None:
+    book = ProblemBook()
+    book.put("one", ReportProblems(1, (EXPIRED,), certificate_ends=9.0))
+    book.put("one", ReportProblems(2, (EXPIRED, NONE_UP), certificate_ends=9.0))
+    assert book.changes("one", [1, 2]) == ([EXPIRED, NONE_UP], [])
+    runtime = book.applied("one", [1, 2], RUNS)
+    assert (runtime.problems, runtime.certificate_ends, runtime.serves) == ((EXPIRED, NONE_UP), 9.0, False)
+    good = Problem("certificate", "the certificate is good", 5.0)
+    book.put("one", ReportProblems(1, (), (good,)))
+    assert book.changes("one", [1, 2]) == ([], [])
+    book.put("one", ReportProblems(2, (), (good, NONE_UP)))
+    assert book.changes("one", [1, 2]) == ([], [good, NONE_UP])
+
+
+def test_nothing_is_over_while_a_worker_has_not_reported_and_none_serves() -> None:
+    book = ProblemBook()
+    book.put("one", ReportProblems(1, (EXPIRED,)))
+    book.put("one", ReportProblems(2, (NONE_UP,)))
+    book.changes("one", [1, 2])
+    assert book.changes("one", [1, 3]) == ([], [])
+    assert book.changes("one", []) == ([], [])
+    book.put("one", ReportProblems(3, ()))
+    assert [each.reason for each in book.changes("one", [1, 3])[1]] == ["upstreams_unreachable"]
+
+
+def test_what_the_supervisor_has_found_itself_is_a_problem_like_others() -> None:
+    book = ProblemBook()
+    lost = Problem("process", "1 of 2 workers runs", 7.0)
+    book.put("one", ReportProblems(1, ()))
+    assert book.changes("one", [1], [lost]) == ([lost], [])
+    assert book.changes("one", [1], [lost]) == ([], [])
+    assert [each.reason for each in book.changes("one", [1])[1]] == ["process"]
 
 
 class Published:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,22 @@ from hypothesis import strategies as st
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.reconcile import ActualState, Bind, Forget, SendConfiguration, Start, Stop, reconcile
+from actors.supervision.processes.worker_id import Worker
+from actors.supervision.reconcile import (
+    ActualProxy,
+    ActualState,
+    Bind,
+    Forget,
+    SendConfiguration,
+    Start,
+    Step,
+    Stop,
+    StopWorker,
+    Watch,
+    reconcile,
+    reconcile_one,
+)
+from config.net.ports import Ports
 from tests.kit.standin_actors import spec
 
 EGRESS = EgressSpec("public_only", (), ())
@@ -20,82 +36,199 @@ ON = spec("a", 3128)
 OFF = spec("a", 3128, active=False)
 NEWER = spec("a", 3128, revision=2)
 MOVED = spec("a", 3129, revision=2)
-HERE = ("127.0.0.1", 3128)
+SLEEPY = replace(ON, sleep_after=60)
+MOVED_SLEEPY = replace(MOVED, sleep_after=60)
+HERE = ("127.0.0.1", Ports.of(3128))
+THERE = ("127.0.0.1", Ports.of(3129))
 CONFIGURED = Configure(ON, EGRESS)
+A = Worker("a")
 
-TABLE: list[tuple[str, ProxySpec | None, ActualState | None, list[Any]]] = [
+
+def one(
+    state: State, bound: tuple[str, Ports] | None = None, configured: Configure | None = None, backs_off: bool = False
+) -> ActualProxy:
+    """A proxy with one worker."""
+    return ActualProxy(bound, {0: ActualState(state, configured, backs_off)})
+
+
+def asleep(bound: tuple[str, Ports] | None, *draining: State) -> ActualProxy:
+    """A proxy that sleeps."""
+    return ActualProxy(bound, dict(enumerate(map(ActualState, draining))), asleep=True)
+
+
+TABLE: list[tuple[str, ProxySpec | None, ActualProxy | None, list[Any]]] = [
     ("nothing desired, nothing there", None, None, []),
-    ("desired and not there: bind, then start", ON, None, [Bind("a", HERE), Start("a")]),
-    ("desired and stopped", ON, ActualState(State.STOPPED), [Bind("a", HERE), Start("a")]),
-    ("desired and still starting: patience", ON, ActualState(State.STARTING, HERE), []),
-    ("desired, running and configured", ON, ActualState(State.RUNNING, HERE, CONFIGURED), []),
-    ("running and never configured", ON, ActualState(State.RUNNING, HERE), [SendConfiguration("a", CONFIGURED)]),
+    ("desired and not there: bind, then start", ON, None, [Bind("a", HERE), Start(A)]),
+    ("desired and stopped", ON, one(State.STOPPED), [Bind("a", HERE), Start(A)]),
+    ("desired and still starting: patience", ON, one(State.STARTING, HERE), []),
+    ("desired, running and configured", ON, one(State.RUNNING, HERE, CONFIGURED), []),
+    ("running and never configured", ON, one(State.RUNNING, HERE), [SendConfiguration(A, CONFIGURED)]),
     (
         "a newer revision is sent",
         NEWER,
-        ActualState(State.RUNNING, HERE, CONFIGURED),
-        [SendConfiguration("a", Configure(NEWER, EGRESS))],
+        one(State.RUNNING, HERE, CONFIGURED),
+        [SendConfiguration(A, Configure(NEWER, EGRESS))],
     ),
     (
         "other own listeners are sent",
         ON,
-        ActualState(State.RUNNING, HERE, Configure(ON, ELSEWHERE)),
-        [SendConfiguration("a", CONFIGURED)],
+        one(State.RUNNING, HERE, Configure(ON, ELSEWHERE)),
+        [SendConfiguration(A, CONFIGURED)],
     ),
-    ("died: start on the socket that is still bound", ON, ActualState(State.FAILED, HERE), [Start("a")]),
-    ("died, and its back-off runs", ON, ActualState(State.FAILED, HERE, backs_off=True), []),
-    ("could not be bound, time to try again", ON, ActualState(State.FAILED), [Bind("a", HERE), Start("a")]),
-    ("could not be bound, and its back-off runs", ON, ActualState(State.FAILED, backs_off=True), []),
-    ("started again while it drains", ON, ActualState(State.DRAINING), [Bind("a", HERE), Start("a")]),
-    ("not desired active and running", OFF, ActualState(State.RUNNING, HERE, CONFIGURED), [Stop("a")]),
-    ("not desired active and starting", OFF, ActualState(State.STARTING, HERE), [Stop("a")]),
-    ("not desired active and failed", OFF, ActualState(State.FAILED, backs_off=True), [Stop("a")]),
-    ("not desired active and draining: patience", OFF, ActualState(State.DRAINING), []),
-    ("not desired active and stopped", OFF, ActualState(State.STOPPED), []),
+    ("died: start on the socket that is still bound", ON, one(State.FAILED, HERE), [Start(A)]),
+    ("died, and its back-off runs", ON, one(State.FAILED, HERE, backs_off=True), []),
+    ("could not be bound, time to try again", ON, one(State.FAILED), [Bind("a", HERE), Start(A)]),
+    ("could not be bound, and its back-off runs", ON, one(State.FAILED, backs_off=True), []),
+    ("started again while it drains", ON, one(State.DRAINING), [Bind("a", HERE), Start(A)]),
+    ("not desired active and running", OFF, one(State.RUNNING, HERE, CONFIGURED), [Stop("a")]),
+    ("not desired active and starting", OFF, one(State.STARTING, HERE), [Stop("a")]),
+    ("not desired active and failed", OFF, one(State.FAILED, backs_off=True), [Stop("a")]),
+    ("not desired active and draining: patience", OFF, one(State.DRAINING), []),
+    ("not desired active and stopped", OFF, one(State.STOPPED), []),
     ("not desired active and never there", OFF, None, []),
-    ("gone from the desired state and running", None, ActualState(State.RUNNING, HERE, CONFIGURED), [Stop("a")]),
-    ("gone from the desired state and draining: patience", None, ActualState(State.DRAINING), []),
-    ("gone from the desired state and stopped", None, ActualState(State.STOPPED), [Forget("a")]),
+    ("gone from the desired state and running", None, one(State.RUNNING, HERE, CONFIGURED), [Stop("a")]),
+    ("gone from the desired state and draining: patience", None, one(State.DRAINING), []),
+    ("gone from the desired state and stopped", None, one(State.STOPPED), [Forget(A)]),
     (
         "desired at another address: stop there, bind and start here",
         MOVED,
-        ActualState(State.RUNNING, HERE, CONFIGURED),
-        [Stop("a"), Bind("a", ("127.0.0.1", 3129)), Start("a")],
+        one(State.RUNNING, HERE, CONFIGURED),
+        [Stop("a"), Bind("a", ("127.0.0.1", Ports.of(3129))), Start(A)],
     ),
+    (
+        "desired at more ports: stop, bind them all and start",
+        replace(ON, last_port=3130),
+        one(State.RUNNING, HERE, CONFIGURED),
+        [Stop("a"), Bind("a", ("127.0.0.1", Ports.of(3128, 3130))), Start(A)],
+    ),
+    ("begins asleep: bind and watch", SLEEPY, asleep(None), [Bind("a", HERE), Watch("a")]),
+    ("sleeps", SLEEPY, asleep(HERE), []),
+    ("sleeps, and its last process drains", SLEEPY, asleep(HERE, State.SLEEPING), []),
+    ("sleeps, desired at another address", MOVED_SLEEPY, asleep(HERE), [Bind("a", THERE), Watch("a")]),
+    ("sleeps, and may not any more", ON, asleep(HERE), [Start(A)]),
+    ("sleeps, may not any more, and moves", MOVED, asleep(HERE), [Bind("a", THERE), Start(A)]),
+    ("wakes: start on the socket that is bound", SLEEPY, ActualProxy(HERE), [Start(A)]),
+    ("wakes while its last process drains", SLEEPY, one(State.SLEEPING, HERE), [Start(A)]),
+    ("sleeps, and is not desired active", OFF, asleep(HERE), [Stop("a")]),
+    ("sleeps, and is gone from the desired state", None, asleep(HERE), [Stop("a")]),
 ]
 
 
 @pytest.mark.parametrize(("spec", "actual", "steps"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_steps_for_one_proxy(spec: ProxySpec | None, actual: ActualState | None, steps: list[Any]) -> None:
+def test_steps_for_one_proxy(spec: ProxySpec | None, actual: ActualProxy | None, steps: list[Any]) -> None:
     desired = {} if spec is None else {"a": spec}
     assert reconcile(desired, {} if actual is None else {"a": actual}, EGRESS) == steps
 
 
 def test_a_port_that_one_proxy_gives_up_is_there_for_the_next() -> None:
     desired = {"a": OFF, "b": spec("b", 3128)}
-    steps = reconcile(desired, {"a": ActualState(State.RUNNING, HERE, CONFIGURED)}, EGRESS)
-    assert steps == [Stop("a"), Bind("b", HERE), Start("b")]
+    steps = reconcile(desired, {"a": one(State.RUNNING, HERE, CONFIGURED)}, EGRESS)
+    assert steps == [Stop("a"), Bind("b", HERE), Start(Worker("b"))]
+
+
+def several(**workers: ActualState) -> ActualProxy:
+    """A proxy at its address, with workers by index: `w0`, `w1`."""
+    return ActualProxy(HERE, {int(name[1:]): state for name, state in workers.items()})
+
+
+RUNS = ActualState(State.RUNNING, CONFIGURED)
+SENT_AGAIN = SendConfiguration(Worker("a", 1), CONFIGURED)
+THREE: list[tuple[str, ActualProxy, list[Step]]] = [
+    ("nothing is there", ActualProxy(), [Bind("a", HERE), *(Start(Worker("a", each)) for each in range(3))]),
+    ("all run", several(w0=RUNS, w1=RUNS, w2=RUNS), []),
+    ("one is missing", several(w0=RUNS, w2=RUNS), [Start(Worker("a", 1))]),
+    ("one has died", several(w0=ActualState(State.FAILED), w1=RUNS, w2=RUNS), [Start(Worker("a", 0))]),
+    ("one backs off", several(w0=ActualState(State.FAILED, backs_off=True), w1=RUNS, w2=RUNS), []),
+    ("one is not configured", several(w0=RUNS, w1=ActualState(State.RUNNING), w2=RUNS), [SENT_AGAIN]),
+    (
+        "one drains and is wanted again",
+        several(w0=RUNS, w1=RUNS, w2=ActualState(State.DRAINING)),
+        [Start(Worker("a", 2))],
+    ),
+    ("there is one too many", several(w0=RUNS, w1=RUNS, w2=RUNS, w3=RUNS), [StopWorker(Worker("a", 3))]),
+    (
+        "one too many has failed",
+        several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(State.FAILED)),
+        [StopWorker(Worker("a", 3))],
+    ),
+    ("one too many drains", several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(State.DRAINING)), []),
+    (
+        "one too many has ended",
+        several(w0=RUNS, w1=RUNS, w2=RUNS, w3=ActualState(State.STOPPED)),
+        [Forget(Worker("a", 3))],
+    ),
+    ("the address is not free", ActualProxy(None, {0: ActualState(State.FAILED, backs_off=True)}), []),
+]
+
+
+@pytest.mark.parametrize(("actual", "steps"), [row[1:] for row in THREE], ids=[row[0] for row in THREE])
+def test_steps_for_a_proxy_with_three_workers(actual: ActualProxy, steps: list[Step]) -> None:
+    assert reconcile_one("a", ON, actual, EGRESS, count=lambda _spec: 3) == steps
+
+
+def test_of_a_proxy_that_wakes_the_first_worker_starts_alone_and_then_the_others() -> None:
+    others = [Start(Worker("a", 1)), Start(Worker("a", 2))]
+    for actual, steps in (
+        (ActualProxy(HERE, takes_over=True), [Start(A)]),
+        (ActualProxy(HERE, {0: ActualState(State.STARTING)}, takes_over=True), []),
+        (ActualProxy(HERE, {0: ActualState(State.STARTING)}), others),
+    ):
+        assert reconcile_one("a", ON, actual, EGRESS, count=lambda _spec: 3) == steps
+
+
+def test_a_proxy_with_several_workers_stops_and_moves_as_one() -> None:
+    actual = several(w0=RUNS, w1=RUNS)
+    assert reconcile_one("a", OFF, actual, EGRESS, count=lambda _spec: 2) == [Stop("a")]
+    assert reconcile_one("a", None, actual, EGRESS, count=lambda _spec: 2) == [Stop("a")]
+    bound = ("127.0.0.1", Ports.of(3129))
+    moved = [Stop("a"), Bind("a", bound), Start(A), Start(Worker("a", 1))]
+    assert reconcile_one("a", MOVED, actual, EGRESS, count=lambda _spec: 2) == moved
+    ended = ActualState(State.STOPPED)
+    gone = ActualProxy(None, {0: ended, 1: ended})
+    assert reconcile_one("a", None, gone, EGRESS) == [Forget(A), Forget(Worker("a", 1))]
 
 
 SPECS = st.builds(
     spec, st.sampled_from("abc"), st.sampled_from([1, 2]), active=st.booleans(), revision=st.sampled_from([1, 2])
 )
-REALS = st.builds(
+STATES = st.builds(
     ActualState,
     st.sampled_from(State),
-    st.none() | st.tuples(st.just("127.0.0.1"), st.sampled_from([1, 2])),
     st.none() | st.builds(Configure, SPECS, st.sampled_from([EGRESS, ELSEWHERE])),
     st.booleans(),
 )
+REALS = st.builds(
+    ActualProxy,
+    st.none() | st.tuples(st.just("127.0.0.1"), st.sampled_from([Ports.of(1), Ports.of(2)])),
+    st.dictionaries(st.integers(0, 3), STATES, max_size=4),
+)
 
 
-@given(st.lists(SPECS, max_size=3), st.dictionaries(st.sampled_from("abc"), REALS))
-def test_it_is_pure_and_starts_only_what_is_desired(specs: list[ProxySpec], actual: dict[str, ActualState]) -> None:
+@given(st.lists(SPECS, max_size=3), st.dictionaries(st.sampled_from("abc"), REALS), st.integers(1, 3))
+def test_it_is_pure_and_starts_only_what_is_desired(
+    specs: list[ProxySpec], actual: dict[str, ActualProxy], count: int
+) -> None:
     desired = {each.id: each for each in specs}
     before = (dict(desired), dict(actual))
-    steps = reconcile(desired, actual, EGRESS)
+    steps = reconcile(desired, actual, EGRESS, count=lambda _spec: count)
     assert (desired, actual) == before
-    assert steps == reconcile(desired, actual, EGRESS)
+    assert steps == reconcile(desired, actual, EGRESS, count=lambda _spec: count)
     for step in steps:
-        if isinstance(step, Start | Bind | SendConfiguration):
+        if isinstance(step, Bind):
             assert desired[step.proxy_id].active
+        elif isinstance(step, Start | SendConfiguration):
+            assert desired[step.worker.proxy_id].active
+            assert step.worker.index < count
+    for identifier in desired.keys() | actual.keys():
+        alone = reconcile_one(
+            identifier,
+            desired.get(identifier),
+            actual.get(identifier, ActualProxy()),
+            EGRESS,
+            count=lambda _spec: count,
+        )
+        assert alone == [step for step in steps if _proxy_of(step) == identifier]
+
+
+def _proxy_of(step: Step) -> str:
+    return step.proxy_id if isinstance(step, Bind | Stop) else step.worker.proxy_id

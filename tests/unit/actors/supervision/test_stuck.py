@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.process import Boot
-from actors.supervision.processes.instance import SILENCE_MAX, START_MAX, STUCK_AFTER
+from actors.supervision.processes.columns import WorkerColumns
+from actors.supervision.processes.instance import SILENCE_MAX, START_LONGEST, START_MAX, STUCK_AFTER
 from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
 from tests.kit.clocks import Clock
 
@@ -41,13 +43,13 @@ def actor(clock: Clock) -> ManagedActor:
     """One that was just started."""
     loop = Loop(clock)
     exchange: Any = SimpleNamespace(set_current_instance=lambda _name, _instance: None, expect=lambda _name: None)
-    owner: Any = SimpleNamespace(label=str, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None)
-    spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _observer: Deaf(boot))
-    made = ManagedActor(
-        ActorSpec("one", "a:B"),
-        SupervisionContext(loop, exchange, spawner, lambda name, *_: Boot(name, 1, "", "")),
-        owner,
+    owner: Any = SimpleNamespace(
+        label=lambda name, _index: name, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None
     )
+    spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _observer: Deaf(boot))
+    columns = WorkerColumns(Path("/dev/null"))
+    context = SupervisionContext(loop, exchange, spawner, lambda name, *_: Boot(name, 1, "", ""), columns)
+    made = ManagedActor(ActorSpec("one", "a:B"), context, owner)
     made.start()
     loop.close()
     return made
@@ -80,6 +82,19 @@ def test_a_process_that_is_never_made_is_stuck(actor: ManagedActor, clock: Clock
     after = checker(actor, clock)
     assert not after(START_MAX + 1.0)
     assert after(STUCK_AFTER)
+
+
+def test_after_one_that_took_too_long_to_start_the_next_may_take_twice_as_long(
+    actor: ManagedActor, clock: Clock
+) -> None:
+    after = checker(actor, clock)
+    for allowed in (START_MAX, 2 * START_MAX, 4 * START_MAX, 8 * START_MAX, START_LONGEST, START_LONGEST):
+        process: Any = actor._current.process if actor._current else None
+        after(allowed)
+        assert process.killed == 0
+        after(1.0)
+        assert process.killed == 1
+        actor._current = actor._spawn()
 
 
 def test_a_process_that_keeps_its_promise_is_never_stuck(actor: ManagedActor, clock: Clock) -> None:

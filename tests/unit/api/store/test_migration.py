@@ -238,7 +238,7 @@ def test_an_upgrade_that_was_decided_and_whose_parts_are_gone_is_refused(
 def test_a_kill_at_any_change_of_the_disk_leaves_the_old_data_or_goes_on_to_the_new(data: DataDir) -> None:
     """Each recovery is itself killed once, at another point, before it may end."""
     command = [sys.executable, "-m", "tests.kit.killed_store", str(data.path), "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert found["old"] > 20

@@ -11,7 +11,7 @@ import pytest
 
 from api.store import StoreWriteError, TinyStore, storage, tiny
 
-LONG = 30.0
+LONG = 120.0
 
 
 def test_a_reader_waits_for_no_disk_and_sees_a_change_when_it_is_durable(

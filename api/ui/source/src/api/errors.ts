@@ -32,6 +32,12 @@ export class ApiError extends Error {
     return Object.fromEntries(found.map((each) => [each.field as string, each.error as string]));
   }
 
+  /** What is wrong with a request as a whole, of a 400 that names no field. */
+  get whole(): string | null {
+    const { field, error } = record(this.details);
+    return typeof error === "string" && typeof field !== "string" ? error : null;
+  }
+
   /** The permission that a 403 names. */
   get requiredPermission(): string | null {
     const named = record(this.details).required_permission;

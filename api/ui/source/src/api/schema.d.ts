@@ -135,7 +135,7 @@ export interface paths {
         };
         /**
          * Show the version
-         * @description Returns the release that runs, the format of its data directory and the version of Python. A release restores a backup of its own or of an older data format.
+         * @description Returns the release that runs, whether its forwarding path is compiled, the format of its data directory and the version of Python. A release restores a backup of its own or of an older data format.
          */
         get: operations["getVersion"];
         put?: never;
@@ -713,7 +713,7 @@ export interface paths {
         put?: never;
         /**
          * Explain the decision about a request
-         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match.
+         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by default its first. `name` says how a user name with parameters is understood.
          *
          *     Required permission: `proxy.read`.
          */
@@ -1307,7 +1307,7 @@ export interface paths {
         };
         /**
          * Check whether a list matches a target
-         * @description Returns the entry of the list that matches: the domain that the target is or is below of, or the most specific network of an address. A list of networks is checked with an address, since nothing is resolved.
+         * @description Returns the entry of the list that matches: the domain that the target is or is below of, or the most specific network of an address. A list of networks is checked with an address, since nothing is resolved. A database of places (kind `geo`) says what it knows of the address: its network, `country` and `asn`.
          *
          *     Required permission: `proxy.read`.
          */
@@ -1336,6 +1336,28 @@ export interface paths {
          *     Required permission: `proxy.write`.
          */
         post: operations["refreshList"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{pool_id}/upstreams/{upstream}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Report an upstream of a pool
+         * @description `bad` leaves the upstream alone on all proxies at once for `seconds` (10 minutes by default, a week at most), whatever checks say; `good` ends that, and its cool-downs, and `seconds` has no meaning then. Connections that are open stay. Returns the state of the upstream.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["reportPoolUpstream"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2295,7 +2317,7 @@ export interface paths {
         };
         /**
          * Show cached names
-         * @description Returns what the resolver has cached, used last first, with the rest of its time to live in seconds. A name that does not exist is cached, too (`no_name`), and so is one without addresses of a kind (`no_data`).
+         * @description Returns what the resolver has cached, used last first, with the rest of its time to live in seconds. A name that does not exist is cached, too (`no_name`), and so is one without addresses of a kind (`no_data`). `resolver` has counters since its start.
          *
          *     Required permission: `settings.read`.
          */
@@ -3664,6 +3686,282 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "pool.down": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event pool.down */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "pool.down";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolState"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "pool.up": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event pool.up */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "pool.up";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolState"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "upstream.down": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event upstream.down */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "upstream.down";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolUpstreamState"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "upstream.up": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event upstream.up */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "upstream.up";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolUpstreamState"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "upstream.banned": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event upstream.banned */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "upstream.banned";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolUpstreamBan"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "upstream.unbanned": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event upstream.unbanned */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "upstream.unbanned";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolUpstreamVerdict"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "list.created": {
         parameters: {
             query?: never;
@@ -4475,7 +4773,8 @@ export interface components {
          * ActionInput
          * @description What a rule does. Without `use` the request goes the proxy's own way.
          *
-         *     `reason` is what the client of a refused request reads. `egress` are addresses that connections leave from.
+         *     `reason` is what the client of a refused request reads. `egress` are addresses of this machine and networks
+         *     that are routed to it: connections leave from them.
          */
         ActionInput: {
             /** Use */
@@ -4489,7 +4788,9 @@ export interface components {
         };
         /**
          * ActionLimitsInput
-         * @description Limits of what a rule lets through, 0 for none. Bandwidth is bytes per second; `in` is what clients send.
+         * @description Limits of the requests that a rule matches, all of them together, for each proxy; 0 for none.
+         *
+         *     Bandwidth is bytes per second; `in` is what clients send. `connections` are requests and tunnels at the same time.
          */
         ActionLimitsInput: {
             /** Bandwidth In */
@@ -4777,6 +5078,9 @@ export interface components {
         /**
          * ExplainBody
          * @description A client and a target. `method` is for http URLs, GET by default.
+         *
+         *     `draft` is judged in place of the policy of its name; where the proxy and the account's plan name another one, in
+         *     place of the proxy's.
          */
         ExplainBody: {
             /** Client Ip */
@@ -4789,6 +5093,9 @@ export interface components {
             credential?: string;
             /** Method */
             method?: string;
+            draft?: components["schemas"]["PolicyDraft"];
+            /** Listen Port */
+            listen_port?: number;
         };
         /**
          * FleetAccountChange
@@ -4992,11 +5299,24 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "domains" | "networks";
+            kind: "domains" | "networks" | "geo";
         } | {
+            /** @enum {unknown} */
+            kind?: "domains" | "networks";
             entries: unknown[];
         } | {
-            source: Record<string, never>;
+            /** @enum {unknown} */
+            kind?: "domains" | "networks";
+            source: {
+                format?: unknown;
+            };
+        } | {
+            /** @constant */
+            kind?: "geo";
+            source: {
+                /** @constant */
+                format?: "mmdb";
+            } & (unknown | unknown);
         };
         /**
          * ListEntry
@@ -5014,7 +5334,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind?: "domains" | "networks";
+            kind?: "domains" | "networks" | "geo";
         };
         /**
          * ListUpdate
@@ -5032,7 +5352,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind?: "domains" | "networks";
+            kind?: "domains" | "networks" | "geo";
         };
         /**
          * LoggingInput
@@ -5078,7 +5398,8 @@ export interface components {
          * MatchInput
          * @description What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
          *
-         *     `accounts` are user names and `tag:` with a tag, `params` parameters of the user name.
+         *     `accounts` are user names and `tag:` with a tag, `params` parameters of the user name. `listen_ports` are
+         *     those of the proxy that the client came to, each a port or a range such as `20000-20999`.
          */
         MatchInput: {
             /** Accounts */
@@ -5096,6 +5417,8 @@ export interface components {
             schedule?: components["schemas"]["ScheduleInput"];
             /** Clients */
             clients?: string[];
+            /** Listen Ports */
+            listen_ports?: (number | string)[];
         };
         /**
          * OAuthCallback
@@ -5159,6 +5482,16 @@ export interface components {
             deny_destinations: string[] | null;
             /** @default null */
             schedule: components["schemas"]["ScheduleInput"] | null;
+            /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
+             * Egress
+             * @default null
+             */
+            egress: string[] | null;
             self_service?: components["schemas"]["SelfServiceInput"];
             /** Name */
             name: string;
@@ -5186,6 +5519,16 @@ export interface components {
             deny_destinations: string[] | null;
             /** @default null */
             schedule: components["schemas"]["ScheduleInput"] | null;
+            /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
+             * Egress
+             * @default null
+             */
+            egress: string[] | null;
             self_service?: components["schemas"]["SelfServiceInput"];
             /** Name */
             name: string;
@@ -5213,6 +5556,16 @@ export interface components {
             deny_destinations: string[] | null;
             /** @default null */
             schedule: components["schemas"]["ScheduleInput"] | null;
+            /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
+             * Egress
+             * @default null
+             */
+            egress: string[] | null;
             self_service?: components["schemas"]["SelfServiceInput"];
             /** Name */
             name?: string;
@@ -5232,6 +5585,16 @@ export interface components {
             name: string;
             /** Description */
             description?: "" | string;
+        };
+        /**
+         * PolicyDraft
+         * @description A policy that need not be stored.
+         */
+        PolicyDraft: {
+            /** Name */
+            name: string;
+            /** Rules */
+            rules: components["schemas"]["RuleInput"][];
         };
         /**
          * PolicyEntry
@@ -5449,7 +5812,7 @@ export interface components {
              */
             host: string;
             /** Port */
-            port: number;
+            port: number | string;
             /**
              * Protocol
              * @enum {string}
@@ -5466,6 +5829,16 @@ export interface components {
             /** Accounts */
             accounts?: components["schemas"]["AccountInput"][];
             tls?: components["schemas"]["TlsInput"];
+            /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
+             * Pool
+             * @default null
+             */
+            pool: string | null;
             settings?: components["schemas"]["ProxySettingsInput"];
             access?: components["schemas"]["ProxyAccessInput"];
             /**
@@ -5480,11 +5853,21 @@ export interface components {
             /** Accept Proxy Protocol */
             accept_proxy_protocol?: boolean;
             /** Bind Address */
-            bind_address?: "" | string;
+            bind_address?: "" | string | string[];
+            /**
+             * Bind Policy
+             * @enum {string}
+             */
+            bind_policy?: "random" | "session" | "account";
             headers?: components["schemas"]["ProxyHeadersInput"];
             dns?: components["schemas"]["ProxyDnsInput"];
+            username_params?: components["schemas"]["UsernameParamsInput"];
+            /** Workers */
+            workers?: number | "auto";
             /** Description */
             description?: "" | string;
+            /** Sleep After */
+            sleep_after?: number;
         };
         /**
          * ProxyDnsInput
@@ -5519,7 +5902,7 @@ export interface components {
             /** Host */
             host?: string;
             /** Port */
-            port?: number;
+            port?: number | string;
             /**
              * Protocol
              * @enum {string}
@@ -5536,6 +5919,16 @@ export interface components {
             /** Accounts */
             accounts?: components["schemas"]["EntryAccount"][];
             tls?: components["schemas"]["TlsInput"];
+            /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
+             * Pool
+             * @default null
+             */
+            pool: string | null;
             settings?: components["schemas"]["ProxySettingsInput"];
             access?: components["schemas"]["ProxyAccessInput"];
             /**
@@ -5550,11 +5943,21 @@ export interface components {
             /** Accept Proxy Protocol */
             accept_proxy_protocol?: boolean;
             /** Bind Address */
-            bind_address?: "" | string;
+            bind_address?: "" | string | string[];
+            /**
+             * Bind Policy
+             * @enum {string}
+             */
+            bind_policy?: "random" | "session" | "account";
             headers?: components["schemas"]["ProxyHeadersInput"];
             dns?: components["schemas"]["ProxyDnsInput"];
+            username_params?: components["schemas"]["UsernameParamsInput"];
+            /** Workers */
+            workers?: number | "auto";
             /** Description */
             description?: "" | string;
+            /** Sleep After */
+            sleep_after?: number;
             /**
              * Status
              * @enum {string}
@@ -5563,7 +5966,10 @@ export interface components {
         };
         /**
          * ProxyHeadersInput
-         * @description Which header fields the proxy adds; `via` is its entry in `Via`.
+         * @description Which header fields the proxy adds, sets and removes in plain HTTP.
+         *
+         *     `via` is its entry in `Via`, `forwarded` the field that tells the client's address; `set` and `remove` are of
+         *     requests.
          */
         ProxyHeadersInput: {
             /**
@@ -5571,6 +5977,17 @@ export interface components {
              * @enum {string}
              */
             via?: "pseudonym" | "on" | "off";
+            /**
+             * Forwarded
+             * @enum {string}
+             */
+            forwarded?: "off" | "x-forwarded-for" | "rfc7239";
+            /** Set */
+            set?: {
+                [key: string]: string;
+            };
+            /** Remove */
+            remove?: string[];
         };
         /**
          * ProxyInput
@@ -5585,6 +6002,8 @@ export interface components {
             max_idle_connections?: number;
             /** Dns Cache Seconds */
             dns_cache_seconds?: number;
+            /** Sleep After */
+            sleep_after?: number;
         };
         /**
          * ProxyLimitsInput
@@ -5653,7 +6072,7 @@ export interface components {
             /** Host */
             host?: string;
             /** Port */
-            port?: number;
+            port?: number | string;
             /**
              * Protocol
              * @enum {string}
@@ -5670,6 +6089,16 @@ export interface components {
             /** Accounts */
             accounts?: components["schemas"]["AccountInput"][];
             tls?: components["schemas"]["TlsInput"];
+            /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
+             * Pool
+             * @default null
+             */
+            pool: string | null;
             settings?: components["schemas"]["ProxySettingsInput"];
             access?: components["schemas"]["ProxyAccessInput"];
             /**
@@ -5684,11 +6113,21 @@ export interface components {
             /** Accept Proxy Protocol */
             accept_proxy_protocol?: boolean;
             /** Bind Address */
-            bind_address?: "" | string;
+            bind_address?: "" | string | string[];
+            /**
+             * Bind Policy
+             * @enum {string}
+             */
+            bind_policy?: "random" | "session" | "account";
             headers?: components["schemas"]["ProxyHeadersInput"];
             dns?: components["schemas"]["ProxyDnsInput"];
+            username_params?: components["schemas"]["UsernameParamsInput"];
+            /** Workers */
+            workers?: number | "auto";
             /** Description */
             description?: "" | string;
+            /** Sleep After */
+            sleep_after?: number;
         };
         /**
          * QuotaInput
@@ -5873,16 +6312,18 @@ export interface components {
         };
         /**
          * SourceInput
-         * @description `source` of a request: any part; what is not given stays.
+         * @description `source` of a request: any part; what is not given stays. `url` and `file` take each other's place.
          */
         SourceInput: {
             /** Url */
             url?: string;
+            /** File */
+            file?: string;
             /**
              * Format
              * @enum {string}
              */
-            format?: "plain" | "hosts" | "adblock" | "rpz";
+            format?: "plain" | "hosts" | "adblock" | "rpz" | "mmdb";
             /** Interval */
             interval?: number;
             /** Max Bytes */
@@ -5969,6 +6410,19 @@ export interface components {
              * @enum {string}
              */
             proxy_protocol?: "v1" | "v2";
+        };
+        /**
+         * UpstreamReport
+         * @description The verdict of a client's program on an upstream. `seconds` is how long a `bad` one is left alone.
+         */
+        UpstreamReport: {
+            /**
+             * Verdict
+             * @enum {string}
+             */
+            verdict: "bad" | "good";
+            /** Seconds */
+            seconds?: number;
         };
         /**
          * UpstreamTls
@@ -6075,6 +6529,21 @@ export interface components {
             status?: "active" | "disabled";
         };
         /**
+         * UsernameParamsInput
+         * @description How user names with parameters are read. `reject_unknown`: unknown parameters are refused, not ignored.
+         */
+        UsernameParamsInput: {
+            /** Enabled */
+            enabled?: boolean;
+            /**
+             * Separator
+             * @enum {string}
+             */
+            separator?: "-" | "." | "+" | "~" | "=" | "," | ";";
+            /** Reject Unknown */
+            reject_unknown?: boolean;
+        };
+        /**
          * WebhookCreate
          * @description The body of a create.
          */
@@ -6084,7 +6553,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6105,7 +6574,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -6128,7 +6597,7 @@ export interface components {
             /** Url */
             url?: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6475,7 +6944,7 @@ export interface components {
             /** Name */
             name: string | null;
             /** Reason */
-            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process") | ("webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
+            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process") | ("webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
             /** Error */
             error: string;
             /** Since */
@@ -6755,6 +7224,7 @@ export interface components {
             entries: components["schemas"]["CachedName"][];
             /** Total */
             total: number;
+            resolver: components["schemas"]["ResolverState"];
         };
         /**
          * ChangedObject
@@ -6821,6 +7291,8 @@ export interface components {
         /**
          * Connection
          * @description A live connection; `age` in seconds, rates in bytes per second.
+         *
+         *     `parameters` are those of the user name, `pool` is that of the upstream `parent`.
          */
         Connection: {
             /** Id */
@@ -6835,6 +7307,16 @@ export interface components {
             parent: string | null;
             /** Credential */
             credential: string | null;
+            /** Source Address */
+            source_address: string | null;
+            /** Source Rule */
+            source_rule: string | null;
+            /** Parameters */
+            parameters: string | null;
+            /** Pool */
+            pool: string | null;
+            /** Listen Port */
+            listen_port: number;
             /**
              * State
              * @enum {string}
@@ -6933,6 +7415,8 @@ export interface components {
          */
         CreatedProxy: {
             auth: components["schemas"]["AuthView"];
+            /** Port */
+            port: number | string;
             tls: components["schemas"]["TlsView"] | null;
             /** Upstreams */
             upstreams: components["schemas"]["UpstreamView"][];
@@ -6954,8 +7438,6 @@ export interface components {
             name: string;
             /** Host */
             host: string;
-            /** Port */
-            port: number;
             /**
              * Protocol
              * @enum {string}
@@ -6980,11 +7462,25 @@ export interface components {
             /** Accept Proxy Protocol */
             accept_proxy_protocol: boolean;
             /** Bind Address */
-            bind_address: string;
+            bind_address: string | string[];
+            /**
+             * Bind Policy
+             * @enum {string}
+             */
+            bind_policy: "random" | "session" | "account";
             headers: components["schemas"]["ProxyHeaders"];
             dns: components["schemas"]["ProxyDns"];
+            username_params: components["schemas"]["UsernameParams"];
+            /** Policy */
+            policy: string | null;
+            /** Pool */
+            pool: string | null;
+            /** Workers */
+            workers: number | "auto";
             /** Description */
             description: string;
+            /** Sleep After */
+            sleep_after: number;
         };
         /**
          * CredentialAction
@@ -7181,6 +7677,8 @@ export interface components {
          */
         DetailedProxy: {
             auth: components["schemas"]["AuthView"];
+            /** Port */
+            port: number | string;
             tls: components["schemas"]["TlsView"] | null;
             /** Upstreams */
             upstreams: components["schemas"]["UpstreamView"][];
@@ -7202,8 +7700,6 @@ export interface components {
             name: string;
             /** Host */
             host: string;
-            /** Port */
-            port: number;
             /**
              * Protocol
              * @enum {string}
@@ -7228,11 +7724,25 @@ export interface components {
             /** Accept Proxy Protocol */
             accept_proxy_protocol: boolean;
             /** Bind Address */
-            bind_address: string;
+            bind_address: string | string[];
+            /**
+             * Bind Policy
+             * @enum {string}
+             */
+            bind_policy: "random" | "session" | "account";
             headers: components["schemas"]["ProxyHeaders"];
             dns: components["schemas"]["ProxyDns"];
+            username_params: components["schemas"]["UsernameParams"];
+            /** Policy */
+            policy: string | null;
+            /** Pool */
+            pool: string | null;
+            /** Workers */
+            workers: number | "auto";
             /** Description */
             description: string;
+            /** Sleep After */
+            sleep_after: number;
             /** Auth Enabled */
             auth_enabled: boolean;
             runtime: components["schemas"]["RuntimeView"] | null;
@@ -7345,6 +7855,47 @@ export interface components {
             key_id?: string;
         };
         /**
+         * ExplainedHeaders
+         * @description The header fields that the proxy and rules set and remove in a plain request; names to remove in lower case.
+         */
+        ExplainedHeaders: {
+            /** Set */
+            set: {
+                [key: string]: string;
+            };
+            /** Remove */
+            remove: string[];
+        };
+        /**
+         * ExplainedName
+         * @description How a user name with parameters is understood.
+         *
+         *     `ttl` is seconds, of the session; `labels` choose an upstream, `marks` are what only rules of policies ask for, and
+         *     `unknown` has no effect. `problem` says why what stands behind an account is no parameters.
+         */
+        ExplainedName: {
+            /** Account */
+            account: string;
+            /** Session */
+            session: string | null;
+            /** Ttl */
+            ttl: number;
+            /** Rotate */
+            rotate: boolean;
+            /** Labels */
+            labels: {
+                [key: string]: string;
+            };
+            /** Marks */
+            marks: {
+                [key: string]: string;
+            };
+            /** Unknown */
+            unknown: string[];
+            /** Problem */
+            problem: string;
+        };
+        /**
          * ExplainedRule
          * @description What a rule of a policy has to do with a request; `unknown` while the target's address would decide.
          */
@@ -7371,8 +7922,59 @@ export interface components {
             mode: "enforce" | "report";
         };
         /**
+         * ExplainedSource
+         * @description Where a request would leave from, by which `rule`; addresses that are drawn at random are null.
+         */
+        ExplainedSource: {
+            /** Rule */
+            rule: string;
+            /**
+             * Policy
+             * @enum {string}
+             */
+            policy: "random" | "session" | "account";
+            /** Entries */
+            entries: string[];
+            /** Ipv4 */
+            ipv4: string | null;
+            /** Ipv6 */
+            ipv6: string | null;
+        };
+        /**
+         * ExplainedUpstream
+         * @description An upstream that would not be chosen, and why.
+         */
+        ExplainedUpstream: {
+            /** Name */
+            name: string;
+            /** Why */
+            why: string;
+        };
+        /**
+         * ExplainedUpstreams
+         * @description Which upstream a request would go through, of the `pool` or, without one, of the proxy itself.
+         *
+         *     `left_out` are those that would not be chosen, the first hundred of them; `usable` of all `total` may be.
+         */
+        ExplainedUpstreams: {
+            /** Pool */
+            pool: string | null;
+            /** Policy */
+            policy: string;
+            /** Chosen */
+            chosen: string | null;
+            /** Total */
+            total: number;
+            /** Usable */
+            usable: number;
+            /** Left Out */
+            left_out: components["schemas"]["ExplainedUpstream"][];
+        };
+        /**
          * Explanation
          * @description The decision about a request: its reason, and the rule and stage that decide; ids of account and credential.
+         *
+         *     `name` is null where the user name has no parameters.
          */
         Explanation: {
             /**
@@ -7396,10 +7998,14 @@ export interface components {
             addresses: components["schemas"]["JudgedAddress"][];
             /** Rules */
             rules: components["schemas"]["ExplainedRule"][];
+            headers: components["schemas"]["ExplainedHeaders"];
             /** Account */
             account: string | null;
             /** Credential */
             credential: string | null;
+            source: components["schemas"]["ExplainedSource"] | null;
+            upstreams: components["schemas"]["ExplainedUpstreams"] | null;
+            name: components["schemas"]["ExplainedName"] | null;
         };
         /**
          * ExportedAccount
@@ -7601,7 +8207,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "domains" | "networks";
+            kind: "domains" | "networks" | "geo";
         };
         /**
          * ExportedPlan
@@ -7620,6 +8226,10 @@ export interface components {
             /** Description */
             description: string;
             self_service: components["schemas"]["SelfServiceView"];
+            /** Policy */
+            policy: string | null;
+            /** Egress */
+            egress: string[] | null;
         };
         /**
          * ExportedPolicy
@@ -7690,6 +8300,8 @@ export interface components {
          * @description A proxy.
          */
         ExportedProxy: {
+            /** Port */
+            port: number | string;
             auth: components["schemas"]["ExportedAuth"];
             /** Upstreams */
             upstreams: components["schemas"]["ExportedUpstream"][];
@@ -7701,8 +8313,6 @@ export interface components {
             name: string;
             /** Host */
             host: string;
-            /** Port */
-            port: number;
             /**
              * Protocol
              * @enum {string}
@@ -7727,11 +8337,25 @@ export interface components {
             /** Accept Proxy Protocol */
             accept_proxy_protocol: boolean;
             /** Bind Address */
-            bind_address: string;
+            bind_address: string | string[];
+            /**
+             * Bind Policy
+             * @enum {string}
+             */
+            bind_policy: "random" | "session" | "account";
             headers: components["schemas"]["ProxyHeaders"];
             dns: components["schemas"]["ProxyDns"];
+            username_params: components["schemas"]["UsernameParams"];
+            /** Policy */
+            policy: string | null;
+            /** Pool */
+            pool: string | null;
+            /** Workers */
+            workers: number | "auto";
             /** Description */
             description: string;
+            /** Sleep After */
+            sleep_after: number;
         };
         /**
          * ExportedUpstream
@@ -7865,7 +8489,7 @@ export interface components {
              * Reason
              * @enum {string}
              */
-            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process" | "webhook_failing";
+            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process" | "webhook_failing";
             /** Upstream */
             upstream: string | null;
             /** Error */
@@ -7968,6 +8592,16 @@ export interface components {
             parent: string | null;
             /** Credential */
             credential: string | null;
+            /** Source Address */
+            source_address: string | null;
+            /** Source Rule */
+            source_rule: string | null;
+            /** Parameters */
+            parameters: string | null;
+            /** Pool */
+            pool: string | null;
+            /** Listen Port */
+            listen_port: number;
             /**
              * State
              * @enum {string}
@@ -8174,6 +8808,8 @@ export interface components {
         /**
          * ListChecked
          * @description Whether a list matches a target, and the entry that does.
+         *
+         *     Of a database it is whether it knows the address, the network that it knows, and where that is.
          */
         ListChecked: {
             /** Matches */
@@ -8184,7 +8820,17 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "domains" | "networks";
+            kind: "domains" | "networks" | "geo";
+            /**
+             * Country
+             * @default null
+             */
+            country: string | null;
+            /**
+             * Asn
+             * @default null
+             */
+            asn: number | null;
         };
         /**
          * ListFailure
@@ -8228,16 +8874,24 @@ export interface components {
         };
         /**
          * ListSourceView
-         * @description Where the entries of a list come from. `interval` is the seconds between two requests.
+         * @description Where the entries of a list come from: a `url`, or a `file`. `interval` is the seconds between two requests.
          */
         ListSourceView: {
-            /** Url */
-            url: string;
+            /**
+             * Url
+             * @default null
+             */
+            url: string | null;
+            /**
+             * File
+             * @default null
+             */
+            file: string | null;
             /**
              * Format
              * @enum {string}
              */
-            format: "plain" | "hosts" | "adblock" | "rpz";
+            format: "plain" | "hosts" | "adblock" | "rpz" | "mmdb";
             /** Interval */
             interval: number;
             /** Max Bytes */
@@ -8293,7 +8947,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "domains" | "networks";
+            kind: "domains" | "networks" | "geo";
             /** Entries */
             entries: string[];
         };
@@ -8326,7 +8980,7 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "domains" | "networks";
+            kind: "domains" | "networks" | "geo";
         };
         /**
          * ListedPolicy
@@ -8383,6 +9037,7 @@ export interface components {
             check: components["schemas"]["UpstreamCheck"];
             retry: components["schemas"]["PoolRetry"];
             cooldown: components["schemas"]["PoolCooldown"];
+            status: components["schemas"]["PoolSummary"];
         };
         /**
          * ListedProxy
@@ -8396,7 +9051,7 @@ export interface components {
             /** Host */
             host: string;
             /** Port */
-            port: number;
+            port: number | string;
             /**
              * Protocol
              * @enum {string}
@@ -8475,6 +9130,18 @@ export interface components {
             rule: string;
             /** Credential */
             credential: string;
+            /** Source Address */
+            source_address: string;
+            /** Parameters */
+            parameters: string;
+            /** Pool */
+            pool: string;
+            /** Country */
+            country: string;
+            /** Asn */
+            asn: string;
+            /** Listen Port */
+            listen_port: number;
         };
         /**
          * LogHistogram
@@ -8672,6 +9339,24 @@ export interface components {
              * @enum {string}
              */
             records: "all" | "errors" | "off";
+        };
+        /**
+         * NameServerState
+         * @description A name server since the resolver's start: `failures` are queries without a usable response.
+         *
+         *     `up` is false while it has not responded lately; `latency` is the mean time of a response, milliseconds.
+         */
+        NameServerState: {
+            /** Name */
+            name: string;
+            /** Up */
+            up: boolean;
+            /** Queries */
+            queries: number;
+            /** Failures */
+            failures: number;
+            /** Latency */
+            latency: number | null;
         };
         /**
          * NamedAccount
@@ -8972,7 +9657,9 @@ export interface components {
         };
         /**
          * OwnConnection
-         * @description A live connection of the account; `proxy` is the name of its proxy. `parent` is always null.
+         * @description A live connection of the account; `proxy` is the name of its proxy.
+         *
+         *     What is the operator's own is always null: `parent`, `pool`, `source_address` and `source_rule`.
          */
         OwnConnection: {
             /** Id */
@@ -8987,6 +9674,16 @@ export interface components {
             parent: string | null;
             /** Credential */
             credential: string | null;
+            /** Source Address */
+            source_address: string | null;
+            /** Source Rule */
+            source_rule: string | null;
+            /** Parameters */
+            parameters: string | null;
+            /** Pool */
+            pool: string | null;
+            /** Listen Port */
+            listen_port: number;
             /**
              * State
              * @enum {string}
@@ -9175,6 +9872,10 @@ export interface components {
             /** Description */
             description: string;
             self_service: components["schemas"]["SelfServiceView"];
+            /** Policy */
+            policy: string | null;
+            /** Egress */
+            egress: string[] | null;
             /** Accounts */
             accounts: number;
             /**
@@ -9337,6 +10038,138 @@ export interface components {
             statuses: number[];
         };
         /**
+         * PoolState
+         * @description None of the upstreams of a pool can be reached, or one can be again; `detail` says so.
+         */
+        PoolState: {
+            /** Pool */
+            pool: string;
+            /** Detail */
+            detail: string;
+        };
+        /**
+         * PoolStatus
+         * @description The state of a pool, and of each of its upstreams in their order.
+         */
+        PoolStatus: {
+            /** Up */
+            up: number;
+            /** Down */
+            down: number;
+            /** Unknown */
+            unknown: number;
+            /** Cooling Down */
+            cooling_down: number;
+            /** Banned */
+            banned: number;
+            /** Upstreams */
+            upstreams: components["schemas"]["PoolUpstreamStatus"][];
+        };
+        /**
+         * PoolSummary
+         * @description How many upstreams of a pool are up, down, or not known yet; and how many are left alone for a time.
+         */
+        PoolSummary: {
+            /** Up */
+            up: number;
+            /** Down */
+            down: number;
+            /** Unknown */
+            unknown: number;
+            /** Cooling Down */
+            cooling_down: number;
+            /** Banned */
+            banned: number;
+        };
+        /**
+         * PoolUpstreamBan
+         * @description A client's program reported that an upstream of a pool is bad, for `seconds`.
+         */
+        PoolUpstreamBan: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Pool Id */
+            pool_id: string;
+            /** Pool */
+            pool: string;
+            /** Upstream */
+            upstream: string;
+            /** Seconds */
+            seconds: number;
+        };
+        /**
+         * PoolUpstreamReported
+         * @description The state of the upstream after the report.
+         */
+        PoolUpstreamReported: {
+            upstream: components["schemas"]["PoolUpstreamStatus"];
+        };
+        /**
+         * PoolUpstreamState
+         * @description An upstream of a pool is down, or up again.
+         */
+        PoolUpstreamState: {
+            /** Pool */
+            pool: string;
+            /** Detail */
+            detail: string;
+            /** Upstream */
+            upstream: string;
+        };
+        /**
+         * PoolUpstreamStatus
+         * @description What all proxies and the checks know of an upstream of a pool.
+         *
+         *     `state` is `up`, `down` or `unknown` (not used or checked yet) since `since`. `failures` are those since it worked
+         *     last, `latency` the milliseconds that connecting to it takes lately. It is left alone until `cooldown_until` after a
+         *     failure of the kind `cooldown`, and until `banned_until` after a report of a client's program.
+         */
+        PoolUpstreamStatus: {
+            /** Name */
+            name: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "unknown" | "up" | "down";
+            /** Since */
+            since: string | null;
+            /** Latency */
+            latency: number | null;
+            /** Failures */
+            failures: number;
+            /** Cooldown */
+            cooldown: ("connect" | "407" | "429" | "5xx") | null;
+            /** Cooldown Until */
+            cooldown_until: string | null;
+            /** Banned Until */
+            banned_until: string | null;
+            /** Last Error */
+            last_error: string | null;
+            /** Last Error At */
+            last_error_at: string | null;
+            /** Checks */
+            checks: number;
+            /** Checks Failed */
+            checks_failed: number;
+        };
+        /**
+         * PoolUpstreamVerdict
+         * @description A client's program reported that an upstream of a pool is good.
+         */
+        PoolUpstreamVerdict: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Pool Id */
+            pool_id: string;
+            /** Pool */
+            pool: string;
+            /** Upstream */
+            upstream: string;
+        };
+        /**
          * PoolUpstreamView
          * @description An upstream of a pool.
          */
@@ -9399,6 +10232,7 @@ export interface components {
             check: components["schemas"]["UpstreamCheck"];
             retry: components["schemas"]["PoolRetry"];
             cooldown: components["schemas"]["PoolCooldown"];
+            status: components["schemas"]["PoolStatus"];
             /** Upstreams */
             upstreams: components["schemas"]["PoolUpstreamView"][];
         };
@@ -9423,7 +10257,7 @@ export interface components {
              * Reason
              * @enum {string}
              */
-            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process";
+            reason: "certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process";
             /** Upstream */
             upstream: string | null;
             /** Error */
@@ -9535,6 +10369,8 @@ export interface components {
             max_idle_connections: number;
             /** Dns Cache Seconds */
             dns_cache_seconds: number;
+            /** Sleep After */
+            sleep_after: number;
         };
         /**
          * ProxyDns
@@ -9607,7 +10443,10 @@ export interface components {
         };
         /**
          * ProxyHeaders
-         * @description Which header fields the proxy adds; `via` is its entry in `Via`.
+         * @description Which header fields the proxy adds, sets and removes in plain HTTP.
+         *
+         *     `via` is its entry in `Via`, `forwarded` the field that tells the client's address; `set` and `remove` are of
+         *     requests.
          */
         ProxyHeaders: {
             /**
@@ -9615,6 +10454,17 @@ export interface components {
              * @enum {string}
              */
             via: "pseudonym" | "on" | "off";
+            /**
+             * Forwarded
+             * @enum {string}
+             */
+            forwarded: "off" | "x-forwarded-for" | "rfc7239";
+            /** Set */
+            set: {
+                [key: string]: string;
+            };
+            /** Remove */
+            remove: string[];
         };
         /**
          * ProxyLimits
@@ -9695,7 +10545,7 @@ export interface components {
              * Reasons
              * @default null
              */
-            reasons: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "listener" | "process")[] | null;
+            reasons: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process")[] | null;
             /**
              * Missing Actors
              * @default null
@@ -9768,6 +10618,24 @@ export interface components {
         Redirected: {
             /** Location */
             location: string;
+        };
+        /**
+         * ResolverState
+         * @description Counters of the resolver since its start.
+         *
+         *     `requests` for names, `hits` of them from the cache, `failures` without an address; lookups that wait now.
+         */
+        ResolverState: {
+            /** Requests */
+            requests: number;
+            /** Hits */
+            hits: number;
+            /** Failures */
+            failures: number;
+            /** Waiting */
+            waiting: number;
+            /** Servers */
+            servers: components["schemas"]["NameServerState"][];
         };
         /**
          * ResourceChange
@@ -10017,6 +10885,11 @@ export interface components {
              * @default null
              */
             clients: string[] | null;
+            /**
+             * Listen Ports
+             * @default null
+             */
+            listen_ports: (number | string)[] | null;
         };
         /**
          * RuleQuotaView
@@ -10050,14 +10923,17 @@ export interface components {
          * RuntimeView
          * @description The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
          *
-         *     `upstreams` is there in the detailed view of a proxy with upstreams.
+         *     `pid` is that of the first worker that runs, `restarts` are those of all. In the detailed view are `workers`, and
+         *     `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
+         *
+         *     `sleeping` is active without a process, which the next client starts; `pid` is null then.
          */
         RuntimeView: {
             /**
              * State
              * @enum {string}
              */
-            state: "starting" | "running" | "degraded" | "draining" | "failed" | "stopped";
+            state: "starting" | "running" | "degraded" | "draining" | "failed" | "sleeping" | "stopped";
             /** Pid */
             pid: number | null;
             /**
@@ -10071,6 +10947,11 @@ export interface components {
             error: string | null;
             /** Problems */
             problems: components["schemas"]["ProblemView"][];
+            /**
+             * Workers
+             * @default null
+             */
+            workers: components["schemas"]["WorkerView"][] | null;
             /**
              * Upstreams
              * @default null
@@ -10159,6 +11040,9 @@ export interface components {
         /**
          * ServerFigures
          * @description The service on this machine.
+         *
+         *     `tls_tickets`: a TLS session is resumed by any process of the proxy, also after a restart (`shared`), or only by the
+         *     one that began it (`process`). `compiled`: the forwarding path is machine code.
          */
         ServerFigures: {
             /**
@@ -10170,6 +11054,13 @@ export interface components {
             uptime: number;
             /** Pid */
             pid: number;
+            /** Compiled */
+            compiled: boolean;
+            /**
+             * Tls Tickets
+             * @enum {string}
+             */
+            tls_tickets: "shared" | "process";
             memory: components["schemas"]["MemoryFigures"];
             cpu: components["schemas"]["CpuFigures"];
         };
@@ -11033,6 +11924,21 @@ export interface components {
             updated_at: string;
         };
         /**
+         * UsernameParams
+         * @description How user names with parameters are read. `reject_unknown`: unknown parameters are refused, not ignored.
+         */
+        UsernameParams: {
+            /** Enabled */
+            enabled: boolean;
+            /**
+             * Separator
+             * @enum {string}
+             */
+            separator: "-" | "." | "+" | "~" | "=" | "," | ";";
+            /** Reject Unknown */
+            reject_unknown: boolean;
+        };
+        /**
          * Users
          * @description Users, oldest first.
          */
@@ -11097,10 +12003,14 @@ export interface components {
         /**
          * Version
          * @description The release that runs, the format of its data directory, and the version of Python that runs it.
+         *
+         *     `compiled`: its forwarding path is machine code.
          */
         Version: {
             /** Version */
             version: string;
+            /** Compiled */
+            compiled: boolean;
             /** Data Format */
             data_format: number;
             /** Python */
@@ -11251,6 +12161,30 @@ export interface components {
              * @default null
              */
             auth_method: ("bearer" | "basic") | null;
+        };
+        /**
+         * WorkerView
+         * @description The actual state of one worker; `index` counts from 0. `state` is as of the proxy, but never `degraded`.
+         */
+        WorkerView: {
+            /** Index */
+            index: number;
+            /** Pid */
+            pid: number | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "starting" | "running" | "draining" | "failed" | "stopped";
+            /**
+             * Since
+             * Format: date-time
+             */
+            since: string;
+            /** Restarts */
+            restarts: number;
+            /** Error */
+            error: string | null;
         };
     };
     responses: {
@@ -12158,6 +13092,8 @@ export interface operations {
                      *           "status": "healthy",
                      *           "uptime": 1,
                      *           "pid": 4711,
+                     *           "compiled": true,
+                     *           "tls_tickets": "shared",
                      *           "memory": {
                      *             "rss": "text",
                      *             "rss_bytes": 1,
@@ -12255,6 +13191,7 @@ export interface operations {
                      *       "success": true,
                      *       "data": {
                      *         "version": "1.0.0",
+                     *         "compiled": true,
                      *         "data_format": 1,
                      *         "python": "text"
                      *       }
@@ -12411,6 +13348,16 @@ export interface operations {
                      *                   "upstream": "text",
                      *                   "error": "text",
                      *                   "since": "2026-01-31T12:00:00Z"
+                     *                 }
+                     *               ],
+                     *               "workers": [
+                     *                 {
+                     *                   "index": 1,
+                     *                   "pid": 4711,
+                     *                   "state": "starting",
+                     *                   "since": "2026-01-31T12:00:00Z",
+                     *                   "restarts": 1,
+                     *                   "error": "text"
                      *                 }
                      *               ],
                      *               "upstreams": [
@@ -13583,7 +14530,7 @@ export interface operations {
                 status?: "active" | "inactive";
                 /** @description Only proxies of this protocol */
                 protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
-                /** @description Only proxies with this text in name, host, port or a tag; ignores case */
+                /** @description Only proxies with this text in name, host, port or a tag, or with this port in their range; ignores case */
                 q?: string;
                 /** @description Only proxies with this tag; several must all be there */
                 tag?: string[];
@@ -13636,6 +14583,16 @@ export interface operations {
                      *                   "upstream": "text",
                      *                   "error": "text",
                      *                   "since": "2026-01-31T12:00:00Z"
+                     *                 }
+                     *               ],
+                     *               "workers": [
+                     *                 {
+                     *                   "index": 1,
+                     *                   "pid": 4711,
+                     *                   "state": "starting",
+                     *                   "since": "2026-01-31T12:00:00Z",
+                     *                   "restarts": 1,
+                     *                   "error": "text"
                      *                 }
                      *               ],
                      *               "upstreams": [
@@ -13770,6 +14727,7 @@ export interface operations {
                      *               "on_error": "deny"
                      *             }
                      *           },
+                     *           "port": 3128,
                      *           "tls": {
                      *             "cert_file": "text",
                      *             "key_file": "text",
@@ -13821,7 +14779,6 @@ export interface operations {
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "host": "127.0.0.1",
-                     *           "port": 3128,
                      *           "protocol": "http",
                      *           "status": "active",
                      *           "settings": {
@@ -13861,8 +14818,16 @@ export interface operations {
                      *           ],
                      *           "accept_proxy_protocol": true,
                      *           "bind_address": "text",
+                     *           "bind_policy": "random",
                      *           "headers": {
-                     *             "via": "pseudonym"
+                     *             "via": "pseudonym",
+                     *             "forwarded": "off",
+                     *             "set": {
+                     *               "set": "text"
+                     *             },
+                     *             "remove": [
+                     *               "text"
+                     *             ]
                      *           },
                      *           "dns": {
                      *             "servers": [
@@ -13877,7 +14842,16 @@ export interface operations {
                      *             "min_ttl": 1,
                      *             "max_ttl": 1
                      *           },
-                     *           "description": "text"
+                     *           "username_params": {
+                     *             "enabled": true,
+                     *             "separator": "-",
+                     *             "reject_unknown": true
+                     *           },
+                     *           "policy": "text",
+                     *           "pool": "text",
+                     *           "workers": 1,
+                     *           "description": "text",
+                     *           "sleep_after": 1
                      *         },
                      *         "warnings": [
                      *           {
@@ -14021,6 +14995,7 @@ export interface operations {
                      *               "on_error": "deny"
                      *             }
                      *           },
+                     *           "port": 3128,
                      *           "tls": {
                      *             "cert_file": "text",
                      *             "key_file": "text",
@@ -14072,7 +15047,6 @@ export interface operations {
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "host": "127.0.0.1",
-                     *           "port": 3128,
                      *           "protocol": "http",
                      *           "status": "active",
                      *           "settings": {
@@ -14112,8 +15086,16 @@ export interface operations {
                      *           ],
                      *           "accept_proxy_protocol": true,
                      *           "bind_address": "text",
+                     *           "bind_policy": "random",
                      *           "headers": {
-                     *             "via": "pseudonym"
+                     *             "via": "pseudonym",
+                     *             "forwarded": "off",
+                     *             "set": {
+                     *               "set": "text"
+                     *             },
+                     *             "remove": [
+                     *               "text"
+                     *             ]
                      *           },
                      *           "dns": {
                      *             "servers": [
@@ -14128,7 +15110,16 @@ export interface operations {
                      *             "min_ttl": 1,
                      *             "max_ttl": 1
                      *           },
+                     *           "username_params": {
+                     *             "enabled": true,
+                     *             "separator": "-",
+                     *             "reject_unknown": true
+                     *           },
+                     *           "policy": "text",
+                     *           "pool": "text",
+                     *           "workers": 1,
                      *           "description": "text",
+                     *           "sleep_after": 1,
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -14142,6 +15133,16 @@ export interface operations {
                      *                 "upstream": "text",
                      *                 "error": "text",
                      *                 "since": "2026-01-31T12:00:00Z"
+                     *               }
+                     *             ],
+                     *             "workers": [
+                     *               {
+                     *                 "index": 1,
+                     *                 "pid": 4711,
+                     *                 "state": "starting",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "restarts": 1,
+                     *                 "error": "text"
                      *               }
                      *             ],
                      *             "upstreams": [
@@ -14268,6 +15269,7 @@ export interface operations {
                      *               "on_error": "deny"
                      *             }
                      *           },
+                     *           "port": 3128,
                      *           "tls": {
                      *             "cert_file": "text",
                      *             "key_file": "text",
@@ -14319,7 +15321,6 @@ export interface operations {
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "host": "127.0.0.1",
-                     *           "port": 3128,
                      *           "protocol": "http",
                      *           "status": "active",
                      *           "settings": {
@@ -14359,8 +15360,16 @@ export interface operations {
                      *           ],
                      *           "accept_proxy_protocol": true,
                      *           "bind_address": "text",
+                     *           "bind_policy": "random",
                      *           "headers": {
-                     *             "via": "pseudonym"
+                     *             "via": "pseudonym",
+                     *             "forwarded": "off",
+                     *             "set": {
+                     *               "set": "text"
+                     *             },
+                     *             "remove": [
+                     *               "text"
+                     *             ]
                      *           },
                      *           "dns": {
                      *             "servers": [
@@ -14375,7 +15384,16 @@ export interface operations {
                      *             "min_ttl": 1,
                      *             "max_ttl": 1
                      *           },
+                     *           "username_params": {
+                     *             "enabled": true,
+                     *             "separator": "-",
+                     *             "reject_unknown": true
+                     *           },
+                     *           "policy": "text",
+                     *           "pool": "text",
+                     *           "workers": 1,
                      *           "description": "text",
+                     *           "sleep_after": 1,
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -14389,6 +15407,16 @@ export interface operations {
                      *                 "upstream": "text",
                      *                 "error": "text",
                      *                 "since": "2026-01-31T12:00:00Z"
+                     *               }
+                     *             ],
+                     *             "workers": [
+                     *               {
+                     *                 "index": 1,
+                     *                 "pid": 4711,
+                     *                 "state": "starting",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "restarts": 1,
+                     *                 "error": "text"
                      *               }
                      *             ],
                      *             "upstreams": [
@@ -14569,6 +15597,7 @@ export interface operations {
                      *               "on_error": "deny"
                      *             }
                      *           },
+                     *           "port": 3128,
                      *           "tls": {
                      *             "cert_file": "text",
                      *             "key_file": "text",
@@ -14620,7 +15649,6 @@ export interface operations {
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "host": "127.0.0.1",
-                     *           "port": 3128,
                      *           "protocol": "http",
                      *           "status": "active",
                      *           "settings": {
@@ -14660,8 +15688,16 @@ export interface operations {
                      *           ],
                      *           "accept_proxy_protocol": true,
                      *           "bind_address": "text",
+                     *           "bind_policy": "random",
                      *           "headers": {
-                     *             "via": "pseudonym"
+                     *             "via": "pseudonym",
+                     *             "forwarded": "off",
+                     *             "set": {
+                     *               "set": "text"
+                     *             },
+                     *             "remove": [
+                     *               "text"
+                     *             ]
                      *           },
                      *           "dns": {
                      *             "servers": [
@@ -14676,7 +15712,16 @@ export interface operations {
                      *             "min_ttl": 1,
                      *             "max_ttl": 1
                      *           },
+                     *           "username_params": {
+                     *             "enabled": true,
+                     *             "separator": "-",
+                     *             "reject_unknown": true
+                     *           },
+                     *           "policy": "text",
+                     *           "pool": "text",
+                     *           "workers": 1,
                      *           "description": "text",
+                     *           "sleep_after": 1,
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -14690,6 +15735,16 @@ export interface operations {
                      *                 "upstream": "text",
                      *                 "error": "text",
                      *                 "since": "2026-01-31T12:00:00Z"
+                     *               }
+                     *             ],
+                     *             "workers": [
+                     *               {
+                     *                 "index": 1,
+                     *                 "pid": 4711,
+                     *                 "state": "starting",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "restarts": 1,
+                     *                 "error": "text"
                      *               }
                      *             ],
                      *             "upstreams": [
@@ -14801,6 +15856,7 @@ export interface operations {
                      *               "on_error": "deny"
                      *             }
                      *           },
+                     *           "port": 3128,
                      *           "tls": {
                      *             "cert_file": "text",
                      *             "key_file": "text",
@@ -14852,7 +15908,6 @@ export interface operations {
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "host": "127.0.0.1",
-                     *           "port": 3128,
                      *           "protocol": "http",
                      *           "status": "active",
                      *           "settings": {
@@ -14892,8 +15947,16 @@ export interface operations {
                      *           ],
                      *           "accept_proxy_protocol": true,
                      *           "bind_address": "text",
+                     *           "bind_policy": "random",
                      *           "headers": {
-                     *             "via": "pseudonym"
+                     *             "via": "pseudonym",
+                     *             "forwarded": "off",
+                     *             "set": {
+                     *               "set": "text"
+                     *             },
+                     *             "remove": [
+                     *               "text"
+                     *             ]
                      *           },
                      *           "dns": {
                      *             "servers": [
@@ -14908,7 +15971,16 @@ export interface operations {
                      *             "min_ttl": 1,
                      *             "max_ttl": 1
                      *           },
+                     *           "username_params": {
+                     *             "enabled": true,
+                     *             "separator": "-",
+                     *             "reject_unknown": true
+                     *           },
+                     *           "policy": "text",
+                     *           "pool": "text",
+                     *           "workers": 1,
                      *           "description": "text",
+                     *           "sleep_after": 1,
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -14922,6 +15994,16 @@ export interface operations {
                      *                 "upstream": "text",
                      *                 "error": "text",
                      *                 "since": "2026-01-31T12:00:00Z"
+                     *               }
+                     *             ],
+                     *             "workers": [
+                     *               {
+                     *                 "index": 1,
+                     *                 "pid": 4711,
+                     *                 "state": "starting",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "restarts": 1,
+                     *                 "error": "text"
                      *               }
                      *             ],
                      *             "upstreams": [
@@ -15034,6 +16116,7 @@ export interface operations {
                      *               "on_error": "deny"
                      *             }
                      *           },
+                     *           "port": 3128,
                      *           "tls": {
                      *             "cert_file": "text",
                      *             "key_file": "text",
@@ -15085,7 +16168,6 @@ export interface operations {
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "host": "127.0.0.1",
-                     *           "port": 3128,
                      *           "protocol": "http",
                      *           "status": "active",
                      *           "settings": {
@@ -15125,8 +16207,16 @@ export interface operations {
                      *           ],
                      *           "accept_proxy_protocol": true,
                      *           "bind_address": "text",
+                     *           "bind_policy": "random",
                      *           "headers": {
-                     *             "via": "pseudonym"
+                     *             "via": "pseudonym",
+                     *             "forwarded": "off",
+                     *             "set": {
+                     *               "set": "text"
+                     *             },
+                     *             "remove": [
+                     *               "text"
+                     *             ]
                      *           },
                      *           "dns": {
                      *             "servers": [
@@ -15141,7 +16231,16 @@ export interface operations {
                      *             "min_ttl": 1,
                      *             "max_ttl": 1
                      *           },
+                     *           "username_params": {
+                     *             "enabled": true,
+                     *             "separator": "-",
+                     *             "reject_unknown": true
+                     *           },
+                     *           "policy": "text",
+                     *           "pool": "text",
+                     *           "workers": 1,
                      *           "description": "text",
+                     *           "sleep_after": 1,
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -15155,6 +16254,16 @@ export interface operations {
                      *                 "upstream": "text",
                      *                 "error": "text",
                      *                 "since": "2026-01-31T12:00:00Z"
+                     *               }
+                     *             ],
+                     *             "workers": [
+                     *               {
+                     *                 "index": 1,
+                     *                 "pid": 4711,
+                     *                 "state": "starting",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "restarts": 1,
+                     *                 "error": "text"
                      *               }
                      *             ],
                      *             "upstreams": [
@@ -15267,6 +16376,7 @@ export interface operations {
                      *               "on_error": "deny"
                      *             }
                      *           },
+                     *           "port": 3128,
                      *           "tls": {
                      *             "cert_file": "text",
                      *             "key_file": "text",
@@ -15318,7 +16428,6 @@ export interface operations {
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "host": "127.0.0.1",
-                     *           "port": 3128,
                      *           "protocol": "http",
                      *           "status": "active",
                      *           "settings": {
@@ -15358,8 +16467,16 @@ export interface operations {
                      *           ],
                      *           "accept_proxy_protocol": true,
                      *           "bind_address": "text",
+                     *           "bind_policy": "random",
                      *           "headers": {
-                     *             "via": "pseudonym"
+                     *             "via": "pseudonym",
+                     *             "forwarded": "off",
+                     *             "set": {
+                     *               "set": "text"
+                     *             },
+                     *             "remove": [
+                     *               "text"
+                     *             ]
                      *           },
                      *           "dns": {
                      *             "servers": [
@@ -15374,7 +16491,16 @@ export interface operations {
                      *             "min_ttl": 1,
                      *             "max_ttl": 1
                      *           },
+                     *           "username_params": {
+                     *             "enabled": true,
+                     *             "separator": "-",
+                     *             "reject_unknown": true
+                     *           },
+                     *           "policy": "text",
+                     *           "pool": "text",
+                     *           "workers": 1,
                      *           "description": "text",
+                     *           "sleep_after": 1,
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -15388,6 +16514,16 @@ export interface operations {
                      *                 "upstream": "text",
                      *                 "error": "text",
                      *                 "since": "2026-01-31T12:00:00Z"
+                     *               }
+                     *             ],
+                     *             "workers": [
+                     *               {
+                     *                 "index": 1,
+                     *                 "pid": 4711,
+                     *                 "state": "starting",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "restarts": 1,
+                     *                 "error": "text"
                      *               }
                      *             ],
                      *             "upstreams": [
@@ -15590,8 +16726,54 @@ export interface operations {
                      *             "mode": "enforce"
                      *           }
                      *         ],
+                     *         "headers": {
+                     *           "set": {
+                     *             "set": "text"
+                     *           },
+                     *           "remove": [
+                     *             "text"
+                     *           ]
+                     *         },
                      *         "account": "text",
-                     *         "credential": "text"
+                     *         "credential": "text",
+                     *         "source": {
+                     *           "rule": "text",
+                     *           "policy": "random",
+                     *           "entries": [
+                     *             "text"
+                     *           ],
+                     *           "ipv4": "text",
+                     *           "ipv6": "text"
+                     *         },
+                     *         "upstreams": {
+                     *           "pool": "text",
+                     *           "policy": "text",
+                     *           "chosen": "text",
+                     *           "total": 1,
+                     *           "usable": 1,
+                     *           "left_out": [
+                     *             {
+                     *               "name": "office",
+                     *               "why": "text"
+                     *             }
+                     *           ]
+                     *         },
+                     *         "name": {
+                     *           "account": "text",
+                     *           "session": "text",
+                     *           "ttl": 1.5,
+                     *           "rotate": true,
+                     *           "labels": {
+                     *             "labels": "text"
+                     *           },
+                     *           "marks": {
+                     *             "marks": "text"
+                     *           },
+                     *           "unknown": [
+                     *             "text"
+                     *           ],
+                     *           "problem": "text"
+                     *         }
                      *       }
                      *     }
                      */
@@ -15723,6 +16905,8 @@ export interface operations {
                 target?: string;
                 /** @description Only older than so many seconds */
                 min_age?: number;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description Only of the proxy with this name or id */
                 proxy?: string;
                 /** @description Only of the account with this id or user name */
@@ -15762,6 +16946,11 @@ export interface operations {
                      *             "target": "example.com:443",
                      *             "parent": "text",
                      *             "credential": "text",
+                     *             "source_address": "text",
+                     *             "source_rule": "text",
+                     *             "parameters": "text",
+                     *             "pool": "text",
+                     *             "listen_port": 1,
                      *             "state": "announcing",
                      *             "started_at": "2026-01-31T12:00:00Z",
                      *             "age": 12.5,
@@ -15826,6 +17015,8 @@ export interface operations {
                 target?: string;
                 /** @description Only older than so many seconds */
                 min_age?: number;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description Only of the proxy with this name or id */
                 proxy?: string;
                 /** @description Only of the account with this id or user name */
@@ -15892,6 +17083,8 @@ export interface operations {
                 target?: string;
                 /** @description Only older than so many seconds */
                 min_age?: number;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description The field to sort by; `-` reverses the order */
                 sort?: "age" | "bytes_in" | "bytes_out" | "rate_in" | "rate_out" | "client" | "user" | "target" | "-age" | "-bytes_in" | "-bytes_out" | "-rate_in" | "-rate_out" | "-client" | "-user" | "-target";
                 /** @description The size of the page */
@@ -15927,6 +17120,11 @@ export interface operations {
                      *             "target": "example.com:443",
                      *             "parent": "text",
                      *             "credential": "text",
+                     *             "source_address": "text",
+                     *             "source_rule": "text",
+                     *             "parameters": "text",
+                     *             "pool": "text",
+                     *             "listen_port": 1,
                      *             "state": "announcing",
                      *             "started_at": "2026-01-31T12:00:00Z",
                      *             "age": 12.5,
@@ -15970,6 +17168,8 @@ export interface operations {
                 target?: string;
                 /** @description Only older than so many seconds */
                 min_age?: number;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description End all connections; required without a filter */
                 all?: "true" | "false";
             };
@@ -17596,6 +18796,10 @@ export interface operations {
                      *               "password": true,
                      *               "credentials": true
                      *             },
+                     *             "policy": "text",
+                     *             "egress": [
+                     *               "text"
+                     *             ],
                      *             "accounts": 1,
                      *             "created_at": "2026-01-31T12:00:00Z",
                      *             "updated_at": "2026-01-31T12:00:00Z"
@@ -17666,6 +18870,9 @@ export interface operations {
                  *           }
                  *         ]
                  *       },
+                 *       "egress": [
+                 *         "2001:db8:7::/48"
+                 *       ],
                  *       "self_service": {
                  *         "password": true
                  *       }
@@ -17723,6 +18930,10 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
+                     *           "policy": "text",
+                     *           "egress": [
+                     *             "text"
+                     *           ],
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -17813,6 +19024,10 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
+                     *           "policy": "text",
+                     *           "egress": [
+                     *             "text"
+                     *           ],
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -17919,6 +19134,10 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
+                     *           "policy": "text",
+                     *           "egress": [
+                     *             "text"
+                     *           ],
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -18079,6 +19298,10 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
+                     *           "policy": "text",
+                     *           "egress": [
+                     *             "text"
+                     *           ],
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -18143,6 +19366,7 @@ export interface operations {
                      *             "updated_at": "2026-01-31T12:00:00Z",
                      *             "source": {
                      *               "url": "text",
+                     *               "file": "text",
                      *               "format": "plain",
                      *               "interval": 1,
                      *               "max_bytes": 1
@@ -18239,6 +19463,7 @@ export interface operations {
                      *           "updated_at": "2026-01-31T12:00:00Z",
                      *           "source": {
                      *             "url": "text",
+                     *             "file": "text",
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -18327,6 +19552,7 @@ export interface operations {
                      *           "updated_at": "2026-01-31T12:00:00Z",
                      *           "source": {
                      *             "url": "text",
+                     *             "file": "text",
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -18428,6 +19654,7 @@ export interface operations {
                      *           "updated_at": "2026-01-31T12:00:00Z",
                      *           "source": {
                      *             "url": "text",
+                     *             "file": "text",
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -18583,6 +19810,7 @@ export interface operations {
                      *           "updated_at": "2026-01-31T12:00:00Z",
                      *           "source": {
                      *             "url": "text",
+                     *             "file": "text",
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -18698,6 +19926,13 @@ export interface operations {
                      *               "5xx": [
                      *                 1.5
                      *               ]
+                     *             },
+                     *             "status": {
+                     *               "up": 1,
+                     *               "down": 1,
+                     *               "unknown": 1,
+                     *               "cooling_down": 1,
+                     *               "banned": 1
                      *             }
                      *           }
                      *         ]
@@ -18844,6 +20079,29 @@ export interface operations {
                      *               1.5
                      *             ]
                      *           },
+                     *           "status": {
+                     *             "up": 1,
+                     *             "down": 1,
+                     *             "unknown": 1,
+                     *             "cooling_down": 1,
+                     *             "banned": 1,
+                     *             "upstreams": [
+                     *               {
+                     *                 "name": "office",
+                     *                 "state": "unknown",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "latency": 1.5,
+                     *                 "failures": 1,
+                     *                 "cooldown": "connect",
+                     *                 "cooldown_until": "text",
+                     *                 "banned_until": "text",
+                     *                 "last_error": "text",
+                     *                 "last_error_at": "2026-01-31T12:00:00Z",
+                     *                 "checks": 1,
+                     *                 "checks_failed": 1
+                     *               }
+                     *             ]
+                     *           },
                      *           "upstreams": [
                      *             {
                      *               "name": "office",
@@ -18954,6 +20212,29 @@ export interface operations {
                      *             ],
                      *             "5xx": [
                      *               1.5
+                     *             ]
+                     *           },
+                     *           "status": {
+                     *             "up": 1,
+                     *             "down": 1,
+                     *             "unknown": 1,
+                     *             "cooling_down": 1,
+                     *             "banned": 1,
+                     *             "upstreams": [
+                     *               {
+                     *                 "name": "office",
+                     *                 "state": "unknown",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "latency": 1.5,
+                     *                 "failures": 1,
+                     *                 "cooldown": "connect",
+                     *                 "cooldown_until": "text",
+                     *                 "banned_until": "text",
+                     *                 "last_error": "text",
+                     *                 "last_error_at": "2026-01-31T12:00:00Z",
+                     *                 "checks": 1,
+                     *                 "checks_failed": 1
+                     *               }
                      *             ]
                      *           },
                      *           "upstreams": [
@@ -19085,6 +20366,29 @@ export interface operations {
                      *             ],
                      *             "5xx": [
                      *               1.5
+                     *             ]
+                     *           },
+                     *           "status": {
+                     *             "up": 1,
+                     *             "down": 1,
+                     *             "unknown": 1,
+                     *             "cooling_down": 1,
+                     *             "banned": 1,
+                     *             "upstreams": [
+                     *               {
+                     *                 "name": "office",
+                     *                 "state": "unknown",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "latency": 1.5,
+                     *                 "failures": 1,
+                     *                 "cooldown": "connect",
+                     *                 "cooldown_until": "text",
+                     *                 "banned_until": "text",
+                     *                 "last_error": "text",
+                     *                 "last_error_at": "2026-01-31T12:00:00Z",
+                     *                 "checks": 1,
+                     *                 "checks_failed": 1
+                     *               }
                      *             ]
                      *           },
                      *           "upstreams": [
@@ -19270,6 +20574,29 @@ export interface operations {
                      *             ],
                      *             "5xx": [
                      *               1.5
+                     *             ]
+                     *           },
+                     *           "status": {
+                     *             "up": 1,
+                     *             "down": 1,
+                     *             "unknown": 1,
+                     *             "cooling_down": 1,
+                     *             "banned": 1,
+                     *             "upstreams": [
+                     *               {
+                     *                 "name": "office",
+                     *                 "state": "unknown",
+                     *                 "since": "2026-01-31T12:00:00Z",
+                     *                 "latency": 1.5,
+                     *                 "failures": 1,
+                     *                 "cooldown": "connect",
+                     *                 "cooldown_until": "text",
+                     *                 "banned_until": "text",
+                     *                 "last_error": "text",
+                     *                 "last_error_at": "2026-01-31T12:00:00Z",
+                     *                 "checks": 1,
+                     *                 "checks_failed": 1
+                     *               }
                      *             ]
                      *           },
                      *           "upstreams": [
@@ -19500,6 +20827,9 @@ export interface operations {
                      *                 },
                      *                 "clients": [
                      *                   "text"
+                     *                 ],
+                     *                 "listen_ports": [
+                     *                   1
                      *                 ]
                      *               },
                      *               "action": {
@@ -19623,6 +20953,9 @@ export interface operations {
                      *                 },
                      *                 "clients": [
                      *                   "text"
+                     *                 ],
+                     *                 "listen_ports": [
+                     *                   1
                      *                 ]
                      *               },
                      *               "action": {
@@ -19765,6 +21098,9 @@ export interface operations {
                      *                 },
                      *                 "clients": [
                      *                   "text"
+                     *                 ],
+                     *                 "listen_ports": [
+                     *                   1
                      *                 ]
                      *               },
                      *               "action": {
@@ -19961,6 +21297,9 @@ export interface operations {
                      *                 },
                      *                 "clients": [
                      *                   "text"
+                     *                 ],
+                     *                 "listen_ports": [
+                     *                   1
                      *                 ]
                      *               },
                      *               "action": {
@@ -20040,7 +21379,9 @@ export interface operations {
                      *       "data": {
                      *         "matches": true,
                      *         "entry": "text",
-                     *         "kind": "domains"
+                     *         "kind": "domains",
+                     *         "country": "text",
+                     *         "asn": 1
                      *       }
                      *     }
                      */
@@ -20107,6 +21448,80 @@ export interface operations {
             404: components["responses"]["Failure404"];
             406: components["responses"]["Failure406"];
             413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    reportPoolUpstream: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                pool_id: string;
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "verdict": "bad",
+                 *       "seconds": 600
+                 *     }
+                 */
+                "application/json": components["schemas"]["UpstreamReport"];
+            };
+        };
+        responses: {
+            /** @description Report an upstream of a pool */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "upstream": {
+                     *           "name": "office",
+                     *           "state": "unknown",
+                     *           "since": "2026-01-31T12:00:00Z",
+                     *           "latency": 1.5,
+                     *           "failures": 1,
+                     *           "cooldown": "connect",
+                     *           "cooldown_until": "text",
+                     *           "banned_until": "text",
+                     *           "last_error": "text",
+                     *           "last_error_at": "2026-01-31T12:00:00Z",
+                     *           "checks": 1,
+                     *           "checks_failed": 1
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["PoolUpstreamReported"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            415: components["responses"]["Failure415"];
             429: components["responses"]["Failure429"];
             431: components["responses"]["Failure431"];
             500: components["responses"]["Failure500"];
@@ -20461,6 +21876,11 @@ export interface operations {
                      *             "target": "example.com:443",
                      *             "parent": "text",
                      *             "credential": "text",
+                     *             "source_address": "text",
+                     *             "source_rule": "text",
+                     *             "parameters": "text",
+                     *             "pool": "text",
+                     *             "listen_port": 1,
                      *             "state": "announcing",
                      *             "started_at": "2026-01-31T12:00:00Z",
                      *             "age": 12.5,
@@ -21788,6 +23208,8 @@ export interface operations {
                 credential?: string;
                 /** @description Only of the request with this id */
                 request_id?: string;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -21844,7 +23266,13 @@ export interface operations {
                      *             "parent": "text",
                      *             "detail": "text",
                      *             "rule": "text",
-                     *             "credential": "text"
+                     *             "credential": "text",
+                     *             "source_address": "text",
+                     *             "parameters": "text",
+                     *             "pool": "text",
+                     *             "country": "text",
+                     *             "asn": "text",
+                     *             "listen_port": 1
                      *           }
                      *         ],
                      *         "total": 1,
@@ -21894,6 +23322,8 @@ export interface operations {
                 credential?: string;
                 /** @description Only of the request with this id */
                 request_id?: string;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -21950,7 +23380,13 @@ export interface operations {
                      *             "parent": "text",
                      *             "detail": "text",
                      *             "rule": "text",
-                     *             "credential": "text"
+                     *             "credential": "text",
+                     *             "source_address": "text",
+                     *             "parameters": "text",
+                     *             "pool": "text",
+                     *             "country": "text",
+                     *             "asn": "text",
+                     *             "listen_port": 1
                      *           }
                      *         ],
                      *         "next_cursor": "text"
@@ -22000,6 +23436,8 @@ export interface operations {
                 credential?: string;
                 /** @description Only of the request with this id */
                 request_id?: string;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -22087,6 +23525,8 @@ export interface operations {
                 credential?: string;
                 /** @description Only of the request with this id */
                 request_id?: string;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -22177,6 +23617,8 @@ export interface operations {
                 credential?: string;
                 /** @description Only of the request with this id */
                 request_id?: string;
+                /** @description Only of clients that came to this port of the proxy */
+                listen_port?: number;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -22849,7 +24291,8 @@ export interface operations {
                      *           "default_timeout": 1,
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
-                     *           "dns_cache_seconds": 1
+                     *           "dns_cache_seconds": 1,
+                     *           "sleep_after": 1
                      *         },
                      *         "history": {
                      *           "retention_days": 1,
@@ -22938,7 +24381,8 @@ export interface operations {
                      *           "default_timeout": 1,
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
-                     *           "dns_cache_seconds": 1
+                     *           "dns_cache_seconds": 1,
+                     *           "sleep_after": 1
                      *         },
                      *         "history": {
                      *           "retention_days": 1,
@@ -23028,7 +24472,8 @@ export interface operations {
                      *           "default_timeout": 1,
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
-                     *           "dns_cache_seconds": 1
+                     *           "dns_cache_seconds": 1,
+                     *           "sleep_after": 1
                      *         },
                      *         "history": {
                      *           "retention_days": 1,
@@ -23163,7 +24608,8 @@ export interface operations {
                      *           "default_timeout": 1,
                      *           "keep_alive_timeout": 1,
                      *           "max_idle_connections": 1,
-                     *           "dns_cache_seconds": 1
+                     *           "dns_cache_seconds": 1,
+                     *           "sleep_after": 1
                      *         },
                      *         "history": {
                      *           "retention_days": 1,
@@ -23229,6 +24675,7 @@ export interface operations {
                      *         "version": 1,
                      *         "proxies": [
                      *           {
+                     *             "port": 3128,
                      *             "auth": {
                      *               "enabled": true,
                      *               "username": "bob",
@@ -23291,7 +24738,6 @@ export interface operations {
                      *             },
                      *             "name": "office",
                      *             "host": "127.0.0.1",
-                     *             "port": 3128,
                      *             "protocol": "http",
                      *             "status": "active",
                      *             "settings": {
@@ -23331,8 +24777,16 @@ export interface operations {
                      *             ],
                      *             "accept_proxy_protocol": true,
                      *             "bind_address": "text",
+                     *             "bind_policy": "random",
                      *             "headers": {
-                     *               "via": "pseudonym"
+                     *               "via": "pseudonym",
+                     *               "forwarded": "off",
+                     *               "set": {
+                     *                 "set": "text"
+                     *               },
+                     *               "remove": [
+                     *                 "text"
+                     *               ]
                      *             },
                      *             "dns": {
                      *               "servers": [
@@ -23347,7 +24801,16 @@ export interface operations {
                      *               "min_ttl": 1,
                      *               "max_ttl": 1
                      *             },
-                     *             "description": "text"
+                     *             "username_params": {
+                     *               "enabled": true,
+                     *               "separator": "-",
+                     *               "reject_unknown": true
+                     *             },
+                     *             "policy": "text",
+                     *             "pool": "text",
+                     *             "workers": 1,
+                     *             "description": "text",
+                     *             "sleep_after": 1
                      *           }
                      *         ],
                      *         "users": [
@@ -23423,7 +24886,11 @@ export interface operations {
                      *             "self_service": {
                      *               "password": true,
                      *               "credentials": true
-                     *             }
+                     *             },
+                     *             "policy": "text",
+                     *             "egress": [
+                     *               "text"
+                     *             ]
                      *           }
                      *         ],
                      *         "lists": [
@@ -23433,6 +24900,7 @@ export interface operations {
                      *             ],
                      *             "source": {
                      *               "url": "text",
+                     *               "file": "text",
                      *               "format": "plain",
                      *               "interval": 1,
                      *               "max_bytes": 1
@@ -23532,6 +25000,9 @@ export interface operations {
                      *                   },
                      *                   "clients": [
                      *                     "text"
+                     *                   ],
+                     *                   "listen_ports": [
+                     *                     1
                      *                   ]
                      *                 },
                      *                 "action": {
@@ -24579,7 +26050,22 @@ export interface operations {
                      *             "detail": "text"
                      *           }
                      *         ],
-                     *         "total": 1
+                     *         "total": 1,
+                     *         "resolver": {
+                     *           "requests": 1,
+                     *           "hits": 1,
+                     *           "failures": 1,
+                     *           "waiting": 1,
+                     *           "servers": [
+                     *             {
+                     *               "name": "office",
+                     *               "up": true,
+                     *               "queries": 1,
+                     *               "failures": 1,
+                     *               "latency": 1.5
+                     *             }
+                     *           ]
+                     *         }
                      *       }
                      *     }
                      */

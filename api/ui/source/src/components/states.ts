@@ -6,7 +6,7 @@ const KINDS: Record<Kind, string[]> = {
   warn: ["degraded", "warning", "draining", "expiring", "retrying", "quota_reached"],
   bad: ["failed", "unhealthy", "down", "error", "critical", "denied", "timeout"],
   info: ["starting", "pending", "waiting", "info"],
-  neutral: ["inactive", "stopped", "disabled", "unknown", "expired", "revoked", "debug"],
+  neutral: ["inactive", "stopped", "sleeping", "disabled", "unknown", "expired", "revoked", "debug"],
 };
 
 export function kindOf(state: string): Kind {

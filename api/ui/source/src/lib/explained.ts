@@ -8,5 +8,5 @@ export function explained(error: ApiError): string {
   if (error.requiredPermission) return t("errors.permission", { permission: error.requiredPermission });
   if (error.status === 429 && error.retryAfter !== null) return t("errors.busy", { seconds: error.retryAfter });
   const fields = Object.entries(error.fields).map(([field, text]) => `${field}: ${text}`);
-  return fields.length ? fields.join("; ") : error.message;
+  return fields.length ? fields.join("; ") : (error.whole ?? error.message);
 }

@@ -71,8 +71,11 @@ def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
         return False
     if rule.clients and not any(_within(facts.client_ip, each) for each in rule.clients):
         return False
+    if rule.listen_ports and not any(low <= facts.listen_port <= high for low, high in rule.listen_ports):
+        return False
     refuses = rule.use == "deny"
-    if rule.methods and (facts.method.upper() if refuses else facts.method) not in rule.methods:
+    methods = [method.upper() for method in rule.methods] if refuses else rule.methods
+    if methods and (facts.method.upper() if refuses else facts.method) not in methods:
         return False
     if rule.paths and not _path_matches(rule, facts.path.partition("?")[0] or "/", refuses):
         return False
@@ -82,11 +85,16 @@ def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
 
 
 def _path_matches(rule: RuleSpec, path: str, refuses: bool) -> bool:
-    patterns = [re.compile(".*".join(map(re.escape, each.split("*"))), re.DOTALL) for each in rule.paths]
-    found = [any(pattern.fullmatch(each) for pattern in patterns) for each in readings(path)]
+    found = readings(path)
     if not found:
         return refuses
-    return any(found) if refuses else all(found)
+    pairs = ((list(rule.paths), found[0]), ([each.replace("%3A", ":") for each in rule.paths], found[-1]))
+    outcomes = [any(_pattern(each).fullmatch(reading) for each in texts) for texts, reading in pairs]
+    return any(outcomes) if refuses else all(outcomes)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
 
 
 def _matches_target(rule: RuleSpec, facts: Facts, address: str | None, lists: FixedLists) -> bool | None:

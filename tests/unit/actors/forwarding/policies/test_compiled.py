@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.forwarding.policies.compiled import CompiledPolicy
+from actors.forwarding.policies.compiled import compile_policy
 from actors.forwarding.policies.conditions import Outcome
 from actors.forwarding.policies.facts import Facts
 from config.net.ip import plain
@@ -17,8 +17,22 @@ from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS, OPEN, Fi
 HOSTS = ("a.example", "b.a.example", "c.b.a.example", "example", "xa.example", "A.Example.")
 ADDRESSES = ("192.0.2.7", "192.0.2.200", "198.51.100.1", "2001:db8::7", "64:ff9b::c000:207", "2001:db8:1::1")
 NETWORKS = ("192.0.2.0/25", "192.0.2.7", "198.51.100.0/24", "2001:db8::/32", "2001:db8::7", "0.0.0.0/0")
-PATHS = ("/a", "/a/b", "/a/%62", "/a/../b", "/b;x/c", "//a", "/a%2fb", "/A", "/", "/a/b/c?d=/b", "/%zz")
-PATTERNS = ("/a", "/a/*", "*", "/*b", "/a*b", "/b", "/b/*", "/a/*/c")
+PATHS = (
+    "/a",
+    "/a/b",
+    "/a/%62",
+    "/a/../b",
+    "/b;x/c",
+    "//a",
+    "/a%2fb",
+    "/A",
+    "/",
+    "/a/b/c?d=/b",
+    "/%zz",
+    "/a:b",
+    "/a%3ab",
+)
+PATTERNS = ("/a", "/a/*", "*", "/*b", "/a*b", "/b", "/b/*", "/a/*/c", "/a:*", "/a%3Ab")
 LISTS = FixedLists(
     {
         "names": FixedList(domains=("b.a.example",)),
@@ -39,11 +53,12 @@ RULES = st.builds(
     RuleSpec,
     accounts=some(("alice", "bob", "tag:ci", "tag:alice")),
     destinations=some(ENTRIES),
-    methods=some(("GET", "POST")),
+    methods=some(("GET", "POST", "post")),
     paths=some(PATTERNS),
     params=some((("country", "de"), ("session", "1"))),
     schedule=st.sampled_from((None, None, DAY, NIGHT)),
     clients=some(NETWORKS),
+    listen_ports=some(((20000, 20009), (20009, 20009), (20010, 20020))),
     report=st.sampled_from((False, False, True)),
     use=st.sampled_from(("", "deny", "direct", "pool:x")),
     set_headers=st.sampled_from(((), (), (("X-A", "1"),))),
@@ -60,8 +75,15 @@ FACTS = st.builds(
     method=st.sampled_from(("", "GET", "POST", "post")),
     path=st.sampled_from(PATHS),
     params=st.sampled_from(({}, {"country": "de"}, {"country": "de", "session": "1"}, {"country": "fr"})),
+    listen_port=st.sampled_from((3128, 20000, 20009, 20015)),
 )
 POLICIES = st.lists(RULES, max_size=8).map(lambda rules: PolicySpec("policy_1", "test", tuple(rules)))
+
+
+def asked_by_address(facts: Facts, address: str) -> Facts:
+    """The same request, for an address in place of a name."""
+    who = {name: getattr(facts, name) for name in ("user", "tags", "method", "path", "params", "listen_port")}
+    return Facts(address, facts.port, True, facts.client_ip, facts.now, **who)
 
 
 @settings(max_examples=600)
@@ -71,9 +93,9 @@ def test_it_finds_the_rule_that_the_plain_model_finds(
 ) -> None:
     if any(rule.accounts for rule in spec.rules) and facts.user.startswith("tag:"):
         facts.user = ""  # see below: the plain model does not know that names and tags may look alike
-    policy = CompiledPolicy(spec, LISTS)
+    policy = compile_policy(spec, LISTS)
     if literal and addresses[0] is not None:
-        facts.host, facts.literal = addresses[0], True
+        facts = asked_by_address(facts, addresses[0])
         addresses = [addresses[0]]
     for address in addresses:
         found = policy.find(facts, None if address is None else plain(address))
@@ -85,7 +107,7 @@ def test_it_finds_the_rule_that_the_plain_model_finds(
 @settings(max_examples=200)
 @given(POLICIES, FACTS, st.sampled_from((None, *ADDRESSES)))
 def test_the_explained_rules_are_those_that_decide(spec: PolicySpec, facts: Facts, address: str | None) -> None:
-    policy = CompiledPolicy(spec, LISTS)
+    policy = compile_policy(spec, LISTS)
     where = None if address is None else plain(address)
     found = policy.find(facts, where)
     outcomes = [(rule, rule.outcome(facts, where)) for rule in policy.rules]
@@ -99,21 +121,21 @@ def test_the_explained_rules_are_those_that_decide(spec: PolicySpec, facts: Fact
 @settings(max_examples=200)
 @given(POLICIES, FACTS, st.sampled_from(ADDRESSES))
 def test_what_the_name_decides_stays_decided_at_any_address(spec: PolicySpec, facts: Facts, address: str) -> None:
-    policy = CompiledPolicy(spec, LISTS)
+    policy = compile_policy(spec, LISTS)
     early = policy.find(facts, None)
     if not early.open:
         assert policy.find(facts, plain(address)) == early
 
 
 def test_a_user_name_that_looks_like_a_tag_is_none() -> None:
-    policy = CompiledPolicy(PolicySpec("p", "p", (RuleSpec(accounts=("tag:ci",)),)), NO_LISTS)
+    policy = compile_policy(PolicySpec("p", "p", (RuleSpec(accounts=("tag:ci",)),)), NO_LISTS)
     facts = Facts("a.example", 80, False, "192.0.2.1", 0.0, user="tag:ci")
     assert policy.find(facts, None).rule is None
 
 
 def test_a_thousand_rules_are_not_walked() -> None:
     rules = tuple(RuleSpec(accounts=(f"user{n}",), destinations=(f"*.h{n}.example",), use="deny") for n in range(1000))
-    policy = CompiledPolicy(PolicySpec("p", "p", rules), NO_LISTS)
+    policy = compile_policy(PolicySpec("p", "p", rules), NO_LISTS)
     asked: list[int] = []
     for rule in policy.rules:
         rule.spec = _Watched(rule, asked)  # type: ignore[assignment]

@@ -7,18 +7,16 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.policies import PolicySpec, RuleSpec
-from actors.forwarding.policies.compiled import CompiledPolicy
+from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
 from actors.forwarding.policies.explanation import explained
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.policies.headers import PROTECTED, check_fields, header_changes
 from actors.forwarding.policies.judge import Judge
 from actors.forwarding.protocols.http.replies import error_response
-from config.model.header_fields import OWN_FIELDS
 from tests.unit.actors.forwarding.policies.plain_model import NO_LISTS
 
 
 def policy(name: str, *rules: RuleSpec) -> CompiledPolicy:
-    return CompiledPolicy(PolicySpec(f"policy_{name}", name, rules), NO_LISTS)
+    return compile_policy(PolicySpec(f"policy_{name}", name, rules), NO_LISTS)
 
 
 def facts(host: str = "a.example", **given: Any) -> Facts:
@@ -166,38 +164,3 @@ def test_every_rule_is_explained() -> None:
         ("nets", "unknown", "destinations: the address of the target decides"),
         ("all", "yes", "all of it matches"),
     ]
-
-
-# --- header fields ---
-
-HEAD = b"GET / HTTP/1.1\r\nHost: a.example\r\nX-A: client\r\nx-a: twice\r\nReferer: r\r\n\r\n"
-
-
-def test_fields_are_set_in_place_of_the_clients_and_removed() -> None:
-    first = RuleSpec(set_headers=(("X-A", "1"),), remove_headers=("referer",))
-    second = RuleSpec(set_headers=(("x-a", "2"), ("X-B", "b")))
-    changes = header_changes((first, second))
-    assert changes is not None
-    assert changes.apply(HEAD) == b"GET / HTTP/1.1\r\nHost: a.example\r\nX-A: 1\r\nX-B: b\r\n\r\n"
-    assert header_changes((RuleSpec(), RuleSpec())) is None
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        *(
-            RuleSpec(set_headers=((name, "1"),))
-            for name in ("Host", "Content-Length", "transfer-encoding", "TE", "Via")
-        ),
-        *(RuleSpec(remove_headers=(name,)) for name in ("Host", "Connection", "Upgrade", "Expect", "Max-Forwards")),
-        *(RuleSpec(set_headers=((name, "1"),)) for name in ("", "X A", "X:", "X\r\nY", "Ä")),
-        *(RuleSpec(set_headers=(("X", value),)) for value in ("", "a\r\nY: 1", "a\n", "a\0", " a", "a ", "ä")),
-    ],
-)
-def test_framing_routing_and_injected_lines_are_refused(rule: RuleSpec) -> None:
-    with pytest.raises(ValueError, match=r"no rule may|is not one of"):
-        check_fields(rule)
-
-
-def test_a_rule_that_can_be_saved_can_be_applied() -> None:
-    assert PROTECTED == OWN_FIELDS

@@ -34,6 +34,11 @@ from actors.forwarding.policies.paths import PathPattern, readings
         ("/a/..;/admin", ("/a/..;/admin", "/admin")),
         ("/a/..%3bx/admin", ("/a/..%3Bx/admin", "/admin")),
         ("*", ("*",)),
+        ("/a:b!", ("/a:b!",)),
+        ("/a%3Ab%21", ("/a%3Ab%21", "/a:b!")),
+        ("/%2a%5b%7c%7C", ("/%2A%5B%7C%7C", "/*[||")),
+        ("/a%20%22", ("/a%20%22", '/a%20"')),
+        ("/a%23%3F", ("/a%23%3F",)),
     ],
 )
 def test_a_path_may_mean(path: str, meant: tuple[str, ...]) -> None:
@@ -81,3 +86,22 @@ def test_a_star_stands_for_anything(pattern: str, path: str) -> None:
 def test_a_pattern_may_be_written_with_escapes_or_without() -> None:
     assert PathPattern("/%7euser/%C3%a9*").matches("/~user/%C3%A9t%C3%A9")
     assert PathPattern("/é").matches("/%C3%A9")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "strict", "lenient"),
+    [
+        ("/talk:*", "/talk:a", True, True),
+        ("/talk:*", "/talk%3aa", False, True),
+        ("/talk%3A*", "/talk:a", False, True),
+        ("/talk%3A*", "/talk%3aa", True, True),
+        ("/a%2A", "/ab", False, False),
+        ("/a%2A", "/a*", False, True),
+    ],
+)
+def test_an_escape_that_need_not_be_one_matches_in_the_lenient_reading(
+    pattern: str, path: str, strict: bool, lenient: bool
+) -> None:
+    found = readings(path)
+    asked = PathPattern(pattern)
+    assert (asked.matches(found[0]), asked.lenient.matches(found[-1])) == (strict, lenient)

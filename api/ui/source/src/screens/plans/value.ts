@@ -5,20 +5,28 @@ import { blankRules, rulesOf, type Plan, type RulesValue } from "../accounts/rul
 export interface PlanValue extends RulesValue {
   name: string;
   description: string;
+  /** The name of one, empty for none. */
+  policy: string;
+  /** Addresses and networks that its accounts leave from; empty: those of the proxy. */
+  egress: string[];
   self_service: { password: boolean; credentials: boolean };
 }
 
-export const blank = (): PlanValue => ({ ...blankRules(), name: "", description: "", self_service: { password: false, credentials: false } });
+export const blank = (): PlanValue => ({ ...blankRules(), name: "", description: "", policy: "", egress: [], self_service: { password: false, credentials: false } });
 
 export function valueOf(plan: Plan): PlanValue {
   const { name, description, self_service } = plan;
-  return structuredClone({ ...rulesOf(plan as RulesValue), name, description, self_service });
+  const policy = plan.policy ?? "";
+  const egress = plan.egress ?? [];
+  return structuredClone({ ...rulesOf(plan as RulesValue), name, description, policy, egress, self_service });
 }
 
 /** The body of a create or a PATCH; quota and schedule are whole. */
 export function bodyOf(before: PlanValue, after: PlanValue): Record<string, unknown> {
   const found: Record<string, unknown> = { ...changes(before, after) };
   if (found.quota) found.quota = after.quota;
+  if (found.policy === "") found.policy = null;
+  if (found.egress) found.egress = after.egress.length ? after.egress : null;
   if (found.schedule) found.schedule = after.schedule;
   return found;
 }

@@ -8,7 +8,7 @@ export type Detailed = Schemas["DetailedProxy"];
 export const stateOf = (proxy: Pick<Listed, "runtime">): string => proxy.runtime?.state ?? "unknown";
 
 /** `127.0.0.1:3128`, `[::1]:3128`. */
-export const address = ({ host, port }: { host: string; port: number }): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
+export const address = ({ host, port }: { host: string; port: number | string }): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
 
 /** Errors of all requests, in percent; null without requests. */
 export function errorRate({ stats }: Pick<Listed, "stats">): number | null {

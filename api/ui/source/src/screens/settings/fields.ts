@@ -31,6 +31,7 @@ export const FIELDS = [
   number("proxy", "keep_alive_timeout", "s"),
   number("proxy", "max_idle_connections"),
   number("proxy", "dns_cache_seconds", "s"),
+  number("proxy", "sleep_after", "s"),
   number("history", "retention_days"),
   number("history", "max_revisions"),
 ] as const satisfies readonly SettingField[];

@@ -1,3 +1,8 @@
+import { policies } from "./policies";
+import { pools } from "./pools";
+import { lists } from "./lists";
+import { resolver } from "./resolver";
+import { objects } from "./objects";
 import { settings } from "./settings";
 import { apikeys, sessions, users } from "./users";
 import { webhooks } from "./webhooks";
@@ -20,4 +25,4 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver };

@@ -6,6 +6,8 @@ export const plans: Texts["plans"] = {
   "name": "Name",
   "description": "Beschreibung",
   "accounts": "{n} Konto|{n} Konten",
+  "policy": "Richtlinie",
+  "policy.hint": "Vor der des Proxys, auf allen Proxys",
   "self.password": "Inhaber dürfen ihr Passwort ändern",
   "self.hint": "Unter /ui/me, wenn Selbstbedienung eingeschaltet ist",
   "self.credentials": "Inhaber dürfen Zugangsschlüssel ausstellen",

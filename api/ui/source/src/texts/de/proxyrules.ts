@@ -15,6 +15,7 @@ export const proxyrules: Texts["proxyrules"] = {
   "reported": "Erlaubt, denn Regeln werden nur gemeldet",
   "stage.client": "Adresse des Clients",
   "stage.user": "Anmeldung",
+  "stage.policy": "Richtlinien",
   "stage.account": "Konto",
   "stage.credential": "Zugangsschlüssel",
   "stage.name": "Name des Ziels",

@@ -70,6 +70,7 @@ export const settings = {
   "proxy.keep_alive_timeout": "Ungenutzte Verbindungen bleiben offen",
   "proxy.max_idle_connections": "Ungenutzte Verbindungen",
   "proxy.dns_cache_seconds": "Aufgelöste Namen bleiben gespeichert",
+  "proxy.sleep_after": "Neue Proxys schlafen nach",
   "history": "Verlauf",
   "history.retention_days": "Tage, die Revisionen bleiben",
   "history.max_revisions": "Revisionen, die bleiben",

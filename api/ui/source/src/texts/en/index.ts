@@ -1,3 +1,8 @@
+import { policies } from "./policies";
+import { pools } from "./pools";
+import { lists } from "./lists";
+import { resolver } from "./resolver";
+import { objects } from "./objects";
 import { settings } from "./settings";
 import { audit } from "./audit";
 import { history } from "./history";
@@ -19,5 +24,5 @@ import { proxyform } from "./proxyform";
 import { proxyrules } from "./proxyrules";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport };
+export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

@@ -4,6 +4,8 @@ export const plans = {
   "name": "Name",
   "description": "Description",
   "accounts": "{n} account|{n} accounts",
+  "policy": "Policy",
+  "policy.hint": "Before that of the proxy, on all proxies",
   "self.password": "Account holders may change their password",
   "self.hint": "At /ui/me, if self-service is on",
   "self.credentials": "Account holders may mint credentials",

@@ -13,6 +13,7 @@ export const proxyrules = {
   "reported": "Allowed, since rules are only reported",
   "stage.client": "Client address",
   "stage.user": "Credentials",
+  "stage.policy": "Policies",
   "stage.account": "Account",
   "stage.credential": "Credential",
   "stage.name": "Name of the target",

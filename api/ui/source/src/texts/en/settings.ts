@@ -70,6 +70,7 @@ export const settings = {
   "proxy.keep_alive_timeout": "Idle connections stay open",
   "proxy.max_idle_connections": "Idle connections",
   "proxy.dns_cache_seconds": "Resolved names are cached",
+  "proxy.sleep_after": "New proxies sleep after",
   "history": "History",
   "history.retention_days": "Days that revisions are kept",
   "history.max_revisions": "Revisions that are kept",

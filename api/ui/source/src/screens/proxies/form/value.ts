@@ -1,6 +1,7 @@
 /** A proxy as its form has it, and as the API takes it. */
 import type { Schemas } from "../../../api/client";
 import { changes } from "../../../lib/differences";
+import { fieldLines, fieldsOf } from "../../objects/kind";
 import type { Detailed } from "../columns";
 
 export const UPSTREAM_PROTOCOLS = ["http", "https", "socks4", "socks5"] as const;
@@ -18,6 +19,8 @@ export interface UpstreamValue {
   name: string;
   tls: Schemas["UpstreamView"]["tls"];
   proxy_protocol: "" | "v1" | "v2";
+  /** `country=fr, city=paris`; of a pool alone. */
+  labels: string;
 }
 export interface BackendValue {
   url: string;
@@ -31,66 +34,107 @@ export interface ProxyValue {
   description: string;
   protocol: Protocol;
   host: string;
-  port: number | null;
+  /** A port, or a range: `20000-20999`. */
+  port: string;
   tags: string[];
   auth: { enabled: boolean; username: string; password: string; backend: BackendValue | null };
   tls: { cert_file: string; key_file: string; client_ca: string; client_auth: "" | "require" | "optional"; client_crl: string };
   settings: { timeout: number | null; keep_alive: boolean; max_connections: number | null };
   access: Schemas["ProxyAccess"];
+  /** The name of one, empty for none. */
+  policy: string;
+  /** The name of one, in place of upstreams; empty for none. */
+  pool: string;
   upstreams: UpstreamValue[];
   upstream_policy: Detailed["upstream_policy"];
   upstream_check: { enabled: boolean; interval: number | null; timeout: number | null };
   limits: { bandwidth_in: number | null; bandwidth_out: number | null; connections_per_client: number | null; requests_per_minute: number | null };
-  headers: Schemas["ProxyHeaders"];
+  /** `set` has `Name: value`, one a line. */
+  headers: Pick<Schemas["ProxyHeaders"], "via" | "forwarded" | "remove"> & { set: string };
   accept_proxy_protocol: boolean;
+  /** Addresses and networks with blanks between them. */
   bind_address: string;
+  bind_policy: Detailed["bind_policy"];
+  /** A number or `auto`. */
+  workers: string;
+  sleep_after: number | null;
+  username_params: Schemas["UsernameParams"];
 }
 
 /** What the form of a new proxy begins with. */
 export const blank = (): ProxyValue => ({
-  name: "", description: "", protocol: "http", host: "127.0.0.1", port: null, tags: [],
+  name: "", description: "", protocol: "http", host: "127.0.0.1", port: "", tags: [],
   auth: { enabled: false, username: "", password: "", backend: null },
   tls: { cert_file: "", key_file: "", client_ca: "", client_auth: "", client_crl: "" },
   settings: { timeout: 30, keep_alive: true, max_connections: 1000 },
-  access: { allow_clients: [], deny_clients: [], allow_destinations: [], deny_destinations: [], mode: "enforce" },
-  upstreams: [], upstream_policy: "failover", upstream_check: { enabled: true, interval: 30, timeout: 5 },
+  access: { allow_clients: [], deny_clients: [], allow_destinations: [], deny_destinations: [], mode: "enforce" }, policy: "",
+  pool: "", upstreams: [], upstream_policy: "failover", upstream_check: { enabled: true, interval: 30, timeout: 5 },
   limits: { bandwidth_in: 0, bandwidth_out: 0, connections_per_client: 0, requests_per_minute: 0 },
-  headers: { via: "pseudonym" }, accept_proxy_protocol: false, bind_address: "",
+  headers: { via: "pseudonym", forwarded: "off", set: "", remove: [] }, accept_proxy_protocol: false, bind_address: "", bind_policy: "random", workers: "1", sleep_after: 0,
+  username_params: { enabled: false, separator: "-", reject_unknown: false },
 });
 
 export const blankUpstream = (): UpstreamValue => ({
-  protocol: "http", host: "", port: null, username: "", password: "", weight: 1, name: "", tls: null, proxy_protocol: "",
+  protocol: "http", host: "", port: null, username: "", password: "", weight: 1, name: "", tls: null, proxy_protocol: "", labels: "",
 });
 
 export const blankBackend = (): BackendValue => ({ url: "", timeout: 5, cache_seconds: 60, negative_seconds: 5, on_error: "deny" });
 
 /** A stored proxy for the form. Passwords are not in it: what is left empty stays. */
 export function valueOf(proxy: Detailed): ProxyValue {
-  const { name, description, protocol, host, port, tags, settings, access, upstream_policy, upstream_check, limits, headers, accept_proxy_protocol, bind_address } = proxy;
+  const { name, description, protocol, host, port, tags, settings, access, upstream_policy, upstream_check, limits, accept_proxy_protocol, bind_policy, username_params } = proxy;
+  const { via, forwarded, set, remove } = proxy.headers;
   const { url, timeout, cache_seconds, negative_seconds, on_error } = proxy.auth.backend ?? blankBackend();
-  const backend = proxy.auth.backend && { url, timeout, cache_seconds, negative_seconds, on_error };
+  const backend = proxy.auth.backend ? { url, timeout, cache_seconds, negative_seconds, on_error } : null;
   const tls = { cert_file: proxy.tls?.cert_file ?? "", key_file: proxy.tls?.key_file ?? "", client_ca: proxy.tls?.client_ca ?? "", client_auth: proxy.tls?.client_auth ?? ("" as const), client_crl: proxy.tls?.client_crl ?? "" };
   return structuredClone({
-    name, description, protocol, host, port, tags, settings, access, upstream_policy, upstream_check, limits, headers, accept_proxy_protocol, bind_address, tls,
+    name, description, protocol, host, port: String(port), tags, settings, access, upstream_policy, upstream_check, limits, accept_proxy_protocol, bind_policy, username_params, tls,
+    headers: { via, forwarded, remove, set: fieldLines(set) },
+    bind_address: [proxy.bind_address].flat().join(" "), workers: String(proxy.workers), sleep_after: proxy.sleep_after ?? 0,
+    policy: proxy.policy ?? "", pool: proxy.pool ?? "",
     auth: { enabled: proxy.auth.enabled, username: proxy.auth.username ?? "", password: "", backend },
-    upstreams: proxy.upstreams.map((each) => ({ protocol: each.protocol, host: each.host, port: each.port, username: each.auth?.username ?? "", password: "", weight: each.weight, name: each.name, tls: each.tls, proxy_protocol: each.proxy_protocol ?? ("" as const) })),
+    upstreams: proxy.upstreams.map(upstreamValue),
   });
 }
 
 /** The body of a create or, beside what was stored, of a PATCH. Numbers that are left empty are left out. */
 export function bodyOf(before: ProxyValue, after: ProxyValue): Record<string, unknown> {
   const found = changes(before, after) as Record<string, unknown>;
+  if (found.port !== undefined) found.port = portOf(after.port);
   if (found.auth) found.auth = authOf(found.auth as Partial<ProxyValue["auth"]>);
   if (found.tls) found.tls = nulls(found.tls as object);
+  if (found.workers !== undefined) found.workers = /^\d+$/.test(after.workers.trim()) ? Number(after.workers) : after.workers.trim();
+  if (found.bind_address) found.bind_address = listOf(after.bind_address);
+  for (const name of ["policy", "pool"]) if (found[name] === "") found[name] = null;
+  const { headers } = found as { headers?: Partial<ProxyValue["headers"]> };
+  if (headers?.set !== undefined) found.headers = { ...headers, set: fieldsOf(headers.set) };
   if (found.upstreams) found.upstreams = after.upstreams.map(upstreamOf);
   return filled(found);
+}
+
+/** One port is a number in the API; it judges all else. */
+export function portOf(text: string): number | string {
+  const port = text.trim();
+  return /^\d+$/.test(port) ? Number(port) : port;
+}
+
+/** One entry as it is, several as a list. */
+function listOf(text: string): string | string[] {
+  const entries = text.split(/[\s,]+/).filter(Boolean);
+  return entries.length > 1 ? entries : (entries[0] ?? "");
 }
 
 function authOf({ username, password, ...rest }: Partial<ProxyValue["auth"]>): Record<string, unknown> {
   return { ...rest, ...(username ? { username } : {}), ...(password ? { password } : {}) };
 }
 
-function upstreamOf({ protocol, host, port, username, password, weight, name, tls, proxy_protocol }: UpstreamValue): Record<string, unknown> {
+/** A stored upstream for the form. */
+export function upstreamValue(each: Schemas["UpstreamView"]): UpstreamValue {
+  const { protocol, host, port, weight, name, tls } = each;
+  return { protocol, host, port, username: each.auth?.username ?? "", password: "", weight, name, tls, proxy_protocol: each.proxy_protocol ?? "", labels: "" };
+}
+
+export function upstreamOf({ protocol, host, port, username, password, weight, name, tls, proxy_protocol }: UpstreamValue): Record<string, unknown> {
   const auth = username ? { username, ...(password ? { password } : {}) } : undefined;
   const secured = protocol === "https" && tls ? filled(tls as unknown as Record<string, unknown>) : undefined;
   return filled({ protocol, host, port, weight, name: name || undefined, auth, tls: secured, proxy_protocol: proxy_protocol || undefined });
@@ -98,9 +142,11 @@ function upstreamOf({ protocol, host, port, username, password, weight, name, tl
 
 const nulls = (texts: object): Record<string, unknown> => Object.fromEntries(Object.entries(texts).map(([name, value]) => [name, value === "" ? null : value]));
 
-/** Without what is undefined, and without empty numbers, which the form has as null; `auth.backend` and `tls` keep theirs. */
+const KEPT = new Set(["backend", "policy", "pool"]);
+
+/** Without what is undefined, and without empty numbers, which the form has as null; `auth.backend`, `tls`, `policy` and `pool` keep theirs. */
 function filled(value: Record<string, unknown>, path = ""): Record<string, unknown> {
-  const kept = Object.entries(value).filter(([name, each]) => each !== undefined && (each !== null || path === "tls" || name === "backend"));
+  const kept = Object.entries(value).filter(([name, each]) => each !== undefined && (each !== null || path === "tls" || KEPT.has(name)));
   return Object.fromEntries(kept.map(([name, each]) => [name, isObject(each) ? filled(each, name) : each]));
 }
 

@@ -4,7 +4,7 @@ import type { Schemas } from "../../../api/client";
 export type Explanation = Schemas["Explanation"];
 
 /** In the order in which a request comes to them. */
-export const STAGES = ["client", "user", "account", "credential", "name", "resolve", "egress_guard", "address"] as const;
+export const STAGES = ["client", "user", "account", "credential", "policy", "name", "resolve", "egress_guard", "address"] as const;
 export type Stage = (typeof STAGES)[number];
 export type Outcome = "passed" | "denied" | "reported" | "open";
 
@@ -26,11 +26,12 @@ export function steps(found: Explanation, proxy: Configured): Step[] {
   return there.map((stage, index) => ({ stage, outcome: outcome(found, index, at), rule: index === at ? found.rule : "" }));
 }
 
-function applies(stage: Stage, { account, credential, target }: Explanation, { auth, upstreams }: Configured): boolean {
+function applies(stage: Stage, { account, credential, target, rules }: Explanation, { auth, upstreams }: Configured): boolean {
   const literal = isAddress(target.host);
   if (stage === "user") return auth.enabled;
   if (stage === "account") return account !== null;
   if (stage === "credential") return credential !== null;
+  if (stage === "policy") return rules.length > 0;
   if (stage === "resolve") return !literal && upstreams.length === 0;
   if (stage === "egress_guard" || stage === "address") return literal || upstreams.length === 0;
   return true;

@@ -1,0 +1,19 @@
+"""Pools of upstreams on their way to the process that checks them."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from actors.bus.codec import message
+from actors.bus.messages.specs import EgressSpec
+
+
+@message
+class CheckPools:
+    """Supervisor → pools, at its hello and at every change: these are the pools that a proxy may use.
+
+    `pools` has the packed `PoolSpec` of each by its key (`FleetObject`). Nothing replies.
+    """
+
+    egress: EgressSpec
+    pools: dict[str, bytes] = field(default_factory=dict, repr=False)

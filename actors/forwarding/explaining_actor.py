@@ -1,0 +1,85 @@
+"""Explains decisions for a proxy that sleeps: a forwarding actor without sockets, counters, records and problems.
+
+It is configured as the proxy is and lives for some seconds after its last explanation
+(`actors.supervision.explainers`). Before each explanation it gets what the accounts have used.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from actors.bus.codec import unpack
+from actors.bus.mailbox import Reply, refuse
+from actors.bus.messages.accounts import CollectUsage, PushTotals
+from actors.bus.messages.common import Done, Failed
+from actors.bus.messages.forwarding import Configure, Explain
+from actors.forwarding.context import ForwardingContext
+from actors.forwarding.explain import reply_explanation
+from actors.forwarding.fleet_objects import ObjectReader
+from actors.forwarding.limits.held_accounts import UnreadableError
+from actors.forwarding.net.dns_settings import merged
+from actors.forwarding.reporting.usage_reporter import UsageReporter
+from actors.process import Actor, Boot
+
+TOTALS_AWAITED = 2.0
+"""Seconds that what accounts have used may take to arrive."""
+
+
+class ExplainingActor(Actor):
+    """`boot.params` may have the configuration; another one comes as for a forwarding actor."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        proxy = boot.settings["proxy"]
+        self._shared = ForwardingContext(
+            self.loop,
+            lambda _row: None,
+            proxy["max_idle_connections"],
+            float(proxy["keep_alive_timeout"]),
+            accounts_table=self.data_dir.accounts_table,
+            lists=self.data_dir.lists,
+            resolver=self.run_dir.resolver,
+            pools=self.run_dir.pools,
+        )
+        self._objects = ObjectReader()
+        self._usage = UsageReporter(self.loop, self.mailbox, self._shared.limits, boot.instance)
+        if "configure" in boot.params:
+            self._configure(unpack(Configure, boot.params["configure"]))
+        self.ready()
+
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
+        """Handle a query or an order."""
+        if isinstance(message, Configure):
+            self._configure(message)
+            reply(Done())
+        elif isinstance(message, Explain) and self._shared.configured:
+            self._with_totals(message, reply)
+        elif isinstance(message, Explain):
+            reply(Failed("not configured yet"))
+        elif isinstance(message, CollectUsage):
+            reply(self._usage.collect(message.account_ids))
+        elif isinstance(message, PushTotals):
+            self._shared.limits.usage.apply_totals(message.accounts)
+            reply(Done())
+        else:
+            refuse(sender, message, reply)
+
+    def _configure(self, message: Configure) -> None:
+        proxy, resolver = self.settings["proxy"], self._shared.dialer.resolver
+        resolver.configure(merged(proxy["dns"], message.spec.dns))
+        self._shared.configure(message.spec, message.egress, self._objects.read(message.objects))
+        self._usage.configured(message.spec.id)
+
+    def _with_totals(self, query: Explain, reply: Reply) -> None:
+        """An account of the shared table counts from when it is asked for."""
+        limits = self._shared.limits
+        try:
+            limits.account(query.user or "")
+        except UnreadableError as error:
+            reply(Failed(str(error), "user"))
+            return
+        if limits.usage.by_id:
+            self._usage.settle(lambda _acknowledged: reply_explanation(self._shared, query, reply), TOTALS_AWAITED)
+        else:
+            reply_explanation(self._shared, query, reply)

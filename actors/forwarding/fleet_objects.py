@@ -1,0 +1,51 @@
+"""The lists, pools and policies that a forwarding actor's proxy needs, unpacked: one consistent set, replaced whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from actors.bus.codec import unpack
+from actors.bus.messages.fleet_objects import ListRef, PoolSpec
+from actors.bus.messages.policies import PolicySpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetObjects:
+    """A consistent set of objects, as a forwarding actor has it: whatever one of them names is in it."""
+
+    lists: tuple[ListRef, ...] = ()
+    pools: tuple[PoolSpec, ...] = ()
+    policies: tuple[PolicySpec, ...] = ()
+
+
+class ObjectReader:
+    """Reads the objects of each configuration. What is the same as before stays the same value."""
+
+    def __init__(self) -> None:
+        self._packed: Mapping[str, bytes] = {}
+        self._values: dict[str, Any] = {}
+        self._objects = FleetObjects()
+
+    def read(self, packed: Mapping[str, bytes] | None) -> FleetObjects:
+        """The set of `Configure.objects`; None: that of the configuration before. Raises `ProtocolError`."""
+        if packed is None or packed == self._packed:
+            return self._objects
+        kept = {key: value for key, value in self._values.items() if packed.get(key) == self._packed[key]}
+        lists = dict(_read(ListRef, "list:", packed, kept))
+        pools = dict(_read(PoolSpec, "pool:", packed, kept))
+        policies = dict(_read(PolicySpec, "policy:", packed, kept))
+        self._values = {**lists, **pools, **policies}
+        self._packed = packed
+        self._objects = FleetObjects(tuple(lists.values()), tuple(pools.values()), tuple(policies.values()))
+        return self._objects
+
+
+def _read(kind: type[T], prefix: str, packed: Mapping[str, bytes], kept: Mapping[str, Any]) -> Iterator[tuple[str, T]]:
+    for key, value in packed.items():
+        if key.startswith(prefix):
+            known: T | None = kept.get(key)
+            yield key, unpack(kind, value) if known is None else known

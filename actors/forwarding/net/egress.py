@@ -1,0 +1,178 @@
+"""Where the connections of a proxy leave from, and from where each request does.
+
+The first that has entries decides: a rule of a policy, the plan of the account, `bind_address` of the proxy.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from actors.bounded import keep
+from actors.bus.loop import Loop
+from actors.forwarding.net.source_address import Source, plain_source
+
+if TYPE_CHECKING:
+    from actors.bus.messages.specs import AccountSpec, ProxySpec
+    from actors.forwarding.limits.elsewhere import Elsewhere, SharedSessions
+    from actors.forwarding.policies.judge import Verdict
+
+BIND_ADDRESS: Final = "bind_address"
+PLAN: Final = "egress of the plan"
+
+SESSION: Final = "session"
+ACCOUNT: Final = "account"
+
+SESSIONS_MAX: Final = 10_000
+"""Sessions that have rotated and are remembered; the one that was used longest ago makes room."""
+TTL_LEAST: Final = 1.0
+
+
+class Requested(NamedTuple):
+    """Who sends a request: what its source address may go by. What is empty is not there.
+
+    `session` is that of its user name, `rotate` asks for another address, and `ttl` is how many seconds a session stays
+    there since its last use.
+    """
+
+    client_ip: str
+    user: str = ""
+    session: str = ""
+    rotate: bool = False
+    ttl: float = 600.0
+
+
+class Stated(NamedTuple):
+    """The entries that a request leaves from, and what of the configuration says so."""
+
+    entries: tuple[str, ...]
+    rule: str
+
+
+class _Rotated(NamedTuple):
+    """That a session has left its own address: `turn` stands for the one that it has until a moment of the clock."""
+
+    turn: str
+    until: float
+
+
+class Sources:
+    """Where the connections of one proxy leave from."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self.address = ""
+        """The one address that the proxy has, if it is not one of several."""
+        self.entries: tuple[str, ...] = ()
+        """The addresses and networks of the proxy, where there is a choice."""
+        self.policy = "random"
+        self._rotated: dict[str, _Rotated] = {}
+        self._shared: SharedSessions | None = None
+
+    def share(self, elsewhere: Elsewhere) -> None:
+        """Keep what has rotated together with other workers from now on."""
+        self._shared = elsewhere.sessions("egress")
+
+    def configure(self, spec: ProxySpec) -> bool:
+        """Take a configuration. Returns whether it says anything else than the one before."""
+        before = self.address, self.entries, self.policy
+        self.address, self.entries, self.policy = after = spec.bind_address, spec.egress, spec.bind_policy
+        return after != before
+
+    @property
+    def own(self) -> Source:
+        """Where what belongs to no request leaves from: one address of each family, always the same."""
+        return _choose(Stated(self.entries, BIND_ADDRESS), "") if self.entries else plain_source(self.address)
+
+    def stated(self, verdict: Verdict | None, account: AccountSpec | None) -> Stated:
+        """What decides about a request, without entries where nothing does; `verdict` is that of the policies."""
+        applied = None if verdict is None else verdict.egress
+        if applied is not None:
+            return Stated(applied.rule.spec.egress, applied.entry)
+        if account is not None and account.egress:
+            return Stated(account.egress, PLAN)
+        return Stated(self.entries, BIND_ADDRESS)
+
+    def source(self, stated: Stated, requested: Requested, account: AccountSpec | None) -> Source:
+        """Where a request leaves from by entries that there are."""
+        if requested.rotate and requested.session and self.policy == SESSION:
+            self._rotate(_session(requested))
+        return _choose(stated, self.key(requested._replace(rotate=requested.rotate and not requested.session), account))
+
+    def explained(self, stated: Stated, requested: Requested, account: AccountSpec | None) -> Source:
+        """As `source`, without any effect; a session that is to rotate has no address yet."""
+        return _choose(stated, self.key(requested, account, used=False))
+
+    def key(self, requested: Requested, account: AccountSpec | None, used: bool = True) -> str | None:
+        """What has the same address each time; None: at random. `used`: it is for a request, not for an explanation."""
+        if self.policy == SESSION and not requested.rotate:
+            if not requested.session:
+                return f"client {requested.client_ip}"
+            return self._of_session(_session(requested), requested.ttl, used)
+        if self.policy == ACCOUNT:
+            if account is not None:
+                return f"account {account.id}"
+            return f"user {requested.user}" if requested.user else f"client {requested.client_ip}"
+        return None
+
+    def _of_session(self, session: str, ttl: float, used: bool) -> str:
+        """The key of a session, with its turn if it has left its own address and was used since."""
+        rotated = self._rotated.get(session)
+        if self._shared is not None:
+            rotated = self._latest(self._shared, session, rotated)
+        if rotated is None:
+            return session
+        if rotated.until < self._loop.now:
+            if used:
+                self._rotated.pop(session, None)
+            return session
+        if used:
+            self._keep(session, rotated.turn, ttl)
+        return f"{session}\0{rotated.turn}"
+
+    def _rotate(self, session: str) -> None:
+        self._keep(session, secrets.token_hex(8), TTL_LEAST)
+
+    def _keep(self, session: str, turn: str, ttl: float) -> None:
+        until = self._loop.now + ttl
+        keep(self._rotated, session, _Rotated(turn, until), SESSIONS_MAX)
+        if self._shared is not None:
+            self._shared.keep(session_digest(session), int(turn, 16), until)
+
+    def _latest(self, shared: SharedSessions, session: str, own: _Rotated | None) -> _Rotated | None:
+        """The turn that the worker has given which decided last."""
+        value, until = shared.choice(session_digest(session))
+        return own if not value or (own is not None and own.until > until) else _Rotated(f"{value:016x}", until)
+
+    def kept(self) -> tuple[tuple[str, str, float], ...]:
+        """The sessions that have left their own address, with turn and end, for a process that comes after this one."""
+        now = self._loop.now
+        return tuple((key, each.turn, each.until) for key, each in self._rotated.items() if each.until > now)
+
+    def add(self, kept: Iterable[tuple[str, str, float]]) -> None:
+        """Take over what another process has known. The turn that holds longest wins."""
+        for session, turn, until in kept:
+            known = self._rotated.get(session)
+            if known is None or known.until < until:
+                keep(self._rotated, session, _Rotated(turn, until), SESSIONS_MAX)
+
+    def __repr__(self) -> str:
+        return f"<Sources: {self.policy} of {self.entries or self.address or 'any'}>"
+
+
+def session_digest(session: str) -> bytes:
+    """What stands for a session in all processes."""
+    return blake2b(session.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+
+
+def _session(requested: Requested) -> str:
+    return f"session {requested.user}\0{requested.session}"
+
+
+def _choose(stated: Stated, key: str | None) -> Source:
+    """The addresses of a key; None: at random."""
+    from actors.forwarding.net.source_choice import choice_of  # only where there is something to choose
+
+    return choice_of(stated.entries).choose(key, stated.rule)

@@ -1,0 +1,139 @@
+"""The open connections of one forwarding actor: their numbers, what is counted of them, and what becomes of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from actors.bus.loop import Loop
+from actors.bus.records import Row
+from actors.counters import CONNECTIONS, INTERNAL_ERRORS
+from actors.forwarding.connection import Connection
+from actors.forwarding.isolation import REASON, CrashLog
+from actors.forwarding.limits.limits import Limits
+from actors.forwarding.net.timer_wheel import TimerWheel
+from actors.forwarding.protocols.commands import Report
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.reporting import trace
+from actors.forwarding.slices import in_slices
+from actors.forwarding.stats import ConnectionStats
+
+
+class OpenConnections:
+    """The part of `ForwardingContext` that knows them."""
+
+    def __init__(self, loop: Loop, add_record: Callable[[Row], None]) -> None:
+        self.loop = loop
+        self.debug = trace.enabled()
+        """Whether each decision about a connection is logged."""
+        self.id_prefix = os.urandom(6).hex()
+        """Begins the ids of requests and ends those of connections; no other process has it."""
+        self.stats = ConnectionStats(loop, add_record, self.id_prefix)
+        self.connections: dict[Connection, None] = {}
+        """Those that are open; a set of as many takes twice the memory."""
+        self.on_empty: Callable[[], None] | None = None
+        """Called when the last of them has ended."""
+        self.timers = TimerWheel(loop)
+        self.limits = Limits(loop)
+        self.stats.on_refusal = self.limits.count_refusal
+        self._unvisited: list[dict[Connection, None]] = []
+        """Those that something is still to be done with, a table for each time that all were to be visited."""
+        self._crashes = CrashLog()
+        self._last_number = 0
+        self._epoch = time.time() - time.monotonic()
+
+    def clock(self) -> float:
+        """Unix seconds at the actor's start, and on from there whatever happens to the wall clock."""
+        return self.loop.now + self._epoch
+
+    def new_number(self) -> int:
+        """A new connection's number: when it came, in microseconds of `clock`, and no two alike."""
+        self._last_number = max(self._last_number + 1, int(self.clock() * 1e6))
+        return self._last_number
+
+    def connection_id(self, number: int) -> str:
+        """The id of a connection: its number, and what distinguishes this process from all others."""
+        return f"{number:x}{self.id_prefix[:8]}"
+
+    def add(self, connection: Connection) -> None:
+        """Register a client connection that was accepted."""
+        if self.debug:
+            trace.note(self.connection_id(connection.number), "accepted from %s", connection.client_ip)
+        self.stats.values[CONNECTIONS] += 1
+        self.connections[connection] = None
+        if self.limits.counts:
+            self.limits.connection_added(connection, len(self.connections))
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection that has ended."""
+        if self.debug:
+            age = self.clock() - connection.number / 1e6
+            trace.note(self.connection_id(connection.number), "ended after %.3f s", age)
+        self.connections.pop(connection, None)
+        self.timers.cancel(connection)
+        for unvisited in self._unvisited:
+            unvisited.pop(connection, None)
+        if connection.meter is not None:
+            connection.meter.close()
+        if self.limits.counts:
+            self.limits.connection_removed(connection, len(self.connections))
+        if not self.connections and self.on_empty is not None:
+            self.on_empty()
+
+    def replace(self, connection: Connection, successor: Connection) -> None:
+        """Put a tunnel or association in the place of the client connection that has become it."""
+        self.connections.pop(connection, None)
+        self.timers.cancel(connection)
+        self.connections[successor] = None
+        for unvisited in self._unvisited:
+            if unvisited.pop(connection, successor) is None:
+                unvisited[successor] = None
+        if successor.meter is not None:
+            successor.meter.holder = successor
+        if self.limits.counts_clients:
+            self.limits.connection_closed(connection)
+            self.limits.connection_opened(successor)
+
+    def visit_all(self, visit: Callable[[Connection], None], done: Callable[[], None]) -> None:
+        """Visit all that are open now and do not end before, in slices; then call `done`, at once where they are few.
+
+        What takes the place of one meanwhile is visited instead.
+        """
+        unvisited = dict.fromkeys(self.connections)
+        self._unvisited.append(unvisited)
+
+        def complete() -> None:
+            self._unvisited.remove(unvisited)
+            done()
+
+        in_slices(self.loop, unvisited, visit, complete)
+
+    def tunnel_ended(self, tunnel: Connection, report: Report) -> None:
+        """Count, record and remove a tunnel or association that has ended."""
+        if self.debug:
+            trace.note_report(self.connection_id(tunnel.number), report, None)
+        self.stats.exchange_ended(report, tunnel.client_ip, tunnel.listen_port)
+        self.remove(tunnel)
+
+    def handshake_failed(self, connection: Connection, failure: Failure) -> None:
+        """Count a failed TLS handshake with a client, and record it within bounds."""
+        if self.debug:
+            trace.note(self.connection_id(connection.number), "%s: %s", failure.reason, failure.detail)
+        self.stats.handshake_failed(connection.client_ip, connection.listen_port, failure)
+
+    def crashed(self, connection: Connection, error: Exception) -> None:
+        """Count and log an unforeseen exception within a connection, and end that connection alone."""
+        self.count_crash(f"a connection of {connection.client_ip}", error)
+        try:
+            connection.end(REASON)
+        except Exception as again:  # noqa: BLE001 - what it was in the middle of may be in its way
+            self.count_crash(f"the end of a connection of {connection.client_ip}", again)
+        if connection in self.connections:
+            connection.drop()
+            self.remove(connection)
+
+    def count_crash(self, what: str, error: Exception) -> None:
+        """Count and log an unforeseen exception, with which `what` ends."""
+        self.stats.values[INTERNAL_ERRORS] += 1
+        self._crashes.add(what, error, self.loop.now)

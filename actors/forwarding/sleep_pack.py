@@ -1,0 +1,136 @@
+"""What a forwarding actor knows and the next one should, while its proxy sleeps: a file for each process, the *pack*.
+
+Requests that still count, wrong passwords, sessions that have moved, and what is known of the proxy's own upstreams.
+What accounts have used, counters and records are with the actors that own them; caches are not kept. There is no file
+where nothing is worth keeping.
+
+Times are of the monotonic clock, so a pack belongs to one boot of the machine. One of another boot, of another release,
+or a damaged one is ignored with a line in the log: limits then begin anew, as at a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from actors.bus.codec import ProtocolError, pack, unpack
+from actors.forwarding.access.guess_limit import KeptFailures
+from actors.forwarding.context import ForwardingContext
+from actors.forwarding.limits.kept_window import KeptWindow
+from actors.forwarding.upstreams.upstream_set import KeptSet
+from config.files.accounts_table import boot_id
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """All that is kept. `form` and `boot` say for whom; `moved` are the sessions that have left their own address."""
+
+    form: int
+    boot: bytes
+    windows: tuple[tuple[tuple[str, ...], KeptWindow], ...] = ()
+    wrong: tuple[KeptFailures, ...] = ()
+    wrong_at_backend: tuple[KeptFailures, ...] = ()
+    moved: tuple[tuple[str, str, float], ...] = ()
+    upstreams: tuple[KeptSet, ...] = ()
+
+
+def write(folder: Path, worker: int, context: ForwardingContext) -> None:
+    """Write the pack of this process, if there is anything to keep. Raises `OSError`."""
+    packed = pack_of(context)
+    if packed == _empty():
+        return
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = path_of(folder, worker)
+    hidden = path.with_name(f".{path.name}")
+    descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            data = pack(packed)
+            if file.write(data) != len(data):
+                raise OSError(f"{hidden}: could not be written whole")
+        hidden.rename(path)
+    except OSError:
+        hidden.unlink(missing_ok=True)
+        raise
+
+
+def path_of(folder: Path, worker: int) -> Path:
+    """The pack of the worker with this index."""
+    return folder / f"asleep.{worker}"
+
+
+def remove(folder: Path, worker: int) -> None:
+    """The process goes on, so its pack is void."""
+    try:
+        path_of(folder, worker).unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("a pack that is void can't be removed: %s", error)
+
+
+def take(folder: Path, context: ForwardingContext) -> None:
+    """Take over what all processes of the proxy have left, and remove it."""
+    for path in sorted(folder.glob("asleep.*")):
+        try:
+            data = path.read_bytes()
+            path.unlink()
+        except OSError as error:
+            log.warning("what the proxy knew before it slept can't be read: %s", error)
+            continue
+        found = read(data)
+        if found is not None:
+            restore(found, context)
+
+
+def read(data: bytes) -> Pack | None:
+    """The pack in these bytes; None for one that is damaged or of another boot or release."""
+    try:
+        found = unpack(Pack, data)
+    except ProtocolError as error:
+        log.warning("what the proxy knew before it slept is ignored: %s", error)
+        return None
+    if (found.form, found.boot) != (FORMAT, boot_id() or b""):
+        log.info("what the proxy knew before it slept is ignored: it is of another boot or release")
+        return None
+    return found
+
+
+def pack_of(context: ForwardingContext) -> Pack:
+    """What this process knows."""
+    now = context.loop.now
+    return replace(
+        _empty(),
+        windows=(*_windows(context), *context.limits.former.left()),
+        wrong=context.authenticator.guessing.kept(now),
+        wrong_at_backend=context.authenticator.backend.guessing.kept(now),
+        moved=context.sources.kept(),
+        upstreams=tuple(each for each in context.upstream_sets.kept() if not _is_empty(each)),
+    )
+
+
+def restore(found: Pack, context: ForwardingContext) -> None:
+    """Take over what a process has known. What belongs to no object yet waits until that is made."""
+    context.limits.former.put(found.windows)
+    context.authenticator.guessing.add(found.wrong)
+    context.authenticator.backend.guessing.add(found.wrong_at_backend)
+    context.sources.add(found.moved)
+    context.upstream_sets.put_former(found.upstreams)
+
+
+def _windows(context: ForwardingContext) -> Iterator[tuple[tuple[str, ...], KeptWindow]]:
+    now = context.loop.now
+    return ((key, window.kept()) for key, window in context.limits.windows() if not window.idle(now))
+
+
+def _empty() -> Pack:
+    return Pack(FORMAT, boot_id() or b"")
+
+
+def _is_empty(kept: KeptSet) -> bool:
+    return not (kept.upstreams or kept.sessions.bound or kept.sessions.last)

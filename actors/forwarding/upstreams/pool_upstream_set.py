@@ -1,0 +1,143 @@
+"""The upstreams of a pool, as one proxy uses them: what it learns of them holds for all proxies, and the reverse.
+
+It makes no checks of its own but after a 407 in absolute-form, which an origin may have sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from actors.bus.messages.fleet_objects import PoolSpec
+from actors.bus.messages.specs import EgressSpec
+from actors.bus.messages.upstreams import UpstreamSpec
+from actors.forwarding.access.username_parameters import Parameters
+from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
+from actors.forwarding.upstream import AnyUpstream
+from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
+from actors.forwarding.upstreams.pool_upstream import PoolUpstream
+from actors.forwarding.upstreams.route import NONE_LEFT, Wanted
+from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
+from actors.pools.state import PoolState, pool_state
+
+FORWARDED_WAIT_MAX: Final = 600.0
+"""Seconds for which `Retry-After` of a response in absolute-form is believed."""
+
+
+class PoolUpstreamSet(UpstreamSet):
+    """As `UpstreamSet`, by what the pool says."""
+
+    def __init__(
+        self,
+        context: UpstreamContext,
+        pool: PoolSpec,
+        previous: UpstreamSet | None,
+        egress: EgressSpec,
+        folder: Path,
+    ) -> None:
+        """`folder` is where the states of pools are (`RunDir.pools`)."""
+        self._pool = pool
+        self._state: PoolState = pool_state(folder, pool)
+        super().__init__(context, replace(pool.upstreams, check_enabled=False), previous, egress, pool.name)
+        self.attempts = pool.attempts
+
+    def _member(self, spec: UpstreamSpec, index: int, known: AnyUpstream | None) -> AnyUpstream:
+        slot = self._state.slots[index]
+        if not isinstance(known, PoolUpstream):
+            return PoolUpstream(spec, index, self._pool.name, slot, self.loop.now)
+        known.slot = slot
+        return known
+
+    def choose(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+        """See `Routing`."""
+        self._state.refresh()
+        return super().choose(wanted, tried)
+
+    def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
+        """As of a proxy, but none that is banned or wants to be left alone."""
+        now = self.loop.now
+        left = [
+            each
+            for each in self.members
+            if isinstance(each, PoolUpstream) and each not in tried and wanted.matches(each)
+            if each.serves_as_last_resort(now)
+        ]
+        return min(left, key=lambda each: each.failed_at, default=None)
+
+    def none_left(self) -> Failure:
+        """With the seconds until one may be used again."""
+        now = self.loop.now
+        waits = [each.retry_at - now for each in self.members if each.retry_at > now]
+        return replace(NONE_LEFT, retry_after=math.ceil(min(waits))) if waits else NONE_LEFT
+
+    # --- outcomes ---
+
+    def goes_on(self, failed: UpstreamFailed) -> bool:
+        """Whether another upstream is tried after this failure."""
+        if failed.status:
+            return (407 if failed.status == 401 else failed.status) in self._pool.retry_statuses
+        return failed.blame is Blame.UNFIT or (failed.blame is not Blame.TARGET and self._pool.retry_connect)
+
+    def is_suspect(self, failed: UpstreamFailed) -> bool:
+        """Whether a failure may be the target's: what several upstreams respond to a CONNECT is."""
+        return failed.status >= 500 and not failed.retry_after and not failed.reported
+
+    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
+        """See `UpstreamSet`; a status of its own begins the cool-down of its kind."""
+        upstream.rejects_credentials = failed.failure.kind == CREDENTIALS_REJECTED
+        kind = "407" if upstream.rejects_credentials and failed.blame is Blame.UPSTREAM else kind_of(failed.status)
+        if failed.reported or kind is None or not isinstance(upstream, PoolUpstream):
+            super().failed(upstream, failed)
+        elif upstream.responded(self.loop.now, kind, failed.cause, failed.retry_after):
+            self._went_down(upstream)
+
+    @property
+    def asks_again(self) -> bool:
+        """See `UpstreamSet`."""
+        return True
+
+    def asks_another(self, wanted: Wanted, tried: Sequence[AnyUpstream], status: int) -> bool:
+        """Whether a request in absolute-form is sent to another upstream after a response with this status.
+
+        0: the connection has ended without a response.
+        """
+        allowed = status in self._pool.retry_statuses if status else self._pool.retry_connect
+        return allowed and len(tried) < self.attempts and self._has_usable(wanted, tried)
+
+    def would_choose(self, parameters: Parameters, key: str) -> AnyUpstream | None:
+        """See `UpstreamSet`."""
+        self._state.refresh()
+        return super().would_choose(parameters, key)
+
+    def _has_usable(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> bool:
+        self._state.refresh()
+        now = self.loop.now
+        return any(each.eligible(now) and each not in tried and wanted.matches(each) for each in self.members)
+
+    def responded(self, upstream: AnyUpstream, status: int, retry_after: float) -> None:
+        """Record a status to a request in absolute-form that seems to be its own.
+
+        An origin can write one that does: what it asks for is bounded, and it can't say that credentials are wrong.
+        """
+        kind = kind_of(status)
+        if kind not in (None, "407") and isinstance(upstream, PoolUpstream):
+            wait = min(retry_after, FORWARDED_WAIT_MAX)
+            upstream.responded(self.loop.now, kind, f"it responds {status}", wait)
+
+    def _went_down(self, upstream: AnyUpstream) -> None:
+        """An upstream of a pool is no problem of one proxy: the process that makes the checks reports it."""
+
+    def __repr__(self) -> str:
+        return f"<PoolUpstreamSet of {self.name}: {len(self.members)} upstreams>"
+
+
+def kind_of(status: int) -> str | None:
+    """The kind of failure that a status of an upstream itself is; None if it begins no cool-down."""
+    if status in (401, 407):
+        return "407"
+    if status == 429:
+        return "429"
+    return "5xx" if status >= 500 else None

@@ -1,0 +1,214 @@
+"""Which upstream the session of a user name has, and what `rotate` takes.
+
+A session goes to the first upstream of its key (`rendezvous`), whatever the policy: so all proxies of a pool choose the
+same one without a message. Only where that can't be used, or the session has rotated, does it get another one, which is
+kept for its `ttl`, counted from its last request or tunnel on. Then it is back at its first one.
+
+Of what is kept the least recently used goes first; an entry is about 400 bytes, so that a full table has 4 MB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from actors.bounded import keep
+from actors.forwarding.access.username_parameters import Parameters
+from actors.forwarding.upstream import AnyUpstream, Identity, identity
+from actors.forwarding.upstreams.balancing import RoundRobin, Usable
+from actors.forwarding.upstreams.rendezvous import Rendezvous
+
+if TYPE_CHECKING:
+    from actors.forwarding.limits.elsewhere import Elsewhere, SharedSessions
+
+SESSIONS_MAX: Final = 10_000
+ROTATIONS_MAX: Final = 4_096
+
+
+KEYS_KEPT: Final = 4_096
+LAST_KEPT: Final = 600.0
+"""Seconds for which the other workers know what `rotate` has taken last."""
+LABELS_KEPT: Final = 128
+"""Combinations of labels whose upstreams are remembered."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class _Candidates(NamedTuple):
+    """The upstreams with some labels: how sessions are spread over them, and the turns that `rotate` takes."""
+
+    order: Rendezvous
+    rotation: RoundRobin
+
+
+class _Bound(NamedTuple):
+    upstream: Identity
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSessions:
+    """What is known of sessions, for a process that comes after this one.
+
+    `bound` is where those are that have moved, each with the moment until which; `last` what `rotate` has taken last.
+    """
+
+    bound: tuple[tuple[bytes, Identity, float], ...]
+    last: tuple[tuple[bytes, Identity], ...]
+
+
+class Sessions:
+    """The sessions over one list of upstreams. A changed list takes over what was kept for the one before."""
+
+    def __init__(self, upstreams: Sequence[AnyUpstream], previous: Sessions | None = None) -> None:
+        self._upstreams = {identity(each.spec): each for each in upstreams}
+        self._by_labels: dict[Labels, _Candidates] = {}
+        self._first: dict[bytes, AnyUpstream] = {}
+        """The first choice of keys, so that scores are computed again only when it is not usable."""
+        self._bound: dict[bytes, _Bound] = {} if previous is None else previous._bound
+        self._last: dict[bytes, Identity] = {} if previous is None else previous._last
+        self._shared: SharedSessions | None = None
+        self._by_mark: dict[int, Identity] = {}
+        """By what stands for an upstream among several workers."""
+
+    def share(self, elsewhere: Elsewhere, name: str) -> None:
+        """Keep choices together with other workers from now on. `name`: sessions of other pools are others."""
+        self._shared = elsewhere.sessions("upstreams", name)
+        self._by_mark = {_mark(each): each for each in self._upstreams}
+
+    def choose(
+        self, key: str, parameters: Parameters, matches: Usable, usable: Usable, now: float, again: bool = False
+    ) -> AnyUpstream | None:
+        """The upstream for a request with a session or `rotate`; None without a usable one.
+
+        `key` stands for the account, and for the session if there is one; `matches` says which upstreams the parameters
+        allow at all. `again`: the request was tried before, so that it has rotated already.
+        """
+        digest = _digest(key, parameters)
+        candidates = self._candidates(parameters, matches)
+        if parameters.rotate and not again:
+            return self._rotate(digest, parameters, candidates, usable, now)
+        if parameters.session is None:
+            return self._keep_last(digest, candidates.rotation.choose("", usable), now)
+        present = self._present(digest, now)
+        if present is not None and usable(present):
+            return self._bind(digest, present, parameters, now)
+        first = self._own(digest, candidates)
+        if first is None or usable(first):
+            self._bound.pop(digest, None)
+            if self._shared is not None and present is not None and first is not None:
+                self._publish(self._shared, digest, identity(first.spec), now + parameters.ttl)
+            return first
+        chosen = candidates.order.first(digest, usable)
+        return None if chosen is None else self._bind(digest, chosen, parameters, now)
+
+    def peek(self, key: str, parameters: Parameters, matches: Usable, usable: Usable, now: float) -> AnyUpstream | None:
+        """What `choose` would return for a session, without any effect."""
+        digest = _digest(key, parameters)
+        present = self._present(digest, now)
+        if present is not None and usable(present):
+            return present
+        return self._candidates(parameters, matches).order.first(digest, usable)
+
+    def kept(self, now: float) -> KeptSessions:
+        """What still holds."""
+        bound = ((digest, each.upstream, each.until) for digest, each in self._bound.items() if each.until > now)
+        return KeptSessions(tuple(bound), tuple(self._last.items()))
+
+    def add(self, kept: KeptSessions) -> None:
+        """Take over what another process has known. The one that holds longest wins."""
+        for digest, upstream, until in kept.bound:
+            known = self._bound.get(digest)
+            if known is None or known.until < until:
+                keep(self._bound, digest, _Bound(upstream, until), SESSIONS_MAX)
+        for digest, upstream in kept.last:
+            keep(self._last, digest, upstream, ROTATIONS_MAX)
+
+    def _candidates(self, parameters: Parameters, matches: Usable) -> _Candidates:
+        """The upstreams that match."""
+        labels = tuple(sorted(parameters.labels.items()))
+        found = self._by_labels.get(labels)
+        if found is None:
+            matching = [each for each in self._upstreams.values() if matches(each)]
+            found = _Candidates(Rendezvous(matching), RoundRobin(matching))
+            keep(self._by_labels, labels, found, LABELS_KEPT)
+        return found
+
+    def _own(self, digest: bytes, candidates: _Candidates) -> AnyUpstream | None:
+        """The upstream of a session that has not moved, usable or not."""
+        first = self._first.get(digest) or candidates.order.first(digest)
+        if first is not None and digest not in self._first:
+            keep(self._first, digest, first, KEYS_KEPT)
+        return first
+
+    def _rotate(
+        self, digest: bytes, parameters: Parameters, candidates: _Candidates, usable: Usable, now: float
+    ) -> AnyUpstream | None:
+        """In turn by the weights, and not the present one unless there is no other."""
+        if parameters.session is None:
+            last = self._last_of(digest, now)
+            present = None if last is None else self._upstreams.get(last)
+        else:
+            present = self._present(digest, now) or self._own(digest, candidates)
+        chosen = candidates.rotation.choose("", lambda each: each is not present and usable(each))
+        chosen = chosen or candidates.rotation.choose("", usable)
+        if parameters.session is None or chosen is None:
+            return self._keep_last(digest, chosen, now)
+        return self._bind(digest, chosen, parameters, now)
+
+    def _present(self, digest: bytes, now: float) -> AnyUpstream | None:
+        """The upstream that is kept for a session."""
+        bound = self._bound.get(digest)
+        if self._shared is not None:
+            bound = self._latest(self._shared, digest, bound)
+        return None if bound is None or bound.until <= now else self._upstreams.get(bound.upstream)
+
+    def _bind(self, digest: bytes, upstream: AnyUpstream, parameters: Parameters, now: float) -> AnyUpstream:
+        chosen, until = identity(upstream.spec), now + parameters.ttl
+        keep(self._bound, digest, _Bound(chosen, until), SESSIONS_MAX)
+        if self._shared is not None:
+            self._publish(self._shared, digest, chosen, until)
+        return upstream
+
+    def _keep_last(self, digest: bytes, upstream: AnyUpstream | None, now: float) -> AnyUpstream | None:
+        if upstream is not None:
+            chosen = identity(upstream.spec)
+            keep(self._last, digest, chosen, ROTATIONS_MAX)
+            if self._shared is not None:
+                self._publish(self._shared, digest, chosen, now + LAST_KEPT)
+        return upstream
+
+    # --- among several workers ---
+
+    def _last_of(self, digest: bytes, now: float) -> Identity | None:
+        """What `rotate` has taken last, at whichever worker."""
+        last = self._last.get(digest)
+        if self._shared is None:
+            return last
+        found = self._latest(self._shared, digest, None)
+        return last if found is None or found.until <= now else found.upstream
+
+    def _latest(self, shared: SharedSessions, digest: bytes, own: _Bound | None) -> _Bound | None:
+        """The choice of the worker that decided last."""
+        value, until = shared.choice(digest)
+        chosen = self._by_mark.get(value)
+        return own if chosen is None or (own is not None and own.until > until) else _Bound(chosen, until)
+
+    def _publish(self, shared: SharedSessions, digest: bytes, chosen: Identity, until: float) -> None:
+        shared.keep(digest, _mark(chosen), until)
+
+    def __repr__(self) -> str:
+        return f"<Sessions over {len(self._upstreams)} upstreams: {len(self._bound)} kept>"
+
+
+def _mark(upstream: Identity) -> int:
+    """A number that stands for an upstream in all processes, and isn't 0."""
+    return int.from_bytes(hashlib.blake2b(repr(upstream).encode(), digest_size=8).digest(), "little") or 1
+
+
+def _digest(key: str, parameters: Parameters) -> bytes:
+    """Of bounded size, and the same in all processes. Other labels are another session."""
+    parts = (key, *(f"{name}={value}" for name, value in sorted(parameters.labels.items())))
+    return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=16).digest()

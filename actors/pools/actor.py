@@ -1,0 +1,97 @@
+"""The process that checks the upstreams of pools: the composition root. See `actors.pools`."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Collection
+from typing import Any
+
+from actors.bus.codec import unpack
+from actors.bus.mailbox import Reply, refuse
+from actors.bus.messages.common import SUPERVISOR
+from actors.bus.messages.fleet_objects import PoolSpec
+from actors.bus.messages.pools import CheckPools
+from actors.bus.messages.problems import Problem, ReportProblems
+from actors.bus.messages.specs import DnsSpec, EgressSpec
+from actors.forwarding.isolation import CrashLog
+from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.net.dns_settings import merged
+from actors.forwarding.net.resolver import Resolver, new_threads
+from actors.forwarding.net.resolver_link import ResolverLink
+from actors.forwarding.upstreams.reaching import access_to_upstreams
+from actors.pools.checked_pool import CheckedPool
+from actors.pools.state import pool_state
+from actors.problems import Problems
+from actors.process import Actor, Boot
+
+log = logging.getLogger(__name__)
+
+OBSERVE_PERIOD = 1.0
+"""Seconds until it reports what another process has found out."""
+
+
+class PoolsActor(Actor):
+    """`boot.settings`: `logging`, and `proxy`, for how names are resolved."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        self._crashes = CrashLog()
+        resolver = Resolver(self.loop, new_threads(self.loop), link=ResolverLink(self.loop, self.run_dir.resolver))
+        self._dialer = Dialer(self.loop, resolver, access_to_upstreams(EgressSpec("public_only", (), ())))
+        self._dialer.on_crash = lambda error: self._crashes.add("a check of an upstream", error, self.loop.now)
+        self._packed: dict[str, bytes] = {}
+        self._pools: dict[str, CheckedPool] = {}
+        self._problems = Problems(self.loop, time.time, self._report)
+        self._apply_dns()
+        self.loop.call_every(OBSERVE_PERIOD, self._observe)
+        self.ready()
+
+    def receive(self, sender: str, message: Any, reply: Reply) -> None:
+        """See `Actor`."""
+        if isinstance(message, CheckPools):
+            self._dialer.access = access_to_upstreams(message.egress)
+            self._configure(message.pools)
+        else:
+            refuse(sender, message, reply)
+
+    def settings_changed(self, groups: Collection[str]) -> None:
+        """See `Actor`: how names are resolved."""
+        if "proxy" in groups:
+            self._apply_dns()
+
+    def _apply_dns(self) -> None:
+        proxy = self.settings["proxy"]
+        self._dialer.resolver.kept = float(proxy["dns_cache_seconds"])
+        self._dialer.resolver.configure(merged(proxy["dns"], DnsSpec()))
+
+    def _configure(self, packed: dict[str, bytes]) -> None:
+        specs = {each.id: each for key, value in packed.items() if (each := unpack(PoolSpec, value))}
+        for pool_id in self._pools.keys() - specs.keys():
+            self._pools.pop(pool_id).end()
+        for pool_id, spec in specs.items():
+            known = self._pools.get(pool_id)
+            if known is None or not known.follows(spec):
+                self._pools[pool_id] = self._checked(spec, known)
+        self._observe()
+        self._problems.report_soon()
+
+    def _checked(self, spec: PoolSpec, former: CheckedPool | None) -> CheckedPool:
+        if former is not None:
+            former.stop()
+        state = pool_state(self.run_dir.pools, spec, decides=True)
+        return CheckedPool(self.loop, self._dialer, self._problems, spec, state, former)
+
+    def _observe(self) -> None:
+        for pool in self._pools.values():
+            pool.observe()
+
+    def _report(self, problems: tuple[Problem, ...], over: tuple[Problem, ...]) -> None:
+        self.mailbox.tell(SUPERVISOR, ReportProblems(self.boot.instance, problems, over))
+
+    def drain(self, _seconds: float) -> None:
+        """See `Actor`."""
+        for pool in self._pools.values():
+            pool.stop()
+        self.finish()

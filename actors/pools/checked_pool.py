@@ -1,0 +1,203 @@
+"""One pool with the checks of its upstreams, which are made once for all processes of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actors.bus.loop import Loop
+from actors.bus.messages.fleet_objects import PoolSpec
+from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
+from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
+from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
+from actors.forwarding.upstreams.attempt import Plan
+from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
+from actors.forwarding.upstreams.health_checks import HealthChecks
+from actors.forwarding.upstreams.reaching import Reaching
+from actors.pools.slot import Slot
+from actors.pools.state import PoolState, identity
+from actors.problems import Problems
+
+
+class Member:
+    """One upstream: its configuration and its slot."""
+
+    def __init__(self, spec: UpstreamSpec, slot: Slot) -> None:
+        self.spec = spec
+        self.slot = slot
+        self.reached = False
+        """Whether the last check got as far as the handshake."""
+        self.known_down = False
+        """Whether it was down when it was observed last."""
+
+    @property
+    def state(self) -> str:
+        """See `CheckedUpstream`."""
+        return self.slot.state
+
+    @property
+    def retry_at(self) -> float:
+        """See `CheckedUpstream`."""
+        return self.slot.ready_at
+
+    @property
+    def reached_handshake(self) -> bool:
+        """See `CheckedUpstream`; whichever process had the failure."""
+        return self.slot.error not in ("", "unreachable", "no_file")
+
+    @property
+    def rejects_credentials(self) -> bool:
+        """See `CheckedUpstream`."""
+        return self.slot.error == "credentials"
+
+    def begin_trial(self, now: float, longest: float) -> None:
+        """See `CheckedUpstream`."""
+        self.slot.begin_trial(now, longest)
+
+    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
+        """See `CheckedUpstream`."""
+        self.reached = reached_handshake
+        if latency is not None:
+            self.slot.record_latency(latency)
+
+
+class _Checks(HealthChecks[Member]):
+    """No check of an upstream that has asked for a pause: it would be one more request."""
+
+    def _check(self, upstream: Member) -> None:
+        pause = upstream.slot.paused_until - self._loop.now
+        if pause > 0:
+            self._schedule(upstream, pause)
+        else:
+            super()._check(upstream)
+
+
+class CheckedPool:
+    """`stop` ends the checks; `observe` reports what any process has found out since."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        dialer: Dialer,
+        problems: Problems,
+        spec: PoolSpec,
+        state: PoolState,
+        former: CheckedPool | None,
+    ) -> None:
+        """`former` is the same pool in another configuration."""
+        self.loop = loop
+        self.dialer = dialer
+        self.spec: UpstreamsSpec = spec.upstreams
+        self.name = spec.name
+        self.pool = spec
+        self._problems = problems
+        self._state = state
+        self._reaching = Reaching()
+        self._unreachable: bool = former is not None and former._unreachable
+        self.members = [Member(each, slot) for each, slot in zip(self.spec.entries, state.slots, strict=True)]
+        if former is not None:
+            self._follow(former)
+        self._checks = _Checks(self)
+
+    def follows(self, spec: PoolSpec) -> bool:
+        """Apply a change that concerns no check; False: this pool takes another object."""
+        if (spec.id, spec.name, _checked(spec)) != (self.pool.id, self.name, _checked(self.pool)):
+            return False
+        self.pool = spec
+        self._state.reconfigure(spec)
+        return True
+
+    def stop(self) -> None:
+        """No more checks: another object takes over."""
+        self._checks.stop()
+
+    def end(self) -> None:
+        """The pool is gone, or no proxy can use it any more."""
+        self.stop()
+        for member in self.members:
+            self._problems.ends(UPSTREAM_DOWN, f"the pool {self.name} is not in use any more", self._subject(member))
+        self._problems.ends(UPSTREAMS_UNREACHABLE, f"the pool {self.name} is not in use any more", self.name)
+
+    def observe(self) -> None:
+        """Begin and end the problems of upstreams that are down, whichever process has found it out."""
+        self._state.refresh()
+        for member in self.members:
+            if member.slot.is_down != member.known_down:
+                member.known_down = not member.known_down
+                self._changed(member)
+        unreachable = bool(self.members) and all(member.known_down for member in self.members)
+        if unreachable != self._unreachable:
+            self._unreachable = unreachable
+            self._reachability_changed()
+
+    # --- for the checks ---
+
+    def reaching(self, upstream: Member) -> Plan:
+        """See `Checked`."""
+        return self._reaching.plan(upstream.spec, self.spec.check_timeout)
+
+    def succeeded(self, upstream: Member) -> None:
+        """See `Checked`."""
+        self._state.count_check(upstream.slot, failed=False)
+        upstream.slot.succeeded(self.loop.now)
+
+    def failed(self, upstream: Member, failed: UpstreamFailed) -> None:
+        """See `Checked`."""
+        now, slot = self.loop.now, upstream.slot
+        self._state.count_check(slot, failed=True)
+        if failed.blame is Blame.UNCLEAR:
+            slot.record_ambiguous_failure(now, failed.cause)
+        elif failed.failure.kind == CREDENTIALS_REJECTED:
+            slot.failed(now, "407", "credentials", failed.cause)
+        else:
+            slot.failed(now, "connect", "handshake" if upstream.reached else "unreachable", failed.cause)
+
+    # --- problems ---
+
+    def _follow(self, former: CheckedPool) -> None:
+        """Take over what was known of upstreams that stay; one with other credentials gets a trial at once."""
+        if former.name != self.name:
+            former.end()
+            self._unreachable = False
+        known = {identity(member.spec): member for member in former.members}
+        for member in self.members:
+            before = known.pop(identity(member.spec), None)
+            if before is None:
+                continue
+            if former._subject(before) == self._subject(member):
+                member.known_down = before.known_down
+            else:
+                known[identity(member.spec)] = before
+            if before.spec != member.spec:
+                member.slot.reset_cooldowns()
+        for member in known.values():
+            detail = f"the upstream {member.spec.name} of the pool {former.name} was removed"
+            self._problems.ends(UPSTREAM_DOWN, detail, former._subject(member))
+
+    def _changed(self, member: Member) -> None:
+        name, pool, subject = member.spec.name, self.name, self._subject(member)
+        if member.known_down:
+            detail = f"the upstream {name} of the pool {pool} is down: {member.slot.last_error}"
+            self._problems.begins(UPSTREAM_DOWN, detail, subject)
+        else:
+            self._problems.ends(UPSTREAM_DOWN, f"the upstream {name} of the pool {pool} is up again", subject)
+
+    def _reachability_changed(self) -> None:
+        if self._unreachable:
+            detail = f"none of the {len(self.members)} upstreams of the pool {self.name} can be reached"
+            self._problems.begins(UPSTREAMS_UNREACHABLE, detail, self.name)
+        else:
+            detail = f"an upstream of the pool {self.name} can be reached again"
+            self._problems.ends(UPSTREAMS_UNREACHABLE, detail, self.name)
+
+    def _subject(self, member: Member) -> str:
+        return f"{self.name}/{member.spec.name}"
+
+    def __repr__(self) -> str:
+        down = sum(member.known_down for member in self.members)
+        return f"<CheckedPool {self.name}: {down} of {len(self.members)} are down>"
+
+
+def _checked(spec: PoolSpec) -> UpstreamsSpec:
+    """What checks depend on."""
+    return replace(spec.upstreams, policy="")

@@ -1,0 +1,84 @@
+"""The zygote as a process of the supervisor. It may be started before anything is known of the configuration.
+
+It loads its modules while the supervisor loads its own; what it needs of the configuration comes by `configure`. This
+module itself imports little, for the same reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import msgpack
+
+from actors.liveness import LivenessPage
+from actors.signals import blocked
+from config.settings.env import ENV_PREFIX
+
+_PROGRAM = """
+import json, os, sys
+sys.path[:] = json.loads(os.environ.pop("ZYGOTE_PATH"))
+from actors.supervision.processes.zygote import run
+run(int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+_OWN = (ENV_PREFIX, "LISTEN_", "SUPERVISOR_")
+"""Variables that are for the supervisor alone: settings, some of which are secrets, and sockets that it was given."""
+
+
+class ZygoteProcess:
+    """`control` is this process's end of their socket, `page` the liveness page that both have mapped.
+
+    The limit of descriptors and the mode of new files are those of this process at the start.
+    """
+
+    def __init__(self, page: LivenessPage | None = None) -> None:
+        """Start it. Raises `OSError`."""
+        self.page = LivenessPage() if page is None else page
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._process = self._start(theirs)
+        except OSError:
+            self.control.close()
+            raise
+        finally:
+            theirs.close()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def configure(self, log_level: str, log_format: str, inherited: tuple[int, ...]) -> None:
+        """The first packet. `inherited` are descriptors that it keeps and that its children inherit. Raises
+        `OSError`."""
+        socket.send_fds(self.control, [msgpack.packb({"logging": [log_level, log_format]})], list(inherited))
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """Kill it, and close this process's end of the socket. Its children live on."""
+        self.control.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
+        descriptors = (control.fileno(), self.page.descriptor)
+        with blocked():
+            return subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                env=_environment(),
+            )
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with its module path, and without what is for the supervisor alone."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
+    return {**inherited, "ZYGOTE_PATH": json.dumps(sys.path)}

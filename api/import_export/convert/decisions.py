@@ -1,0 +1,202 @@
+"""Walks through a decision list: which region of requests each line decides, in an order in which rules may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from api.import_export.convert.regions import EVERYTHING, PLAIN_METHODS, TUNNEL, Region, meet
+from api.import_export.convert.statements import Statement
+from config.model.fields import user_name
+
+USER_NAME_MAX = 128
+STEPS_MAX = 50_000
+"""Lines that are visited for one list; with many negations each may be for every hole of those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What an access list matches: all of `regions`, and, where `unclear` says why, perhaps more of `most`."""
+
+    regions: tuple[Region, ...]
+    unclear: str = ""
+    most: tuple[Region, ...] = (EVERYTHING,)
+
+    def widest(self) -> tuple[Region, ...]:
+        """Regions that have all that it may match."""
+        return (*self.regions, *self.most) if self.unclear else self.regions
+
+    @property
+    def by_method(self) -> bool:
+        """Whether it tells plain HTTP from tunnels."""
+        return any(each.by_method for each in self.widest())
+
+
+ALWAYS, NEVER = Condition((EVERYTHING,)), Condition(())
+
+
+def of_users(names: Iterable[str]) -> Condition:
+    """A client of one of these user names. Names that none can have (a colon, RFC 7617) match no client."""
+    possible = frozenset(filter(_is_user_name, names))
+    return Condition((Region(users=possible),)) if possible else NEVER
+
+
+def _is_user_name(text: str) -> bool:
+    try:
+        return len(user_name(text)) <= USER_NAME_MAX
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A condition of a line, or its negation."""
+
+    condition: Condition
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a list. `closed`: it may match more than it says, as one that denies; else only less."""
+
+    statement: Statement
+    closed: bool
+    parts: tuple[Part, ...]
+
+    @property
+    def by_method(self) -> bool:
+        """Whether it tells plain HTTP from tunnels."""
+        return any(each.condition.by_method for each in self.parts)
+
+
+class TooManySteps(Exception):
+    """The list has too many negations, one within the other."""
+
+
+Leaf = Callable[[Region, Line | None], None]
+"""Is called with each region and the line that decides it, None if none does."""
+Unclear = Callable[[Line, str], None]
+"""Is called with a line that was made wider or narrower, and why."""
+
+APART = "a rule can't ask for a name and an address, or for two patterns of paths, at once"
+
+
+class Walk:
+    """One list, from a region on."""
+
+    def __init__(
+        self,
+        lines: Sequence[Line],
+        leaf: Leaf,
+        unclear: Unclear,
+        other_methods: Callable[[Region], None],
+        decided: list[Region],
+    ) -> None:
+        """`other_methods` is called with a region whose plain HTTP is decided, except that of unknown methods.
+
+        `decided` are regions that rules so far decide, by this or other walks; it grows.
+        """
+        self._lines = lines
+        self._leaf = leaf
+        self._unclear = unclear
+        self._other_methods = other_methods
+        self._decided = decided
+        self._steps = 0
+
+    def run(self, region: Region = EVERYTHING, start: int = 0) -> None:
+        """Decide all of `region` by the lines from `start` on. Raises `TooManySteps`."""
+        if self._is_decided(region):
+            return
+        for index in range(start, len(self._lines)):
+            self._steps += 1
+            if self._steps > STEPS_MAX:
+                raise TooManySteps
+            line = self._lines[index]
+            if line.by_method and region.methods is None:
+                self._split(region, index)
+                return
+            if self._visit(line, index, region):
+                return
+        self._decide(region, None)
+
+    def _decide(self, region: Region, line: Line | None) -> None:
+        self._leaf(region, line)
+        self._decided.append(region)
+
+    def _is_decided(self, region: Region) -> bool:
+        return any(meet(region, each) == (region, True) for each in self._decided)
+
+    def _split(self, region: Region, index: int) -> None:
+        """Plain HTTP first; what is left then are tunnels."""
+        found = meet(region, Region(methods=PLAIN_METHODS))
+        if found is not None:
+            self.run(found[0], index)
+            self._other_methods(region)
+        if region.paths is None:
+            tunnels = meet(region, Region(methods=frozenset({TUNNEL})))
+            assert tunnels is not None
+            self.run(tunnels[0], index)
+
+    def _visit(self, line: Line, index: int, region: Region) -> bool:
+        """Emit what the line decides of `region`; whether that is all of it."""
+        holes = list(self._holes(line))
+        for part in self._covered(line, region):
+            if not self._decide_holes(line, index, part, holes):
+                continue
+            if not self._is_decided(part):
+                self._decide(part, line)
+            if part == region:
+                return True
+        return False
+
+    def _covered(self, line: Line, region: Region) -> Iterator[Region]:
+        """The parts of `region` that meet the line's conditions, but for its holes."""
+        found = [region]
+        for part in line.parts:
+            wanted = self._wanted(line, part)
+            if wanted is not None:
+                found = [each for before in found for each in self._met(line, before, wanted)]
+        yield from dict.fromkeys(found)
+
+    def _wanted(self, line: Line, part: Part) -> tuple[Region, ...] | None:
+        """The regions of one condition; None for one that makes holes."""
+        condition = part.condition
+        if condition.unclear:
+            self._unclear(line, condition.unclear)
+        if not part.negated:
+            return condition.widest() if line.closed else condition.regions
+        if condition.unclear and not line.closed:
+            return ()
+        others = condition.regions[0].others() if len(condition.regions) == 1 else None
+        return None if others is None else (others,)
+
+    def _holes(self, line: Line) -> Iterator[Region]:
+        for part in line.parts:
+            if part.negated and self._wanted(line, part) is None:
+                yield from part.condition.regions
+
+    def _met(self, line: Line, before: Region, wanted: Sequence[Region]) -> Iterator[Region]:
+        for each in wanted:
+            found = meet(before, each)
+            if found is None:
+                continue
+            if not found[1]:
+                self._unclear(line, APART)
+                if not line.closed:
+                    continue
+            yield found[0]
+
+    def _decide_holes(self, line: Line, index: int, part: Region, holes: Sequence[Region]) -> bool:
+        """Have the lines behind decide what the line leaves out of `part`; whether the rest of it is the line's."""
+        found = [met for each in holes if (met := meet(part, each)) is not None]
+        if any(exact and region == part for region, exact in found):
+            return False
+        if not all(exact for _region, exact in found):
+            self._unclear(line, APART)
+            if not line.closed:
+                return False
+        for region, exact in found:
+            if exact:
+                self.run(region, index + 1)
+        return True

@@ -1,0 +1,215 @@
+"""Makes the policy: the access lists, the choice of upstreams, and source addresses, in one list of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from api.import_export.convert.decisions import Condition, Line, Part, TooManySteps, Walk
+from api.import_export.convert.policy_rules import RuleWriter, TooManyRules
+from api.import_export.convert.regions import EVERYTHING, Region
+from api.import_export.convert.report import Effect
+from api.import_export.convert.squid.acls import Listener
+from api.import_export.convert.squid.gathered import ACCESS, DelayPool, Gathered, Peer
+from api.import_export.convert.squid.pools import Pools
+from api.import_export.convert.statements import Place, Statement, named
+
+Next = Callable[[Region], None]
+
+DENY = {"use": "deny"}
+DIRECT = "direct"
+HIERARCHICAL = Condition((Region(methods=frozenset({"GET", "HEAD"})),))
+_REVISE = "write that line so that it can be carried over, and convert again, or edit the rules that name it"
+
+
+class PolicyMaker:
+    """The policy for one listener."""
+
+    def __init__(self, gathered: Gathered, listener: Listener, pools: Pools, timezone: str) -> None:
+        self._gathered = gathered
+        self._listener = listener
+        self._pools = pools
+        self._writer = RuleWriter(gathered.draft, timezone)
+        self._label = ""
+        self._decided: list[Region] = []
+
+    def rules(self) -> list[dict[str, Any]]:
+        """All rules. More than a policy may have: one rule, which refuses everything."""
+        try:
+            for statement, _why in self._gathered.blocks:
+                self._writer.add(f"not converted: {named(statement)}", EVERYTHING, self._refusal(statement))
+            self._access(ACCESS, EVERYTHING)
+        except (TooManyRules, TooManySteps):
+            why = "the lists have so many negations that a policy can't hold them"
+            self._gathered.report.add(
+                Effect.REFUSES, self._first(), why, "write allow lines for what is left, in order"
+            )
+            return [{"name": "not converted: too many rules", "match": {}, "action": DENY}]
+        return self._writer.rules
+
+    def _first(self) -> Statement | None:
+        return next(iter(self._gathered.lists.get("http_access", [])), None)
+
+    @staticmethod
+    def _refusal(statement: Statement) -> dict[str, Any]:
+        return {"use": "deny", "reason": f"{statement.name} in line {statement.place.line} was not converted"}
+
+    # --- access ---
+
+    def _access(self, names: Sequence[str], region: Region) -> None:
+        """Each list that allows a request leaves it to the next."""
+        if not names:
+            self._route(region)
+            return
+        name, statements = names[0], self._gathered.lists.get(names[0], [])
+        if not statements and name != "http_access":
+            self._access(names[1:], region)
+            return
+        self._choose(
+            statements,
+            region,
+            allowed=lambda part: self._access(names[1:], part),
+            denied=lambda part: self._writer.add(self._label, part, DENY),
+            name=name,
+        )
+
+    def _choose(
+        self,
+        statements: Sequence[Statement],
+        region: Region,
+        allowed: Next,
+        denied: Next,
+        name: str,
+        strict: str = "deny",
+    ) -> None:
+        """Walk through `NAME allow|deny ACL…`. Without a line that matches, the opposite of the last one holds.
+
+        Lines with `strict` may match more than they say.
+        """
+        lines = [line for each in statements if (line := self._line(each, strict)) is not None]
+        default = bool(statements) and statements[-1].words[:1] == ("deny",)
+        before = self._label
+
+        def leaf(part: Region, line: Line | None) -> None:
+            allows = default if line is None else line.statement.words[0] == "allow"
+            outer, found = self._label, None if line is None else named(line.statement)
+            self._label = "; ".join(filter(None, (before, found))) or f"{name}: default"
+            (allowed if allows else denied)(part)
+            self._label = outer
+
+        Walk(lines, leaf, self._unclear, self._writer.add_other_methods, self._decided).run(region)
+        self._label = before
+
+    def _line(self, statement: Statement, strict: str) -> Line | None:
+        if statement.words[:1] not in (("allow",), ("deny",)):
+            self._gathered.report.add(Effect.LOST, statement, "says neither allow nor deny", "remove the line")
+            return None
+        parts = self._parts(statement.words[1:])
+        return Line(statement, statement.words[0] == strict, parts)
+
+    def _parts(self, names: Sequence[str]) -> tuple[Part, ...]:
+        find = self._gathered.acls.condition
+        return tuple(Part(find(name.removeprefix("!"), self._listener), name.startswith("!")) for name in names)
+
+    def _unclear(self, line: Line, why: str) -> None:
+        denies = line.statement.words[:1] == ("deny",)
+        effect = "it refuses more than it did" if denies else "it allows less than it did"
+        if line.statement.name not in ACCESS:
+            effect = "it holds for more requests" if line.closed else "it holds for fewer requests"
+        self._gathered.report.add(Effect.REFUSES, line.statement, f"{why}; {effect}", _REVISE)
+
+    # --- the way ---
+
+    def _route(self, region: Region) -> None:
+        """Directly, or by which upstreams."""
+        if not self._gathered.peers:
+            self._egress(region, DIRECT)
+            return
+        self._switch("always_direct", region, self._direct, self._must_be_direct_or_not)
+
+    def _must_be_direct_or_not(self, region: Region) -> None:
+        self._switch("never_direct", region, self._by_peers, self._by_default, strict="allow")
+
+    def _switch(self, name: str, region: Region, yes: Next, no: Next, strict: str = "deny") -> None:
+        statements = self._gathered.lists.get(name, [])
+        if statements:
+            self._choose(statements, region, yes, no, name, strict)
+        else:
+            no(region)
+
+    def _direct(self, region: Region) -> None:
+        self._egress(region, DIRECT)
+
+    def _by_default(self, region: Region) -> None:
+        """What may be cached goes to upstreams, and the rest directly, unless the switches say otherwise."""
+        switches = self._gathered.switches
+        if switches.get("prefer_direct") == "on":
+            self._direct(region)
+        elif switches.get("nonhierarchical_direct") == "off":
+            self._by_peers(region)
+        else:
+            statement = Statement(Place("", 0), "nonhierarchical_direct", ("allow",))
+            line = Line(statement, False, (Part(HIERARCHICAL),))
+            Walk([line], self._hierarchical, self._unclear, self._writer.add_other_methods, self._decided).run(region)
+
+    def _hierarchical(self, region: Region, found: Line | None) -> None:
+        """What `HIERARCHICAL` matches goes to upstreams, and the rest directly."""
+        if found is None:
+            self._direct(region)
+        else:
+            self._by_peers(region)
+
+    def _by_peers(self, region: Region, chosen: tuple[Peer, ...] = (), index: int = 0) -> None:
+        """The upstreams that their own lists allow, one after another."""
+        peers = list(self._gathered.peers.values())
+        if index == len(peers):
+            self._use(region, chosen)
+            return
+        peer = peers[index]
+        with_it: Next = partial(self._by_peers, chosen=(*chosen, peer), index=index + 1)
+        without: Next = partial(self._by_peers, chosen=chosen, index=index + 1)
+        if peer.access:
+            self._choose(peer.access, region, with_it, without, "cache_peer_access")
+        else:
+            with_it(region)
+
+    def _use(self, region: Region, chosen: tuple[Peer, ...]) -> None:
+        """Without an upstream squid would go directly, unless it must not: there it fails."""
+        if chosen:
+            self._egress(region, self._pools.use(chosen))
+        elif self._gathered.lists.get("never_direct"):
+            self._writer.add(f"{self._label}; no upstream", region, {**DENY, "reason": "no upstream may be used"})
+        else:
+            self._direct(region)
+
+    # --- source addresses ---
+
+    def _egress(self, region: Region, use: str) -> None:
+        """By the lines `tcp_outgoing_address ADDRESS ACL…`. Without one that matches it is the proxy's own."""
+        sources = {id(each.statement): each.addresses for each in self._gathered.sources}
+        lines = [Line(each.statement, False, self._parts(each.statement.words[1:])) for each in self._gathered.sources]
+
+        def leaf(part: Region, line: Line | None) -> None:
+            egress = [] if line is None else sources[id(line.statement)]
+            action: dict[str, Any] = {"use": use, **({"egress": egress} if egress else {})}
+            self._limit(part, action, self._gathered.limited)
+
+        Walk(lines, leaf, self._unclear, self._writer.add_other_methods, self._decided).run(region)
+
+    # --- bandwidth ---
+
+    def _limit(self, region: Region, action: dict[str, Any], pools: Sequence[DelayPool]) -> None:
+        """The first delay pool that has the request limits it."""
+        if not pools:
+            self._writer.add(self._label, region, action)
+            return
+        limits = {"bandwidth_out": pools[0].aggregate}
+        self._choose(
+            pools[0].access,
+            region,
+            allowed=lambda part: self._writer.add(self._label, part, {**action, "limits": limits}),
+            denied=lambda part: self._limit(part, action, pools[1:]),
+            name="delay_access",
+            strict="allow",
+        )

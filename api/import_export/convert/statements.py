@@ -1,0 +1,101 @@
+"""Lines of configuration files, and finding the files that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from glob import escape, glob
+from ipaddress import ip_address
+from pathlib import Path
+
+FILE_MAX = 64 * 1024 * 1024
+"""Bytes of one file."""
+READS_MAX = 2_000
+"""Files that are read for one configuration: those that include one another double with each level."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a statement is."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One directive with its parameters."""
+
+    place: Place
+    name: str
+    words: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """As it was written, with single blanks."""
+        return " ".join((self.name, *self.words))
+
+
+class UnreadableFile(Exception):
+    """A file can't be read; the text says why."""
+
+
+class Files:
+    """The files of one configuration. Absolute paths are searched below `root` first, if there is one."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
+        self._reads = 0
+
+    def find(self, name: str, beside: Path) -> Path:
+        """The path of a file that another names; `beside` is the directory of that one."""
+        path = Path(name)
+        if not path.is_absolute():
+            return beside / path
+        moved = None if self._root is None else self._root / path.relative_to("/")
+        return moved if moved is not None and moved.exists() else path
+
+    def expand(self, pattern: str, beside: Path) -> list[Path]:
+        """The files that a pattern of a shell names, sorted."""
+        whole = str(Path(pattern) if Path(pattern).is_absolute() else beside / pattern)
+        moved = [] if self._root is None else sorted(glob(f"{escape(str(self._root))}/{whole.lstrip('/')}"))
+        return [Path(each) for each in moved or sorted(glob(whole))]
+
+    def read(self, path: Path) -> str:
+        """The text of a file. Raises `UnreadableFile`."""
+        self._reads += 1
+        if self._reads > READS_MAX:
+            raise UnreadableFile(f"{path}: more than {READS_MAX} files are named")
+        try:
+            if not path.is_file():
+                raise UnreadableFile(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
+            if path.stat().st_size > FILE_MAX:
+                raise UnreadableFile(f"{path}: has more than {FILE_MAX} bytes")
+            return path.read_bytes().decode("utf-8", "replace")
+        except OSError as error:
+            raise UnreadableFile(f"{path}: {error.strerror or error}") from error
+
+
+def joined(words: Sequence[str], most: int = 60) -> str:
+    """Words in one text, cut at `most` characters."""
+    text = " ".join(words)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def named(statement: Statement) -> str:
+    """The name of a rule that was made of a statement: where it is, and how it begins."""
+    file = statement.place.file.rpartition("/")[2]
+    words = (each.removeprefix("\x00") for each in (statement.name, *statement.words))
+    return f"{file}:{statement.place.line} {joined(list(words))}"
+
+
+def is_address(word: str) -> bool:
+    """Whether it is an IP address, without a zone."""
+    try:
+        ip_address(word)
+    except ValueError:
+        return False
+    return "%" not in word

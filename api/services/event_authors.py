@@ -1,0 +1,18 @@
+"""Which events name who caused them, and what changed."""
+
+from __future__ import annotations
+
+from api.services.object_kinds import KINDS
+
+AUTHORED = (
+    *("proxy.", "user.", "api_key.", "settings.", "account.", "credential.", "config.", "upstream."),
+    *(f"{kind.name}." for kind in KINDS.values()),
+)
+"""Groups of events whose data name who caused them."""
+CHANGES = {
+    "proxy.updated": "proxy_id",
+    "user.updated": "user_id",
+    "account.updated": "account_id",
+    **{f"{kind.name}.updated": f"{kind.name}_id" for kind in KINDS.values()},
+}
+"""Events whose data name the changed fields, with the field that has the id of the changed resource."""

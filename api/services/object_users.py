@@ -1,0 +1,53 @@
+"""What names lists, pools and policies beside each other: proxies, plans, accounts and credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from api.services.proxy_cache import StoredProxy
+from api.store import Document
+from api.store.accounts import ACCOUNTS, CREDENTIALS, PLANS, AccountStore
+from config.model.account_credentials import AccountCredential
+from config.model.fleet_accounts import FleetAccount
+from config.model.object_names import PREFIXES, Named, named_in, names_of_plan, names_of_proxy, names_of_rules
+from config.model.plans import Plan
+
+
+class ObjectUsers:
+    """Finds those that name an object. Thread-safe."""
+
+    def __init__(self, proxies: Callable[[], Sequence[StoredProxy]], accounts: AccountStore) -> None:
+        self._proxies = proxies
+        self._accounts = accounts
+
+    def __call__(self, collection: str, name: str) -> Iterator[str]:
+        """`proxy office`, `plan basic`, `account alice`, `credential crd_…` for each that names the object."""
+        for stored in self._proxies():
+            if _is_in(names_of_proxy(stored.record), collection, name):
+                yield f"proxy {stored.record.name}"
+        for plan in map(Plan.model_validate, (each.body for each in self._accounts.find(PLANS))):
+            if _is_in(names_of_plan(plan), collection, name):
+                yield f"plan {plan.name}"
+        if collection == "lists":
+            for _, user in self.of_accounts(name):
+                yield user
+
+    def of_accounts(self, name: str) -> Iterator[tuple[str, str]]:
+        """The accounts and credentials that name this list, each with the id of the account."""
+        for each in self._quoting(ACCOUNTS, name):
+            account = FleetAccount.model_validate(each.body)
+            if _is_in(names_of_rules(account), "lists", name):
+                yield account.id, f"account {account.username}"
+        for each in self._quoting(CREDENTIALS, name):
+            credential = AccountCredential.model_validate(each.body)
+            if _is_in(named_in(credential.allow_destinations, "allow_destinations"), "lists", name):
+                yield credential.account_id, f"credential {credential.id}"
+
+    def _quoting(self, collection: str, name: str) -> Iterable[Document]:
+        """The documents that may name a list, each once."""
+        texts = (prefix + name for prefix, named in PREFIXES.items() if named == "lists")
+        return {each.id: each for text in texts for each in self._accounts.quoting(collection, text)}.values()
+
+
+def _is_in(found: Iterable[Named], collection: str, name: str) -> bool:
+    return any((each.collection, each.name) == (collection, name) for each in found)

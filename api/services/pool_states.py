@@ -1,0 +1,141 @@
+"""What is known of the upstreams of pools, from files that all processes map, and the verdicts of clients' programs.
+
+The API reads the files, and of their words it writes the bans: these hold for all processes at once, with no message.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from actors.pools.slot import Health, Slot, spans_of
+from actors.pools.state import PoolState, known_state
+from actors.pools.state_file import remove
+from actors.pools.summary import Summary, summary_of
+from api.errors import NotFound
+from api.services.object_kinds import POOLS
+from api.services.shared_objects import SharedObjects, StoredObject
+from api.store import StoreWriteError
+from config.model.pools import BAN_DEFAULT, Pool, PoolUpstream, UpstreamReport
+from config.text.formatting import timestamp_text
+
+log = logging.getLogger(__name__)
+
+_UNKNOWN = Health("unknown", 0.0, 0, "", 0.0, 0.0, None, "", 0.0, None, 0, 0, 0)
+
+
+class PoolStates:
+    """Thread-safe. `folder` is where the files are (`RunDir.pools`)."""
+
+    def __init__(self, folder: Path, objects: SharedObjects, publish: Callable[[str, dict[str, Any]], None]) -> None:
+        self._folder = folder
+        self._objects = objects
+        self._publish = publish
+        self._lock = threading.Lock()
+
+    def summary(self, pool: Pool) -> Summary:
+        """The whole pool in numbers. A file that can't be read is as none."""
+        try:
+            return summary_of(self._folder / pool.id, len(pool.upstreams), time.monotonic())
+        except OSError as error:
+            log.warning("the state of the pool %s can't be read: %s", pool.name, error)
+            return Summary(0, 0, len(pool.upstreams), 0, 0, None)
+
+    def status(self, pool: Pool) -> dict[str, Any]:
+        """The view of the summary."""
+        return {name: value for name, value in self.summary(pool)._asdict().items() if name in _COUNTED}
+
+    def upstreams(self, pool: Pool) -> list[dict[str, Any]]:
+        """The view of each upstream's state, in the order of the pool."""
+        slots, now = self._slots(pool), time.monotonic()
+        return [_view(each, slots.get(each.identity), now) for each in pool.upstreams]
+
+    def report(self, key: str, name: str, body: UpstreamReport) -> tuple[Pool, dict[str, Any]]:
+        """Apply a verdict; the pool, and the view of the upstream. Raises `NotFound`, `StoreWriteError`."""
+        stored = self._objects.get(POOLS, key)
+        index, upstream = _named(stored.record, name)
+        seconds = BAN_DEFAULT if body.seconds is None else body.seconds
+        with self._lock:
+            state = self._state(stored)
+            slot, now = state.slots[index], time.monotonic()
+            try:
+                if body.verdict == "bad":
+                    state.ban(slot, now + seconds)
+                else:
+                    state.lift(slot, now)
+            except OSError as error:
+                raise StoreWriteError(f"{self._folder}: {error.strerror or error}") from error
+        about = {"pool_id": stored.record.id, "pool": stored.record.name, "upstream": name}
+        if body.verdict == "bad":
+            self._publish("upstream.banned", {**about, "seconds": seconds})
+        else:
+            self._publish("upstream.unbanned", about)
+        return stored.record, _view(upstream, slot, now)
+
+    def forget(self, pool_id: str) -> None:
+        """The pool was deleted."""
+        try:
+            remove(self._folder / pool_id)
+        except OSError as error:
+            log.warning("the state of a deleted pool can't be removed: %s", error)
+
+    def forget_all_but_stored(self) -> None:
+        """Delete the files of pools that are gone without `forget`."""
+        kept = {each.record.id for each in self._objects.all(POOLS)}
+        for path in self._folder.glob("pool_*"):
+            if path.name not in kept:
+                self.forget(path.name)
+
+    def _slots(self, pool: Pool) -> Mapping[Any, Slot]:
+        try:
+            return known_state(self._folder, pool.id, [each.identity for each in pool.upstreams])
+        except OSError as error:
+            log.warning("the state of the pool %s can't be read: %s", pool.name, error)
+            return {}
+
+    def _state(self, stored: StoredObject) -> PoolState:
+        """Its file is made if there is none: a verdict may come before the first use."""
+        pool: Pool = stored.record
+        spans = spans_of({kind: (first, longest) for kind, (first, longest) in pool.cooldown.model_dump().items()})
+        identities = [each.identity for each in pool.upstreams]
+        state = PoolState(self._folder / pool.id, stored.revision, identities, spans)
+        if not state.is_shared:
+            raise StoreWriteError(f"{self._folder}: the state of pools can't be written")
+        return state
+
+
+_COUNTED = ("up", "down", "unknown", "cooling_down", "banned")
+
+
+def _named(pool: Pool, name: str) -> tuple[int, PoolUpstream]:
+    for index, each in enumerate(pool.upstreams):
+        if each.name == name:
+            return index, each
+    raise NotFound("The upstream")
+
+
+def _view(upstream: PoolUpstream, slot: Slot | None, now: float) -> dict[str, Any]:
+    health = _UNKNOWN if slot is None else slot.health(now)
+    wall = time.time() - now
+
+    def moment(monotonic: float) -> str | None:
+        return timestamp_text(monotonic + wall) if monotonic else None
+
+    return {
+        "name": upstream.name,
+        "state": health.state,
+        "since": moment(health.since),
+        "latency": None if health.latency is None else round(health.latency * 1000, 3),
+        "failures": health.failures,
+        "cooldown": health.cooldown or None,
+        "cooldown_until": moment(health.cooldown_until),
+        "banned_until": moment(health.banned_until),
+        "last_error": health.last_error,
+        "last_error_at": moment(health.error_at),
+        "checks": health.checks,
+        "checks_failed": health.checks_failed,
+    }

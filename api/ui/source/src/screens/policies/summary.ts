@@ -1,0 +1,27 @@
+/** A rule in a few words. */
+import { t } from "../../texts";
+import { linesOf } from "../objects/kind";
+import type { RuleValue } from "./policy";
+
+const FEW = 3;
+
+/** `tag:ci · *.pypi.example, list:mirrors · GET`, or that everything matches. */
+export function summaryOf(rule: Pick<RuleValue, "accounts" | "destinations" | "clients" | "listen_ports" | "methods" | "paths" | "params" | "schedule">): string {
+  const parts = [rule.accounts, rule.destinations, rule.methods, rule.paths, rule.clients, rule.listen_ports].filter((each) => each.length).map(brief);
+  if (rule.params.trim()) parts.push(brief(linesOf(rule.params)));
+  if (rule.schedule) parts.push(t("policies.schedule.short"));
+  return parts.join(" · ") || t("policies.everything");
+}
+
+function brief(entries: readonly string[]): string {
+  const rest = entries.length - FEW;
+  return entries.slice(0, FEW).join(", ") + (rest > 0 ? ` +${rest}` : "");
+}
+
+/** What it does with a request, in a word and its colour. */
+export function actionOf({ use }: Pick<RuleValue, "use">): { word: string; kind: "bad" | "good" | "accent" | "neutral" } {
+  if (use === "deny") return { word: t("policies.short.deny"), kind: "bad" };
+  if (use === "direct") return { word: t("policies.short.direct"), kind: "good" };
+  if (use) return { word: use, kind: "accent" };
+  return { word: t("policies.short.default"), kind: "neutral" };
+}

@@ -1,0 +1,14 @@
+import type { Texts } from "../index";
+
+export const objects: Texts["objects"] = {
+  "name": "Name",
+  "description": "Beschreibung",
+  "general": "Allgemein",
+  "search": "Name oder Beschreibung",
+  "none": "Nichts mit „{q}“ im Namen oder in der Beschreibung",
+  "saved": "{name} ist gespeichert",
+  "deleted": "{name} ist gelöscht",
+  "failed": "{name} konnte nicht gespeichert werden",
+  "warnings": "Warnungen",
+  "count": "{n} Eintrag|{n} Einträge",
+};

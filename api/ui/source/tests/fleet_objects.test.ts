@@ -1,0 +1,105 @@
+import { describe, expect, it } from "vitest";
+import { freshness, lists, type ListValue } from "../src/screens/lists/list";
+import { appliedBy } from "../src/screens/policies/applied";
+import { pools } from "../src/screens/pools/pool";
+import { stateOf, upstreamState } from "../src/screens/pools/state";
+import { blankRule, moved, placeOf, policies, ruleBody, ruleValue } from "../src/screens/policies/policy";
+import { actionOf, summaryOf } from "../src/screens/policies/summary";
+
+describe("a rule in its form", () => {
+  const stored = {
+    name: "docs", mode: "report" as const,
+    match: { accounts: ["tag:ci"], destinations: ["*.example", "list:a"], methods: ["GET"], params: { country: "de" } },
+    action: { use: "direct", headers: { set: { "X-Team": "a: b" }, remove: ["Cookie"] }, egress: ["192.0.2.1"], limits: { connections: 5 }, later: { x: 1 } },
+  };
+
+  it("comes back as it was, with fields that the form does not know", () => {
+    expect(ruleBody(ruleValue(stored as never))).toEqual(stored);
+  });
+  it("leaves out what is empty, and what an action does not have", () => {
+    const rule = { ...blankRule("one"), reason: "no", set: "X-A: 1" };
+    expect(ruleBody(rule)).toEqual({ name: "one", match: {}, action: { use: "deny", reason: "no" }, mode: "enforce" });
+    expect(ruleBody({ ...rule, use: "" })).toEqual({ name: "one", match: {}, action: { headers: { set: { "X-A": "1" } } }, mode: "enforce" });
+  });
+  it("is named in a few words", () => {
+    expect(summaryOf(ruleValue(stored as never))).toBe("tag:ci · *.example, list:a · GET · country=de");
+    expect(summaryOf({ ...blankRule("x"), destinations: ["a", "b", "c", "d", "e"] })).toBe("a, b, c +2");
+    expect([summaryOf(blankRule("x")), actionOf({ use: "deny" }).word]).toEqual(["every request", "deny"]);
+  });
+});
+
+describe("the order of rules", () => {
+  it("changes by one that is moved", () => {
+    expect([moved(["a", "b", "c"], 0, 2), moved(["a", "b", "c"], 2, 0), moved(["a", "b", "c"], 1, 1)].map((each) => each.join(""))).toEqual(["bca", "cab", "abc"]);
+  });
+  it("is shown by the names, so that no rule seems to be another", () => {
+    const before = { name: "p", description: "", rules: [blankRule("a"), blankRule("b")] };
+    expect(policies.shown?.({ ...before, rules: moved(before.rules, 0, 1) })).toEqual({ ...(policies.shown?.(before) as object), order: ["b", "a"] });
+  });
+  it("follows the pointer by the middles of the others", () => {
+    const middles = [10, 30, 50, 70];
+    expect([0, 20, 40, 60, 99].map((y) => placeOf(y, 1, middles))).toEqual([0, 1, 1, 2, 3]);
+    expect([0, 20, 40, 60, 99].map((y) => placeOf(y, 0, middles))).toEqual([0, 0, 1, 2, 3]);
+  });
+});
+
+describe("rules of an explanation", () => {
+  const rule = (policy: string, matches: "yes" | "no" | "unknown", use: string | null, mode: "enforce" | "report" = "enforce") => ({ policy, index: 0, name: policy + matches + use, matches, why: "", use, mode });
+  const said = { decision: "allow" as const, stage: "address" };
+  const names = (rules: ReturnType<typeof rule>[], more: object = {}) => [...appliedBy({ ...said, rules, ...more })].map((each) => each.name);
+
+  it("apply once in each policy, until one decides", () => {
+    expect(names([rule("a", "no", "deny"), rule("a", "yes", "deny", "report"), rule("a", "yes", null), rule("a", "yes", "deny"), rule("b", "yes", "direct"), rule("c", "yes", "deny")])).toEqual(["ayesnull", "byesdirect"]);
+    expect(names([rule("a", "unknown", "deny"), rule("a", "yes", "direct")])).toEqual([]);
+    expect(names([rule("a", "yes", "deny")], { decision: "deny", stage: "client" })).toEqual([]);
+  });
+});
+
+describe("a list in its form", () => {
+  const before: ListValue = { ...lists.blank(), name: "ads", entries: "a.example" };
+
+  it("sends its entries, or its source, whichever is chosen", () => {
+    expect(lists.bodyOf(lists.blank(), { ...before, entries: " a.example \n\nb.example" })).toEqual({ name: "ads", description: "", kind: "domains", entries: ["a.example", "b.example"] });
+    const after: ListValue = { ...before, from: "url", source: { ...before.source, url: "https://a.example/" } };
+    const source = { url: "https://a.example/", format: "plain", interval: 86400, max_bytes: 67108864 };
+    expect(lists.bodyOf(before, after)).toEqual({ source });
+    expect(lists.bodyOf(after, { ...after, source: { ...after.source, interval: 60 } })).toEqual({ source: { interval: 60 } });
+    expect(lists.bodyOf(after, before)).toEqual({ entries: ["a.example"] });
+    const places: ListValue = { ...lists.blank(), name: "places", kind: "geo", from: "file", source: { ...before.source, file: "/srv/a.mmdb", interval: null } };
+    expect(lists.bodyOf(lists.blank(), places)).toEqual({ name: "places", description: "", kind: "geo", source: { file: "/srv/a.mmdb", max_bytes: 67108864 } });
+    expect(lists.bodyOf(places, { ...places, from: "url", source: { ...places.source, url: "https://a.example/" } })).toEqual({ source: { url: "https://a.example/", max_bytes: 67108864 } });
+    expect(lists.bodyOf(before, { ...before, description: "x" })).toEqual({ description: "x" });
+  });
+  it("is current, waits for its first fetch, or keeps what it had", () => {
+    const status = { entries: 0, fetched_at: null, next_at: null, last_error: null, skipped: 0, skipped_examples: [] };
+    const source = before.source as never;
+    expect([{ source: null, status }, { source, status }, { source, status: { ...status, last_error: "404" } }, { source, status: { ...status, fetched_at: "2026-01-01T00:00:00Z" } }].map(freshness)).toEqual(["own", "waiting", "failed", "current"]);
+  });
+});
+
+describe("a pool in its form", () => {
+  const stored = {
+    ...pools.blank(), id: "pool_1", name: "paris", upstream_count: 1, created_at: "", updated_at: "",
+    upstreams: [{ name: "one", protocol: "http", host: "a.example", port: 80, weight: 1, auth: { username: "u" }, tls: null, proxy_protocol: null, labels: { country: "fr", city: "paris" } }],
+    retry: { attempts: 5, connect: true, statuses: [407] }, cooldown: { connect: [1, 60], "407": [60, 600], "429": [30, 300], "5xx": [5, 60] },
+  };
+  const before = pools.valueOf(stored as never);
+
+  it("sends what is different, whole; passwords only where they were typed", () => {
+    expect(before.upstreams[0]!.labels).toBe("country=fr, city=paris");
+    expect(pools.bodyOf(before, before)).toEqual({});
+    const after = { ...before, policy: "latency" as const, upstreams: [{ ...before.upstreams[0]!, labels: "country=de,x" }], cooldown: { ...before.cooldown, "429": [60, null] as [number, null] } };
+    const { "429": _, ...others } = stored.cooldown;
+    expect(pools.bodyOf(before, after)).toEqual({ policy: "latency", cooldown: others, upstreams: [{ protocol: "http", host: "a.example", port: 80, weight: 1, name: "one", auth: { username: "u" }, labels: { country: "de", x: "" } }] });
+    expect(pools.bodyOf(before, { ...before, retry: { ...before.retry, attempts: null, statuses: ["503", "x"] } })).toEqual({ retry: { connect: true, statuses: [503, "x"] } });
+  });
+  it("is usable as far as its upstreams are", () => {
+    const summary = { up: 2, down: 1, unknown: 0, cooling_down: 1, banned: 0 };
+    const states = [summary, { ...summary, up: 3, down: 0, cooling_down: 0 }, { ...summary, up: 0, down: 3, cooling_down: 0 }, { ...summary, up: 0, down: 0, unknown: 3, cooling_down: 0 }];
+    expect(states.map((status) => stateOf({ upstream_count: 3, status } as never))).toEqual(["degraded", "up", "down", "unknown"]);
+    const one = { name: "one", state: "up" as const, since: null, latency: 1, failures: 0, cooldown: null, cooldown_until: null, banned_until: null, last_error: null };
+    const later = new Date(2000).toISOString();
+    expect([one, { ...one, cooldown_until: later }, { ...one, cooldown_until: later, banned_until: later }].map((each) => upstreamState(each, 1000))).toEqual(["up", "cooling", "banned"]);
+    expect(upstreamState({ ...one, banned_until: later }, 3000)).toBe("up");
+  });
+});

@@ -1,1 +1,0 @@
-import{D as e,_n as t,_t as n,gn as r,rn as i,vn as a}from"./session.svelte-Dq5V-l4J.js";import{t as o}from"./ConnectionList-BXODYc_S.js";function s(s,c){a(c,!0);{let t=r(()=>n(`connections.title`));e(s,{get title(){return i(t)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}t()}export{s as default};

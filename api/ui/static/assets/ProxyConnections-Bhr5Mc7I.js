@@ -1,1 +1,0 @@
-import{Jt as e,Xt as t,_n as n,gn as r,ln as i,rn as a,vn as o,xn as s}from"./session.svelte-Dq5V-l4J.js";import{t as c}from"./ConnectionList-BXODYc_S.js";var l=t(`<div class="stack"><!></div>`);function u(t,u){o(u,!0);let d=r(()=>u.proxy.id);var f=l(),p=i(f);c(p,{get only(){return a(d)}}),s(f),e(t,f),n()}export{u as default};

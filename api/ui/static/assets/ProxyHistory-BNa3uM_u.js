@@ -1,1 +1,0 @@
-import{_n as e,vn as t}from"./session.svelte-Dq5V-l4J.js";import{t as n}from"./ObjectHistory-IZCu4xAk.js";function r(r,i){t(i,!0),n(r,{get object(){return i.proxy.id},get name(){return i.proxy.name},get restored(){return i.refresh}}),e()}export{r as default};

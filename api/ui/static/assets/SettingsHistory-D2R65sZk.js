@@ -1,1 +1,0 @@
-import{_n as e,_t as t,gn as n,rn as r,vn as i}from"./session.svelte-Dq5V-l4J.js";import{t as a}from"./ObjectHistory-IZCu4xAk.js";function o(o,s){i(s,!0);{let e=n(()=>t(`shell.area.settings`));a(o,{object:`settings`,get name(){return r(e)}})}e()}export{o as default};

@@ -1,0 +1,143 @@
+"""A copy of this checkout with compiled modules: compiled_tree.py; prints where it is.
+
+Nothing is compiled into the checkout, where it would win over a source that was edited since. The copy lies in
+`.cache/compiled`, and its name is made of all that is in it: an edited file gives another copy. The compiled modules
+are kept apart from it, by the sources that they are made of, so an edit elsewhere compiles nothing. Two of each stay.
+
+Says in one line why nothing can be compiled, and ends with 3 where the machine has nothing to do it with, else with 4;
+`failure.log` there has the output of the build then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+
+from build_wheel import ROOT, CannotBuild, build, obstacle, reason_of
+
+CACHE = ROOT / ".cache" / "compiled"
+COMPILED_FROM = ("actors/", "config/", "scripts/wheels/")
+KEPT = 2
+LEFT_OUT = {
+    ".git",
+    ".venv",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".cache",
+    "data",
+    "dist",
+    "build",
+    "node_modules",
+    "__pycache__",
+    "test-results",
+}
+
+
+def files() -> list[str]:
+    """What the checkout has, but for what git ignores; all but environments and caches without git."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    else:
+        paths = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
+        names = [str(path) for path in paths if not LEFT_OUT & set(path.parts)]
+    return sorted(name for name in set(names) if name and (ROOT / name).is_file())
+
+
+def fingerprint(folder: Path, names: Iterable[str]) -> str:
+    """Of these files and the interpreter."""
+    digest = hashlib.sha256(f"{sys.version} {sys.executable} {os.environ.get('MYPYC_OPT_LEVEL')}".encode())
+    for name in names:
+        content = (folder / name).read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def tree() -> Path:
+    """The copy of the checkout as it is now. Raises `CannotBuild`."""
+    names = files()
+    target = CACHE / f"tree-{fingerprint(ROOT, names)}"
+    if not target.exists():
+        with TemporaryDirectory() as folder:
+            copy = Path(folder, "all")
+            for name in names:
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
+            target = CACHE / f"tree-{fingerprint(copy, names)}"  # the checkout may have changed meanwhile
+            shutil.copytree(modules(copy, names), copy, dirs_exist_ok=True)
+            (copy / ".cache").symlink_to(ROOT / ".cache")
+            put_in_place(copy, target)
+    target.touch()
+    return target
+
+
+def modules(copy: Path, names: list[str]) -> Path:
+    """The folder of the compiled modules, made if need be. Raises `CannotBuild`."""
+    target = CACHE / f"modules-{fingerprint(copy, (name for name in names if name.startswith(COMPILED_FROM)))}"
+    if not target.exists():
+        print("Compiling the forwarding path, which takes some minutes ...", file=sys.stderr)
+        with TemporaryDirectory() as folder:
+            put_in_place(compile_into(Path(folder), copy), target)
+    target.touch()
+    return target
+
+
+def compile_into(folder: Path, source: Path) -> Path:
+    """A folder in this one with what a compiled wheel has beside its sources."""
+    with zipfile.ZipFile(build(folder, compiled=True, source=source)) as wheel:
+        wheel.extractall(folder / "all", [name for name in wheel.namelist() if name.endswith(".so")])
+    return folder / "all"
+
+
+def put_in_place(made: Path, target: Path) -> None:
+    """As a whole or not at all; another process may have made it meanwhile."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    hidden = CACHE / f".{target.name}.{os.getpid()}"
+    shutil.copytree(made, hidden, symlinks=True)
+    try:
+        hidden.rename(target)
+    except OSError:
+        shutil.rmtree(hidden)
+        if not target.exists():
+            raise
+
+
+def prune(kind: str) -> None:
+    """The newest few stay."""
+    found = sorted(CACHE.glob(f"{kind}-*"), key=lambda each: each.stat().st_mtime, reverse=True)
+    for each in found[KEPT:]:
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def main() -> None:
+    reason = obstacle()
+    if reason:
+        give_up(reason, 3)
+    try:
+        made = tree()
+    except CannotBuild as error:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        (CACHE / "failure.log").write_text(str(error), encoding="utf-8")
+        give_up(f"compiling failed ({reason_of(str(error))})", 4)
+    prune("modules")
+    prune("tree")
+    print(made)
+
+
+def give_up(reason: str, status: int) -> NoReturn:
+    print(f"{reason[:1].upper()}{reason[1:]}: the pure version runs", file=sys.stderr)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

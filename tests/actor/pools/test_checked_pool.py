@@ -1,0 +1,142 @@
+"""The checks of a pool: what they write down for all processes, and which problems they report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.bus.messages.specs import EgressSpec
+from actors.forwarding.upstreams.reaching import access_to_upstreams
+from tests.actor.pools.checking import Checking, pool_of
+from tests.kit.upstream_farm import Farm
+from tests.kit.upstreams import closed_port
+
+
+def test_what_the_checks_find_is_there_for_other_processes(checking: Checking, farm: Farm) -> None:
+    spec = pool_of(farm.ports[0], closed_port())
+    checking.configure(spec)
+    slots = checking.slots_elsewhere(spec)
+    checking.until(lambda: [slot.state for slot in slots] == ["up", "down"])
+    good, bad = (slot.health(checking.loop.now) for slot in slots)
+    assert good.latency is not None
+    assert (good.checks >= 1, good.checks_failed, good.last_error) == (True, 0, None)
+    assert bad.checks_failed >= 1
+    assert bad.error == "unreachable"
+    assert "refuses connections" in (bad.last_error or "")
+
+
+def test_an_upstream_that_comes_back_is_up_again(checking: Checking, farm: Farm) -> None:
+    port = farm.ports[0]
+    farm.close(port)
+    spec = pool_of(port, farm.ports[1])
+    checking.configure(spec)
+    slot = checking.slots_elsewhere(spec)[0]
+    checking.until(lambda: slot.is_down and checking.begun == ["paris/up0"])
+    farm.open(port)
+    checking.until(lambda: slot.state == "up" and checking.over == ["paris/up0"])
+    assert slot.health(checking.loop.now).failures == 0
+    assert checking.active == ()
+
+
+def test_what_a_proxy_finds_out_is_reported_by_the_checks(checking: Checking, farm: Farm) -> None:
+    spec = pool_of(*farm.ports, check_enabled=False)
+    checking.configure(spec)
+    slots = checking.slots_elsewhere(spec)
+    slots[2].failed(checking.loop.now, "connect", "handshake", "it closed the connection within the handshake")
+    checking.until(lambda: checking.begun)
+    assert checking.begun == ["paris/up2"]
+    assert checking.active[0].detail.endswith("is down: it closed the connection within the handshake")
+    assert farm.total == 0, "nothing is checked where checks are off"
+
+
+def test_a_pool_without_a_living_upstream_is_a_problem_of_its_own(checking: Checking, farm: Farm) -> None:
+    spec = pool_of(*farm.ports[:2], check_enabled=False)
+    checking.configure(spec)
+    slots = checking.slots_elsewhere(spec)
+    for slot in slots:
+        slot.failed(checking.loop.now, "connect", "unreachable", "refused")
+    checking.until(lambda: len(checking.begun) == 3)
+    assert set(checking.begun) == {"paris", "paris/up0", "paris/up1"}
+    slots[1].succeeded(checking.loop.now)
+    checking.until(lambda: len(checking.over) == 2)
+    assert set(checking.over) == {"paris", "paris/up1"}
+
+
+def test_an_upstream_that_asked_for_a_pause_is_not_checked_until_its_end(checking: Checking, farm: Farm) -> None:
+    spec = replace(pool_of(*farm.ports[:2], interval=0.02), cooldown=(("429", 1.0, 1.0),))
+    checking.slots_elsewhere(spec)[0].failed(checking.loop.now, "429", "status", "it responds 429")
+    ends = checking.loop.now + 1.0
+    checking.configure(spec)
+    checking.until(lambda: farm.connections[farm.ports[1]] >= 5)
+    if checking.loop.now < ends:  # else this machine has been busy for a second
+        assert farm.connections[farm.ports[0]] == 0
+    checking.until(lambda: farm.connections[farm.ports[0]] >= 1)
+    assert checking.loop.now >= ends
+
+
+def test_an_upstream_at_a_private_address_is_not_connected_to(checking: Checking, farm: Farm) -> None:
+    checking.dialer.access = access_to_upstreams(EgressSpec("public_only", (), ()))
+    spec = pool_of(farm.ports[0])
+    checking.configure(spec)
+    slot = checking.slots_elsewhere(spec)[0]
+    checking.until(lambda: slot.is_down)
+    assert farm.total == 0
+    assert "its address is refused" in (slot.last_error or "")
+
+
+def test_a_changed_pool_keeps_what_is_known_and_ends_what_is_gone(checking: Checking, farm: Farm) -> None:
+    spec = pool_of(*farm.ports, check_enabled=False)
+    checking.configure(spec)
+    for slot in checking.slots_elsewhere(spec)[1:]:
+        slot.failed(checking.loop.now, "407", "credentials", "it responds 407")
+    checking.until(lambda: len(checking.begun) == 2)
+    entries = (replace(spec.upstreams.entries[1], password="another"), spec.upstreams.entries[0])
+    changed = replace(spec, revision=2, upstreams=replace(spec.upstreams, entries=entries))
+    checking.configure(changed)
+    checking.until(lambda: checking.over)
+    assert checking.over == ["paris/up2"], "it was removed"
+    assert checking.begun == ["paris/up1", "paris/up2"], "nothing is reported twice"
+    slot = checking.slots_elsewhere(changed)[0]
+    assert slot.is_down
+    assert slot.eligible(checking.loop.now), "another password gets a trial at once"
+
+
+@pytest.mark.parametrize("what", ["pool", "upstream"])
+def test_what_has_another_name_is_reported_under_that(checking: Checking, farm: Farm, what: str) -> None:
+    spec = pool_of(*farm.ports[:2], check_enabled=False)
+    checking.configure(spec)
+    checking.slots_elsewhere(spec)[0].failed(checking.loop.now, "connect", "unreachable", "refused")
+    checking.until(lambda: checking.begun == ["paris/up0"])
+    if what == "pool":
+        checking.configure(replace(spec, name="lyon", revision=2))
+        expected = "lyon/up0"
+    else:
+        entries = (replace(spec.upstreams.entries[0], name="first"), spec.upstreams.entries[1])
+        checking.configure(replace(spec, revision=2, upstreams=replace(spec.upstreams, entries=entries)))
+        expected = "paris/first"
+    checking.until(lambda: [each.subject for each in checking.active] == [expected])
+    assert checking.over == ["paris/up0"]
+
+
+def test_a_pool_that_is_not_in_use_any_more_has_no_problems(checking: Checking, farm: Farm) -> None:
+    spec = pool_of(farm.ports[0], check_enabled=False)
+    pool = checking.configure(spec)
+    checking.slots_elsewhere(spec)[0].failed(checking.loop.now, "connect", "unreachable", "refused")
+    checking.until(lambda: len(checking.begun) == 2)
+    checking.pool = None
+    pool.end()
+    checking.until(lambda: len(checking.over) == 2)
+    assert checking.active == ()
+
+
+def test_a_change_that_concerns_no_check_begins_none_anew(checking: Checking, farm: Farm) -> None:
+    spec = pool_of(*farm.ports, interval=60.0)
+    pool = checking.configure(spec)
+    slots = checking.slots_elsewhere(spec)
+    checking.until(lambda: all(slot.state == "up" for slot in slots))
+    other = replace(spec, revision=2, cooldown=(), upstreams=replace(spec.upstreams, policy="latency"))
+    assert pool.follows(other)
+    assert not pool.follows(replace(other, upstreams=replace(other.upstreams, check_interval=1.0)))
+    assert not pool.follows(replace(other, name="lyon"))
+    assert [slot.health(0.0).checks for slot in slots] == [1, 1, 1]

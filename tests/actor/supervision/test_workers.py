@@ -1,0 +1,142 @@
+"""A proxy with several workers under a real supervisor, with stand-ins for its actors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+from actors.bus.messages.common import Done
+from actors.bus.messages.supervision import (
+    ApplyProxy,
+    QueryWorkers,
+    RemoveProxy,
+    RestartProxy,
+    Runtime,
+    Workers,
+)
+from actors.workers.columns import ALIVE, OWNER, open_columns
+from tests.actor.supervision.supervised import Caller, Supervised, greeting, refuses
+from tests.kit.ports import free_port
+from tests.kit.standin_actors import spec
+from tests.kit.wait import wait_until
+
+
+def pids(runtime: Runtime) -> set[int]:
+    return {each.pid for each in runtime.workers if each.pid is not None and each.state == "running"}
+
+
+def all_run(supervised: Supervised, count: int, but: set[int] | None = None) -> Runtime:
+    """The runtime once so many workers run, and no other, none of them one of `but`."""
+
+    def is_so() -> Runtime | None:
+        runtime = supervised.runtime("a")
+        found = pids(runtime)
+        ready = runtime.state == "running" and len(found) == len(runtime.workers) == count
+        return runtime if ready and not found & (but or set()) else None
+
+    return wait_until(is_so, f"{count} workers run")
+
+
+def instances(supervised: Supervised) -> tuple[int, ...]:
+    workers = supervised.ask(QueryWorkers(("a", "unknown")))
+    assert isinstance(workers, Workers)
+    assert workers.instances.keys() <= {"a"}
+    return workers.instances.get("a", ())
+
+
+def test_several_workers_run_on_one_socket_and_each_has_a_column(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("a", port, workers=3))
+    runtime = all_run(supervised, 3)
+    assert [each.index for each in runtime.workers] == [0, 1, 2]
+    assert runtime.pid == runtime.workers[0].pid
+    assert greeting(port)[0] in pids(runtime)
+    serving = instances(supervised)
+    assert len(set(serving)) == 3
+    columns = wait_until(lambda: open_columns(supervised.directory / "run" / "workers" / "a"), "there are columns")
+    assert set(columns.all_of(OWNER)) == set(serving)
+
+
+def test_a_proxy_with_one_worker_has_no_column_and_no_row(supervised: Supervised) -> None:
+    supervised.put(spec("a", free_port()))
+    assert supervised.running("a").workers == ()
+    assert len(instances(supervised)) == 1
+    assert not (supervised.directory / "run" / "workers").exists()
+
+
+def test_a_worker_that_is_killed_is_back_and_no_connection_is_refused(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("a", port, workers=2))
+    before = pids(all_run(supervised, 2))
+    with Caller(port) as caller:
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        runtime = all_run(supervised, 2, {victim})
+    assert caller.failures == []
+    assert before - {victim} <= pids(runtime)
+    assert runtime.restarts == 1
+    columns = open_columns(supervised.directory / "run" / "workers" / "a")
+    assert columns is not None
+    assert set(instances(supervised)) <= set(columns.all_of(OWNER))
+
+
+def test_a_restart_replaces_all_workers_one_by_one_and_refuses_nothing(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("a", port, workers=2))
+    before = pids(all_run(supervised, 2))
+    with Caller(port) as caller:
+        assert supervised.ask(RestartProxy("a")) == Done()
+        runtime = all_run(supervised, 2, before)
+    assert caller.failures == []
+    assert runtime.restarts == 0
+
+
+def test_the_number_of_workers_changes_while_clients_come(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("a", port, workers=2))
+    before = pids(all_run(supervised, 2))
+    with Caller(port) as caller:
+        assert supervised.ask(ApplyProxy(spec("a", port, workers=3, revision=2))) == Done()
+        assert before < pids(all_run(supervised, 3))
+        assert supervised.ask(ApplyProxy(spec("a", port, workers=1, revision=3))) == Done()
+        runtime = wait_until(
+            lambda: found if not (found := supervised.runtime("a")).workers else None, "one worker is left", 60
+        )
+    assert caller.failures == []
+    assert runtime.state == "running"
+    assert runtime.pid in before
+    assert len(instances(supervised)) == 1
+
+
+def test_all_workers_stop_with_their_proxy_and_leave_nothing(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("a", port, workers=2))
+    all_run(supervised, 2)
+    folder = supervised.directory / "run" / "workers" / "a"
+    assert folder.exists()
+    assert supervised.ask(ApplyProxy(spec("a", port, workers=2, active=False, revision=2))) == Done()
+    assert refuses(port)
+    wait_until(lambda: supervised.runtime("a").state == "stopped", "all have ended")
+    wait_until(lambda: not folder.exists(), "what they have counted is gone")
+    supervised.put(spec("a", port, workers=2, revision=3))
+    all_run(supervised, 2)
+    assert supervised.ask(RemoveProxy("a")) == Done()
+    assert refuses(port)
+    wait_until(lambda: not folder.exists(), "what they have counted is gone")
+
+
+def test_a_worker_that_drains_keeps_its_column_until_its_end(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("a", port, workers=2))
+    all_run(supervised, 2)
+    columns = open_columns(supervised.directory / "run" / "workers" / "a")
+    assert columns is not None
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        _pid, instance, _revision = client.makefile("r").readline().split()
+        assert supervised.ask(RestartProxy("a")) == Done()
+        wait_until(lambda: int(instance) not in instances(supervised), "it is replaced")
+        assert int(instance) in columns.all_of(OWNER)
+        line = columns.all_of(OWNER).index(int(instance))
+        columns.write(line, ALIVE, 1)  # as a real worker does: the stand-in doesn't count
+    wait_until(lambda: columns.word(line, ALIVE) == 0, "its column counts no more")

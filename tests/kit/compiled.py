@@ -1,0 +1,32 @@
+"""For tests that see a difference between compiled modules and Python: see docs/testing.md."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from actors.compiled import runs_compiled
+
+COUNTS_CALLS = pytest.mark.skipif(runs_compiled(), reason="counts calls of Python functions, of which there are none")
+
+
+def interpreted(name: str) -> ModuleType:
+    """Another copy of a module, from its source: its classes may have subclasses in Python."""
+    source = Path(__file__, "../../..", *name.split(".")).resolve().with_suffix(".py")
+    spec = spec_from_file_location(f"{name}_from_source", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def attributes(thing: object) -> list[str]:
+    """The names of what an object without `__dict__` has, whether Python made its class or the compiler."""
+    kinds = type(thing).__mro__
+    names = [name for kind in kinds for of in ("__slots__", "__mypyc_attrs__") for name in vars(kind).get(of, ())]
+    return [name for name in dict.fromkeys(names) if name != "__dict__"]

@@ -1,0 +1,59 @@
+"""A product that is installed in a folder of its own, and becomes another version there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.kit.folders import ROOT
+from tests.kit.product import Product
+
+
+class Installed(Product):
+    """A product that was installed by a copy of this checkout: `install` puts another version in its place."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.program = self.directory / "current" / "proxyfleet"
+        self.install("1.0.0")
+
+    def install(self, version: str, *, pure: bool = False) -> Path:
+        """Make this the version that starts next, without compiled modules if `pure`; the folder of its code."""
+        release = self.directory / f"release-{version}"
+        ignored = shutil.ignore_patterns("*.so") if pure else None
+        for package in ("actors", "api", "config"):
+            shutil.copytree(ROOT / package, release / package, ignore=ignored)
+        for file in (ROOT / "supervisor.py", *ROOT.glob("*.so")):
+            shutil.copy(file, release)
+        with (release / "config" / "__init__.py").open("a") as file:
+            file.write(f'\nVERSION = "{version}"\n')
+        script = release / "proxyfleet"
+        script.write_text(
+            f"#!{sys.executable} -P\nimport sys\n\nsys.path.insert(0, {str(release)!r})\n"
+            "from supervisor import main\n\nmain()\n"
+        )
+        script.chmod(0o755)
+        fresh = self.directory / "next"
+        fresh.symlink_to(release.name)
+        fresh.rename(self.directory / "current")
+        return release
+
+    def command(self) -> list[str]:
+        return [str(self.program), *super().command()[3:]]
+
+    def upgrade(self) -> subprocess.CompletedProcess[str]:
+        """The command of the version that is installed now."""
+        return subprocess.run(
+            [str(self.program), "upgrade", "--data-dir", str(self.data_dir), "--run-dir", str(self.run_dir)],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+
+    @property
+    def version(self) -> str:
+        return str(self.data("GET", "/health")["version"])

@@ -1,0 +1,109 @@
+"""`proxyfleet convert`: what it writes and reports, and that the product takes its documents."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.certificates import make_pair
+from tests.kit.product import Product
+from tests.product.cli.shell import Shell
+from tests.unit.api.convert.expectations import EXPECTED, FOLDER
+
+DEFAULT = str(FOLDER / "squid-default.conf")
+SAMPLE = str(FOLDER / "3proxy-sample.cfg")
+
+
+def test_the_document_goes_to_standard_output_and_the_report_beside_it(stranger: Shell) -> None:
+    ran = stranger("convert", DEFAULT)
+    assert ran.status == 0
+    assert tomllib.loads(ran.out)["proxies"][0]["port"] == 3128
+    assert "Of no meaning here:" in ran.err
+    assert f"{DEFAULT}:23: coredump_dir" in ran.err
+
+
+def test_programs_get_both_as_json(stranger: Shell) -> None:
+    ran = stranger("convert", SAMPLE, "-o", "json")
+    assert ran.status == 0
+    assert ran.err == ""
+    assert len(ran.data["document"]["proxies"]) == 2
+    remarks = ran.data["report"]["remarks"]
+    assert ran.data["report"]["summary"]["lost"] == sum(each["effect"] == "lost" for each in remarks) > 0
+    assert {"effect", "file", "line", "directive", "why", "instead"} == remarks[0].keys()
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_files_are_written_in_the_form_of_their_names(stranger: Shell, tmp_path: Path, suffix: str) -> None:
+    to, report = tmp_path / f"fleet.{suffix}", tmp_path / "report.json"
+    ran = stranger("convert", SAMPLE, "--to", str(to), "--report", str(report))
+    assert (ran.status, ran.err) == (0, "")
+    assert "2 proxies, 2 accounts, 2 policies" in ran.out
+    read = tomllib.loads if suffix == "toml" else json.loads
+    assert read(to.read_text())["kind"] == "proxyfleet.config"
+    assert json.loads(report.read_text())["remarks"]
+    assert to.stat().st_mode & 0o777 == 0o600
+
+
+def test_strict_writes_nothing_unless_all_was_carried_over(stranger: Shell, tmp_path: Path) -> None:
+    to, report = tmp_path / "fleet.toml", tmp_path / "report"
+    ran = stranger("convert", SAMPLE, "--strict", "--to", str(to), "--report", str(report))
+    assert ran.status == 1
+    assert not to.exists()
+    assert "admin" in report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "words"),
+    [
+        (None, [], "no such file"),
+        ("", [], "--format"),
+        ("http_port 3128\n", ["--timezone", "Nowhere/City"], "no time zone"),
+    ],
+)
+def test_what_can_not_be_read_ends_with_2(
+    stranger: Shell, tmp_path: Path, content: str | None, arguments: list[str], words: str
+) -> None:
+    file = tmp_path / "squid.conf"
+    if content is not None:
+        file.write_text(content)
+    ran = stranger("convert", str(file), *arguments)
+    assert ran.status == 2
+    assert words in ran.err
+
+
+def test_files_are_found_below_root(stranger: Shell, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "bad.txt").write_text(".bad.example\n")
+    file = tmp_path / "squid.conf"
+    file.write_text('acl bad dstdomain -n "/etc/bad.txt"\nhttp_access deny bad\nhttp_port 127.0.0.1:3128\n')
+    missing, found = (stranger("convert", str(file), "-o", "json", *more) for more in ((), ("--root", str(tmp_path))))
+    assert missing.data["document"]["policies"][0]["rules"][0]["match"] == {}  # refuses all that it might have
+    assert missing.data["report"]["summary"]["refuses"] == 1
+    assert found.data["document"]["policies"][0]["rules"][0]["match"] == {
+        "destinations": ["bad.example", "*.bad.example"]
+    }
+    assert found.data["report"]["summary"]["refuses"] == 0
+
+
+def usable_here(document: dict[str, Any], pair: tuple[str, str]) -> dict[str, Any]:
+    """The document for this machine: nothing listens, and the certificate exists."""
+    for proxy in document["proxies"]:
+        proxy["status"] = "inactive"
+        if "tls" in proxy:
+            proxy["tls"] = {"cert_file": pair[0], "key_file": pair[1]}
+    return document
+
+
+def test_the_product_takes_every_converted_document(product: Product, stranger: Shell, tmp_path: Path) -> None:
+    pair = make_pair(tmp_path)
+    for name, expected in EXPECTED.items():
+        document = stranger("convert", str(FOLDER / name), "-o", "json").data["document"]
+        if expected.proxies:
+            done = product.data("POST", "/config/import?dry_run=true", usable_here(document, pair))
+            made = [each["name"] for each in done["changes"] if each["kind"] == "proxy"]
+            assert len(made) == expected.proxies, name
+            assert {each["action"] for each in done["changes"]} == {"create"}

@@ -1,0 +1,158 @@
+"""Lists and policies of the whole product: they hold at once on every proxy, and through the death of any process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import requests
+
+from tests.kit.curl import curl, needs_curl
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.kit.wire import Client
+
+pytestmark = [pytest.mark.product, needs_curl]
+
+HERE, ELSEWHERE = ["127.0.0.0/8"], ["192.0.2.0/24"]
+
+
+def denying(product: Product, entries: list[str], name: str) -> None:
+    """A list, and a policy that denies what is in it."""
+    product.data("POST", "/lists", {"name": name, "kind": "networks", "entries": entries})
+    rules = [{"name": "blocked", "match": {"destinations": [f"list:{name}"]}, "action": {"use": "deny"}}]
+    product.data("POST", "/policies", {"name": name, "rules": rules})
+
+
+def status(proxy: dict[str, Any], url: str) -> int:
+    """What a client gets that uses this proxy."""
+    return curl("-x", f"http://127.0.0.1:{proxy['port']}", url)[0]
+
+
+def put(product: Product, name: str, entries: list[str]) -> None:
+    product.data("PATCH", f"/lists/{name}", {"entries": entries})
+
+
+def test_a_changed_list_holds_for_the_next_request_on_all_proxies_and_open_connections(
+    product: Product, origin: Origin
+) -> None:
+    denying(product, HERE, "at-once")
+    proxies = [product.proxy(policy="at-once"), product.proxy(access={"deny_destinations": ["list:at-once"]})]
+    with Client(proxies[0]["port"]) as client:
+        for _ in range(5):
+            for entries, expected in ((HERE, 403), (ELSEWHERE, 200)):
+                put(product, "at-once", entries)
+                assert client.get(origin.url("/hello")).status == expected
+                assert [status(each, origin.url("/hello")) for each in proxies] == [expected] * 2
+    used = product.api("DELETE", "/lists/at-once").json()["error"]["details"]["error"]
+    assert "in use by 2" in used
+    for each in proxies:
+        product.data("DELETE", f"/proxies/{each['id']}")
+    product.data("DELETE", "/policies/at-once")
+    product.data("DELETE", "/lists/at-once")
+
+
+def test_a_policy_is_tried_before_it_is_stored_by_the_process_that_decides(product: Product, origin: Origin) -> None:
+    product.data("POST", "/lists", {"name": "tried", "kind": "networks", "entries": HERE})
+    denying(product, ELSEWHERE, "elsewhere")
+    rules = [{"name": "blocked", "match": {"destinations": ["list:tried"]}, "action": {"use": "deny"}}]
+    proxies = [product.proxy(), product.proxy(policy="elsewhere")]
+    for proxy, name in ((proxies[0], "new"), (proxies[1], "new"), (proxies[1], "elsewhere")):
+        question: dict[str, Any] = {"client_ip": "127.0.0.1", "target": origin.url("/hello")}
+        path = f"/proxies/{proxy['id']}/explain"
+        assert product.data("POST", path, question)["decision"] == "allow"
+        tried = product.data("POST", path, {**question, "draft": {"name": name, "rules": rules}})
+        assert (tried["decision"], tried["rule"]) == ("deny", f"policy {name}[0] blocked")
+        assert [(each["policy"], each["matches"]) for each in tried["rules"]] == [(name, "yes")]
+        assert product.data("POST", path, question)["decision"] == "allow"
+        assert status(proxy, origin.url("/hello")) == 200
+    for proxy in proxies:
+        product.data("DELETE", f"/proxies/{proxy['id']}")
+    for path in ("/policies/elsewhere", "/lists/elsewhere", "/lists/tried"):
+        product.data("DELETE", path)
+
+
+def test_a_policy_that_a_plan_gets_holds_for_its_accounts_at_once(product: Product, origin: Origin) -> None:
+    denying(product, HERE, "of-plan")
+    proxy = product.proxy(auth={"enabled": True})
+    plan = product.data("POST", "/plans", {"name": "of-plan"})["plan"]
+    fields = {"proxies": {"ids": [proxy["id"]]}, "plan": "of-plan"}
+    account = product.data("POST", "/accounts", {"username": "pia", "password": "correct horse", **fields})["account"]
+    with Client(proxy["port"]) as client:
+        authorization = "Proxy-Authorization: Basic cGlhOmNvcnJlY3QgaG9yc2U="
+        assert client.get(origin.url("/hello"), authorization).status == 200
+        for policy, expected in (("of-plan", 403), (None, 200), ("of-plan", 403)):
+            product.data("PATCH", f"/plans/{plan['id']}", {"policy": policy})
+            wait_until(
+                lambda expected=expected: client.get(origin.url("/hello"), authorization).status == expected,
+                "the actor has noticed the change of the table",
+            )
+        product.data("PATCH", f"/plans/{plan['id']}", {"policy": None})
+        product.data("PATCH", f"/accounts/{account['id']}", {"deny_destinations": ["list:of-plan"]})
+        wait_until(
+            lambda: client.get(origin.url("/hello"), authorization).status == 403, "the account's own list holds"
+        )
+    assert "account pia" in product.api("DELETE", "/lists/of-plan").json()["error"]["details"]["error"]
+    gone = (f"/accounts/{account['id']}", f"/plans/{plan['id']}", f"/proxies/{proxy['id']}")
+    for path in (*gone, "/policies/of-plan", "/lists/of-plan"):
+        product.data("DELETE", path)
+
+
+def test_lists_and_policies_outlive_every_process(own_product: Product, origin: Origin) -> None:
+    product, url = own_product, origin.url("/hello")
+    denying(product, HERE, "kept")
+    proxy = product.proxy(policy="kept")
+    open_proxy = product.proxy()
+
+    def holds() -> None:
+        assert [status(each, url) for each in (proxy, open_proxy)] == [403, 200]
+
+    holds()
+    api = product.actor("api")
+    api.kill()
+    holds()  # without the API
+    wait_until(lambda: not api.is_running(), "the API is gone")
+    product.wait_healthy()
+    holds()
+    product.stop()
+    product.start()
+    wait_until(lambda: status(open_proxy, url) == 200, "proxies serve")
+    holds()
+    product.kill_all()
+    product.start()
+    wait_until(lambda: status(open_proxy, url) == 200, "proxies serve")
+    holds()
+
+
+def test_a_change_that_is_stored_is_in_force_though_the_api_is_killed_in_the_middle_of_it(
+    own_product: Product, origin: Origin
+) -> None:
+    """Whatever moment the kill meets: what the API shows afterwards is what proxies do."""
+    product, url = own_product, origin.url("/hello")
+    denying(product, HERE, "shaken")
+    proxy = product.proxy(policy="shaken")
+    for number in range(6):
+        entries = (ELSEWHERE, HERE)[number % 2]
+        change = threading.Thread(target=_try_to_put, args=(product, "shaken", entries))
+        change.start()
+        time.sleep(0.004 * number)  # another moment each time, none of which may matter
+        api = product.actor("api")
+        api.kill()
+        change.join()
+        wait_until(lambda api=api: not api.is_running(), "the API is gone")
+        product.wait_healthy()
+        stored = product.data("GET", "/lists/shaken")["list"]["entries"]
+        wait_until(lambda stored=stored: status(proxy, url) == (403 if stored == HERE else 200), "what is stored holds")
+
+
+def _try_to_put(product: Product, name: str, entries: list[str]) -> None:
+    headers = {"Authorization": f"Bearer {product.token}"}
+    try:
+        requests.patch(
+            f"{product.base_url}/api/v1/lists/{name}", json={"entries": entries}, headers=headers, timeout=10
+        )
+    except requests.RequestException:
+        return  # it was killed before its response

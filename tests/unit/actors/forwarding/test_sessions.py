@@ -1,0 +1,163 @@
+"""Which upstream a session has, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from actors.forwarding.access.username_parameters import Parameters
+from actors.forwarding.upstream import AnyUpstream, Upstream
+from actors.forwarding.upstreams import rendezvous
+from actors.forwarding.upstreams import sessions as module
+from actors.forwarding.upstreams.balancing import score
+from actors.forwarding.upstreams.rendezvous import Rendezvous
+from actors.forwarding.upstreams.sessions import Sessions
+from tests.kit.upstreams import three, up, upstream_entry
+
+SEVEN = Parameters("7", 60.0)
+
+
+def every(_upstream: AnyUpstream) -> bool:
+    return True
+
+
+def choose(sessions: Sessions, parameters: Parameters = SEVEN, now: float = 0.0, key: str = "alice\0007") -> int:
+    found = sessions.choose(key, parameters, every, up, now)
+    return -1 if found is None else found.index
+
+
+def test_a_session_is_back_at_its_own_upstream_when_it_was_not_used_for_its_ttl() -> None:
+    upstreams = three()
+    sessions = Sessions(upstreams)
+    own = choose(sessions)
+    upstreams[own].failed(0.0, "refused")
+    other = choose(sessions)
+    assert other != own
+    upstreams[own].succeeded(1.0)
+    assert [choose(sessions, now=now) for now in (50.0, 100.0, 159.0)] == [other] * 3
+    assert choose(sessions, now=219.0) == own
+
+
+def test_the_other_upstream_fails_as_well() -> None:
+    upstreams = three()
+    sessions = Sessions(upstreams)
+    for _ in range(3):
+        upstreams[choose(sessions)].failed(0.0, "refused")
+    assert choose(sessions) == -1
+    upstreams[0].succeeded(1.0)
+    assert choose(sessions) == 0
+
+
+def test_rotation_is_in_proportion_to_the_weights_and_never_twice_the_same() -> None:
+    sessions = Sessions(three(2, 1, 1))
+    turns = [choose(sessions, Parameters(rotate=True), key="alice\0") for _ in range(400)]
+    assert all(one != other for one, other in itertools.pairwise(turns))
+    assert 180 <= Counter(turns)[0] <= 200
+    alone = three()
+    sessions = Sessions(alone)
+    alone[0].failed(0.0, "")
+    alone[1].failed(0.0, "")
+    assert {choose(sessions, Parameters(rotate=True)) for _ in range(3)} == {2}
+
+
+def test_a_request_that_is_tried_again_does_not_rotate_again() -> None:
+    upstreams = three()
+    sessions = Sessions(upstreams)
+    moving = Parameters("7", 60.0, rotate=True)
+    moved = choose(sessions, moving)
+    again = sessions.choose("alice\0007", moving, every, up, 0.0, True)
+    assert again is upstreams[moved]
+    assert choose(sessions) == moved
+
+
+def test_sessions_survive_a_changed_list_where_their_upstream_stays() -> None:
+    upstreams = three()
+    sessions = Sessions(upstreams)
+    moved = choose(sessions, Parameters("7", 60.0, rotate=True))
+    successor = Sessions(upstreams[::-1], sessions)
+    assert choose(successor) == moved
+    left = [each for each in upstreams if each.index != moved]
+    assert choose(Sessions(left, successor)) in {each.index for each in left}
+
+
+def test_labels_keep_sessions_apart_and_within_what_matches() -> None:
+    upstreams = three()
+    sessions = Sessions(upstreams)
+    german = Parameters("7", 60.0, labels={"country": "de"})
+    for _ in range(3):
+        found = sessions.choose("alice\0007", german, lambda each: each.index == 1, up, 0.0)
+        assert found is upstreams[1]
+    assert sessions.choose("alice\0007", german, lambda _each: False, lambda _each: False, 0.0) is None
+
+
+def many(count: int, weight: int = 1) -> list[AnyUpstream]:
+    return [Upstream(upstream_entry(number + 1, weight=weight), number, 0.0) for number in range(count)]
+
+
+def spread(upstreams: list[AnyUpstream], keys: int) -> dict[int, AnyUpstream]:
+    order = Rendezvous(upstreams)
+    found = {key: order.first(b"%d" % key) for key in range(keys)}
+    return {key: upstream for key, upstream in found.items() if upstream is not None}
+
+
+def test_sessions_are_spread_by_weight_over_a_long_list() -> None:
+    upstreams = many(300)
+    upstreams += [Upstream(upstream_entry(1000 + number, weight=4), 300 + number, 0.0) for number in range(100)]
+    chosen = Counter(each.spec.weight for each in spread(upstreams, 4000).values())
+    assert 2100 < chosen[4] < 2480  # 400 of 700
+
+
+def test_an_upstream_that_goes_moves_its_own_sessions_and_about_as_many_others() -> None:
+    upstreams = many(200)
+    before, after = spread(upstreams, 2000), spread(upstreams[:-10], 2000)
+    moved = [key for key, upstream in before.items() if after[key] is not upstream]
+    gone = [key for key, upstream in before.items() if upstream in upstreams[-10:]]
+    assert set(gone) <= set(moved)
+    assert len(moved) < 350
+    assert spread(upstreams[::-1], 2000) == before
+
+
+def test_the_next_upstream_of_a_key_is_the_next_usable_one() -> None:
+    upstreams = many(50)
+    order = Rendezvous(upstreams)
+    left = set(upstreams)
+    while left:
+        found = order.first(b"key", left.__contains__)
+        assert found is not None
+        assert order.first(b"key", left.__contains__) is found
+        left.discard(found)
+    assert order.first(b"key", left.__contains__) is None
+    assert Rendezvous([]).first(b"key") is None
+
+
+def test_a_new_session_asks_few_of_many_upstreams(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = 0
+
+    def counted(*given: Any) -> float:
+        nonlocal scores
+        scores += 1
+        return score(*given)
+
+    monkeypatch.setattr(rendezvous, "score", counted)
+    sessions = Sessions(many(1000))
+    for number in range(10):
+        choose(sessions, key=f"alice\0{number}")
+    assert scores < 10 * 120
+
+
+def test_what_is_kept_is_bounded() -> None:
+    sessions = Sessions(three())
+    tracemalloc.start()
+    for number in range(module.SESSIONS_MAX + 500):
+        key = f"{'a' * 100}{number}\0{'s' * 64}"
+        choose(sessions, Parameters("s", 60.0, rotate=True), key=key)
+        choose(sessions, Parameters(rotate=True), key=key)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert module.SESSIONS_MAX * 31 // 32 <= len(sessions._bound) <= module.SESSIONS_MAX
+    assert module.ROTATIONS_MAX * 31 // 32 <= len(sessions._last) <= module.ROTATIONS_MAX
+    assert taken < 6_000_000, taken

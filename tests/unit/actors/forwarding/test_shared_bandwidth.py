@@ -1,0 +1,221 @@
+"""A bandwidth that several workers divide, each with buckets of its own, on one loop whose clock is set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.bus.loop import Loop
+from actors.bus.messages.specs import AccountSpec, LimitsSpec
+from actors.forwarding.limits.accounts import Account
+from actors.forwarding.limits.elsewhere import Elsewhere, join_workers
+from actors.forwarding.limits.limits import Limits
+from actors.forwarding.limits.token_bucket import TokenBucket
+from actors.forwarding.limits.usage_counters import UsageCounters
+from actors.supervision.processes.columns import WorkerColumns
+from tests.kit.clocks import Clock
+from tests.kit.forwarding_rig import spec
+
+RATE = 1_000_000
+STEP = 0.005
+
+
+class Flow:
+    """Moves all that it may, a piece at a time, while it is `on`; or `at_most` bytes a second."""
+
+    def __init__(self, worker: Worker, at_most: int | None = None) -> None:
+        self.moved = 0
+        self.on = True
+        self._worker = worker
+        self._at_most = at_most
+        self._began = worker.world.loop.now
+        self._waits = False
+        self.go_on()
+
+    def go_on(self) -> None:
+        self._waits = False
+        bucket, now = self._worker.bucket, self._worker.world.loop.now
+        while self.on and (share := bucket.available()):
+            if self._at_most is not None:
+                share = min(share, int((now - self._began) * self._at_most) - self.moved)
+                if share <= 0:
+                    self._worker.world.loop.call_later(STEP, self.go_on)
+                    return
+            bucket.consume(share)
+            self.moved += share
+        if self.on and not self._waits:
+            self._waits = True
+            bucket.wait(self.go_on)
+
+
+class Worker:
+    def __init__(self, world: World, elsewhere: Elsewhere, rate: int) -> None:
+        self.world = world
+        self.bucket, self.other_way = TokenBucket(world.loop, rate), TokenBucket(world.loop, 0)
+        elsewhere.key("proxy").divide(self.bucket, self.other_way)
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock(1000.0)
+        self.loop = Loop(self.clock)
+        self._folder = folder
+        self._columns = WorkerColumns(folder, self.clock)
+        self._instances = 0
+
+    def elsewhere(self) -> Elsewhere:
+        self._instances += 1
+        column = self._columns.allocate("px1", self._instances)
+        made = join_workers(self.loop, self._folder, "px1", column, pytest.fail)
+        assert made is not None
+        return made
+
+    def workers(self, count: int, rate: int = RATE) -> list[Worker]:
+        joined = [self.elsewhere() for _ in range(count)]
+        return [Worker(self, each, rate) for each in joined]
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds / STEP)):
+            self.clock.now += STEP
+            self.loop.turn(0)
+
+    def moves(self, flows: list[Flow], seconds: float) -> list[float]:
+        """What each moves in this time, as parts of what all may move together."""
+        before = [each.moved for each in flows]
+        self.pass_time(seconds)
+        return [(each.moved - was) / (seconds * RATE) for each, was in zip(flows, before, strict=True)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "workers")
+    yield made
+    made.loop.close()
+
+
+@pytest.mark.parametrize("count", [2, 8, 64])
+def test_one_worker_that_wants_all_gets_nearly_all(world: World, count: int) -> None:
+    flow = Flow(world.workers(count)[0])
+    world.pass_time(0.3)
+    assert 0.9 <= world.moves([flow], 1.0)[0] <= 1.05
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_workers_that_want_all_get_the_same_and_together_no_more_than_the_whole(world: World, count: int) -> None:
+    flows = [Flow(each) for each in world.workers(count)]
+    world.pass_time(0.3)
+    for _ in range(3):
+        parts = world.moves(flows, 1.0)
+        assert max(parts) <= 1.1 * min(parts)
+        assert 0.9 <= sum(parts) <= 1.1
+
+
+def test_one_that_joins_gets_its_part_within_three_periods_and_takes_no_more_than_is_there(world: World) -> None:
+    first, second = world.workers(2)
+    flows = [Flow(first)]
+    world.pass_time(2.0)
+    flows.append(Flow(second))
+    assert sum(world.moves(flows, 0.2)) <= 1.25
+    world.pass_time(0.1)
+    parts = world.moves(flows, 1.0)
+    assert max(parts) <= 1.1 * min(parts)
+    assert sum(parts) <= 1.1
+
+
+def test_one_that_leaves_frees_its_part_at_once(world: World) -> None:
+    flows = [Flow(each) for each in world.workers(2)]
+    world.pass_time(1.0)
+    flows[1].on = False
+    world.pass_time(0.3)
+    assert world.moves(flows[:1], 1.0)[0] >= 0.9
+
+
+def test_one_that_moves_little_gets_that_and_the_other_the_rest(world: World) -> None:
+    first, second = world.workers(2)
+    flows = [Flow(first), Flow(second, at_most=RATE // 5)]
+    world.pass_time(1.0)
+    greedy, modest = world.moves(flows, 2.0)
+    assert modest == pytest.approx(0.2, abs=0.02)
+    assert 0.65 <= greedy <= 0.85
+
+
+def test_flows_count_and_not_workers(world: World) -> None:
+    first, second = world.workers(2)
+    flows = [Flow(first) for _ in range(3)] + [Flow(second)]
+    world.pass_time(1.0)
+    parts = world.moves(flows, 2.0)
+    assert sum(parts[:3]) == pytest.approx(3 * parts[3], rel=0.15)
+
+
+def test_the_first_bytes_of_an_idle_worker_wait_for_no_edge(world: World) -> None:
+    first, second = world.workers(2)
+    Flow(first)
+    world.pass_time(2.0)
+    assert second.bucket.available() >= 1460
+
+
+def test_an_idle_worker_has_no_timer(world: World) -> None:
+    flows = [Flow(each) for each in world.workers(2)]
+    world.pass_time(0.5)
+    for each in flows:
+        each.on = False
+    world.pass_time(1.5)
+    assert not [timer for _when, _number, timer in world.loop._timers if timer.call is not None]
+
+
+def test_another_rate_holds_at_once_for_all(world: World) -> None:
+    both = world.workers(2)
+    flows = [Flow(each) for each in both]
+    world.pass_time(1.0)
+    for each in both:
+        each.bucket.set_rate(RATE // 4)
+    world.pass_time(0.3)
+    assert sum(world.moves(flows, 1.0)) == pytest.approx(0.25, rel=0.1)
+    for each in both:
+        each.bucket.set_rate(0)
+    assert both[0].bucket.available() > RATE
+
+
+def test_a_dead_worker_has_no_share(world: World) -> None:
+    flows = [Flow(each) for each in world.workers(2)]
+    world.pass_time(1.0)
+    flows[1].on = False
+    world._columns.ended("px1", 2)
+    world.pass_time(0.2)
+    assert world.moves(flows[:1], 1.0)[0] >= 0.95
+
+
+# --- what divides its bandwidth ---
+
+
+def shares_of(limits: Limits) -> list[bool]:
+    return [each.sharing is not None for each in (limits._inward, limits._outward)]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_bandwidth_of_the_proxy_is_divided_once_it_is_limited(world: World, late: bool) -> None:
+    limits = Limits(world.loop)
+    if late:
+        limits.share(world.elsewhere(), 0)
+        assert shares_of(limits) == [False, False]
+    limits.configure(spec(1, limits=LimitsSpec(bandwidth_in=RATE)))
+    if not late:
+        assert shares_of(limits) == [False, False]
+        limits.share(world.elsewhere(), 0)
+    assert shares_of(limits) == [True, True]
+    assert limits._inward.rate == RATE
+    assert limits._outward.rate == 0
+
+
+def test_so_is_that_of_an_account_of_each_worker(world: World) -> None:
+    usage = UsageCounters(world.loop)
+    plain = AccountSpec("acc_1", "ada", None)
+    limited = AccountSpec("acc_1", "ada", None, limits=LimitsSpec(bandwidth_out=RATE))
+    elsewhere = [world.elsewhere() for _ in range(2)]
+    for spec_of, each in ((limited, elsewhere[0]), (plain, elsewhere[1])):
+        account = Account(world.loop, spec_of, 0.0, usage.acquire("acc_1"))
+        account.share(each.key("account", "acc_1"))
+        account.update(limited, 0.0)
+        assert account.bucket(False).rate == RATE // 2

@@ -1,0 +1,95 @@
+"""What squid decides, as slowly and plainly as it can be written: converted policies are held against it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+LETTERS = "MTWHFAS"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. `minute` is of the week, from Monday; `path` is empty for CONNECT."""
+
+    client: str
+    host: str
+    address: str
+    port: int
+    method: str
+    path: str
+    user: str
+    minute: int
+
+
+@dataclass(frozen=True)
+class Acl:
+    """An access list as it is written."""
+
+    name: str
+    kind: str
+    values: tuple[str, ...]
+
+    def text(self) -> str:
+        return f"acl {self.name} {self.kind} {' '.join(self.values)}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line of a list; names with `!` are negated."""
+
+    allow: bool
+    names: tuple[str, ...]
+
+    def text(self, directive: str) -> str:
+        return f"{directive} {'allow' if self.allow else 'deny'} {' '.join(self.names)}"
+
+
+def matches(acl: Acl, request: Request, known: Mapping[str, Acl]) -> bool:
+    """Whether an access list matches."""
+    one = {
+        "src": lambda value: ip_address(request.client) in ip_network(value),
+        "dst": lambda value: ip_address(request.address) in ip_network(value),
+        "dstdomain": lambda value: _in_domain(request.host, value),
+        "dstdom_regex": lambda value: re.search(value, request.host) is not None,
+        "port": lambda value: _in_range(request.port, value),
+        "method": lambda value: request.method == value,
+        "proxy_auth": lambda value: value in ("REQUIRED", request.user),
+        "urlpath_regex": lambda value: re.search(value, request.path) is not None,
+        "time": lambda value: True,
+    }
+    if acl.kind == "time":
+        return _in_time(request.minute, acl.values)
+    if acl.kind in ("any-of", "all-of"):
+        some = any if acl.kind == "any-of" else all
+        return some(_named(value, request, known) for value in acl.values)
+    return any(one[acl.kind](value) for value in acl.values)
+
+
+def _in_domain(host: str, value: str) -> bool:
+    return host == value.removeprefix(".") or (value.startswith(".") and host.endswith(value))
+
+
+def _in_range(port: int, value: str) -> bool:
+    low, _, high = value.partition("-")
+    return int(low) <= port <= int(high or low)
+
+
+def _in_time(minute: int, values: Sequence[str]) -> bool:
+    days, clock = values
+    start, end = (int(each[:2]) * 60 + int(each[3:]) for each in clock.split("-"))
+    return LETTERS[minute // 1440] in days and start <= minute % 1440 <= end
+
+
+def _named(name: str, request: Request, known: Mapping[str, Acl]) -> bool:
+    return matches(known[name.removeprefix("!")], request, known) is not name.startswith("!")
+
+
+def allows(rules: Sequence[Rule], request: Request, known: Mapping[str, Acl]) -> bool:
+    """What the first line that matches says; else the opposite of the last."""
+    for rule in rules:
+        if all(_named(name, request, known) for name in rule.names):
+            return rule.allow
+    return bool(rules) and not rules[-1].allow

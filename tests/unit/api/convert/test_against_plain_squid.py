@@ -1,0 +1,138 @@
+"""Converted policies decide as squid does; where the report says that they can't, they refuse what squid might."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.forwarding.access.rules import NO_LISTS
+from actors.forwarding.policies.compiled import CompiledPolicy, compile_policy
+from actors.forwarding.policies.facts import Facts
+from api.import_export.convert.conversion import Converted, converted
+from api.import_export.convert.report import Effect
+from api.services.object_specs import policy_spec
+from config.model.policies import PolicyCreate, new_policy
+from tests.unit.api.convert.plain_squid import Acl, Request, Rule, allows
+
+MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
+HOSTS = {
+    "a.example": "203.0.113.1",
+    "b.a.example": "198.51.100.7",
+    "c.example": "203.0.113.130",
+    "xa.example": "198.51.100.9",
+}
+CLEAR = (
+    Acl("office", "src", ("10.0.0.0/8",)),
+    Acl("boss", "src", ("10.1.0.0/16", "192.0.2.7")),
+    Acl("nets", "dst", ("203.0.113.0/25",)),
+    Acl("sites", "dstdomain", (".a.example",)),
+    Acl("site", "dstdomain", ("a.example", "c.example")),
+    Acl("named", "dstdom_regex", (r"(^|\.)a\.example$", r"^c\.example$")),
+    Acl("safe", "port", ("80", "443", "1025-65535")),
+    Acl("ssl", "port", ("443",)),
+    Acl("CONNECT", "method", ("CONNECT",)),
+    Acl("reads", "method", ("GET", "HEAD", "CONNECT")),
+    Acl("work", "time", ("MTWHF", "08:00-17:59")),
+    Acl("alice", "proxy_auth", ("alice",)),
+    Acl("known", "proxy_auth", ("REQUIRED",)),
+    Acl("below", "urlpath_regex", ("^/x/",)),
+    Acl("deeper", "urlpath_regex", ("^/x/y", "^/z/")),
+    Acl("some", "any-of", ("boss", "ssl")),
+    Acl("both", "all-of", ("office", "!ssl")),
+)
+UNCLEAR = (
+    Acl("programs", "urlpath_regex", (r"\.exe$", "^/x/")),
+    Acl("inside", "dstdom_regex", ("exam", r"^a\.example$")),
+    Acl("wild", "any-of", ("boss", "inside")),
+)
+KNOWN = {acl.name: acl for acl in (*CLEAR, *UNCLEAR)}
+
+
+def rules(acls: tuple[Acl, ...], most: int) -> st.SearchStrategy[list[Rule]]:
+    names = st.sampled_from([acl.name for acl in acls]).flatmap(lambda name: st.sampled_from([name, f"!{name}"]))
+    lines = st.builds(Rule, st.booleans(), st.lists(names, min_size=1, max_size=3, unique=True).map(tuple))
+    return st.lists(lines, min_size=1, max_size=most)
+
+
+def requests() -> st.SearchStrategy[Request]:
+    hosts = st.sampled_from(sorted(HOSTS))
+    methods = st.sampled_from(["GET", "POST", "CONNECT", "PROPFIND"])
+    paths = st.sampled_from(["/", "/x/", "/x/y", "/z/a.exe", "/a.exe"])
+    clients = st.sampled_from(["10.1.0.1", "10.2.0.1", "192.0.2.7", "192.0.2.8", "2001:db8::1"])
+    ports = st.sampled_from([80, 443, 22, 8080])
+    users, minutes = st.sampled_from(["alice", "bob"]), st.sampled_from([479, 480, 1079, 1080, 6 * 1440 + 600])
+    made = st.builds(Request, clients, hosts, st.just(""), ports, methods, paths, users, minutes)
+    return made.map(
+        lambda one: Request(
+            **{
+                **one.__dict__,
+                "address": HOSTS[one.host],
+                "path": "" if one.method == "CONNECT" else one.path,
+            }
+        )
+    )
+
+
+def convert_text(text: str) -> Converted:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "squid.conf"
+        file.write_text(text)
+        return converted(file, "squid", "UTC")
+
+
+def configuration(lines: list[Rule], acls: tuple[Acl, ...]) -> str:
+    defined = [acl.text() for acl in acls if acl.name != "CONNECT"]
+    auth = "auth_param basic program /usr/lib/squid/basic_fake_auth"
+    return "\n".join([auth, *defined, *(each.text("http_access") for each in lines), "http_port 3128"])
+
+
+def policy_allows(policy: CompiledPolicy, request: Request) -> bool:
+    method = "" if request.method == "CONNECT" else request.method
+    now = (MONDAY + timedelta(minutes=request.minute)).timestamp()
+    facts = Facts(
+        request.host, request.port, False, request.client, now, user=request.user, method=method, path=request.path
+    )
+    from ipaddress import ip_address
+
+    rule = policy.find(facts, ip_address(request.address)).rule
+    assert rule is not None, "the rules decide every request"
+    return rule.spec.use != "deny"
+
+
+def compiled(found: Converted) -> CompiledPolicy:
+    assert found.problems == []
+    [entry] = found.document["policies"]
+    return compile_policy(policy_spec(new_policy(PolicyCreate.model_validate(entry), 0.0), 1), NO_LISTS)
+
+
+def grave(found: Converted) -> list[str]:
+    return [
+        each.text()
+        for each in found.report.remarks
+        if each.effect in (Effect.REFUSES, Effect.LOST) and each.directive != "auth_param"
+        and "without a password need one" not in each.why
+    ]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(rules(CLEAR, 6), st.lists(requests(), min_size=1, max_size=40))
+def test_policies_decide_as_squid(lines: list[Rule], asked: list[Request]) -> None:
+    found = convert_text(configuration(lines, CLEAR))
+    policy, exact = compiled(found), not grave(found)
+    for request in asked:
+        wanted, got = allows(lines, request, KNOWN), policy_allows(policy, request)
+        assert got == wanted or (wanted and not exact), (request, found.document["policies"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(rules((*CLEAR, *UNCLEAR), 5), st.lists(requests(), min_size=1, max_size=40))
+def test_what_cannot_be_expressed_is_refused(lines: list[Rule], asked: list[Request]) -> None:
+    found = convert_text(configuration(lines, (*CLEAR, *UNCLEAR)))
+    policy, exact = compiled(found), not grave(found)
+    for request in asked:
+        wanted, got = allows(lines, request, KNOWN), policy_allows(policy, request)
+        assert got == wanted or (wanted and not exact), (request, found.document["policies"])

@@ -1,0 +1,163 @@
+"""Lists and policies that proxies, plans, accounts and credentials name."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.accounts.records import effective
+from actors.bus.codec import unpack
+from actors.bus.messages.fleet_objects import ListRef
+from actors.bus.messages.supervision import ApplyObjects
+from api.operator.desired_state import read_desired_objects
+from tests.kit.api_stage import Api
+from tests.unit.api.naming import fields_of, imported, problem, proxy
+from tests.unit.api.published import Published
+
+DENY = {"name": "all", "match": {}, "action": {"use": "deny"}}
+LIST = {"name": "mirrors", "kind": "domains", "entries": ["mirror.example"]}
+
+
+@pytest.fixture
+def token(api: Api) -> dict[str, str]:
+    return api.token()
+
+
+@pytest.fixture
+def objects(api: Api, token: dict[str, str]) -> None:
+    """The list `mirrors` and the policy `closed`."""
+    assert api.post("/lists", LIST, token).status_code == 201
+    assert api.post("/policies", {"name": "closed", "rules": [DENY]}, token).status_code == 201
+
+
+def test_a_proxy_names_what_is_there(api: Api, token: dict[str, str]) -> None:
+    assert problem(proxy(api, policy="closed")) == ("policy", "there is no policy 'closed'")
+    named = {"allow_destinations": ["a.example", "list:mirrors:443"]}
+    expected = ("access.allow_destinations[1]", "there is no list 'mirrors'")
+    assert problem(proxy(api, access=named)) == expected
+    assert api.fleet.desired == {}
+    made = proxy(api).json["data"]["proxy"]
+    assert made["policy"] is None
+    assert problem(api.patch(f"/proxies/{made['id']}", {"access": named}, token)) == expected
+
+
+@pytest.mark.usefixtures("objects")
+def test_a_proxy_is_sent_with_the_keys_of_what_it_names(api: Api, token: dict[str, str]) -> None:
+    made = proxy(api, policy="closed", access={"deny_destinations": ["list:mirrors", ":25"]}).json["data"]["proxy"]
+    assert made["policy"] == "closed"
+    spec = api.fleet.desired[made["id"]]
+    assert (spec.policy, spec.objects) == ("closed", ("policy:closed", "list:mirrors"))
+    api.patch(f"/proxies/{made['id']}", {"description": "as before"}, token)
+    assert api.fleet.desired[made["id"]].policy == "closed"
+    api.patch(f"/proxies/{made['id']}", {"policy": None, "auth": {"enabled": True}}, token)
+    assert api.fleet.desired[made["id"]].objects == ("list:mirrors", "list:*", "plans")
+
+
+@pytest.mark.usefixtures("objects")
+def test_what_is_in_use_is_not_deleted_and_the_users_are_named(api: Api, token: dict[str, str]) -> None:
+    proxy(api, policy="closed", access={"allow_destinations": ["list:mirrors"]})
+    plan = {"name": "basic", "policy": "closed", "allow_destinations": ["list:mirrors"]}
+    assert api.post("/plans", plan, token).status_code == 201
+    body = {"username": "ada", "password": "secret-word", "deny_destinations": ["list:mirrors:25"]}
+    account = api.post("/accounts", body, token).json["data"]["account"]
+    other = {"username": "bob", "password": "secret-word", "metadata": {"note": "list:mirrors"}}
+    assert api.post("/accounts", other, token).status_code == 201
+    credential = {"ttl": 60, "allow_destinations": ["list:mirrors"]}
+    minted = api.post(f"/accounts/{account['id']}/credentials", credential, token).json["data"]["credential"]
+    error = problem(api.request("DELETE", "/lists/mirrors", token))[1]
+    assert f"4 (proxy office, plan basic, account ada, credential {minted['id']})" in error
+    assert problem(api.patch("/lists/mirrors", {"name": "others"}, token))[0] == "name"
+    assert "2 (proxy office, plan basic)" in problem(api.request("DELETE", "/policies/closed", token))[1]
+
+
+def test_accounts_plans_and_credentials_name_lists_that_are_there(api: Api, token: dict[str, str]) -> None:
+    destinations = ["a.example", "list:mirrors"]
+    expected = ("deny_destinations[1]", "there is no list 'mirrors'")
+    body = {"username": "ada", "password": "secret-word"}
+    assert problem(api.post("/accounts", {**body, "deny_destinations": destinations}, token)) == expected
+    assert problem(api.post("/plans", {"name": "basic", "deny_destinations": destinations}, token)) == expected
+    assert problem(api.post("/plans", {"name": "basic", "policy": "x"}, token)) == ("policy", "there is no policy 'x'")
+    batch = {"create": [{**body, "deny_destinations": destinations}]}
+    assert problem(api.post("/accounts/batch", batch, token))[0] == "create[0].deny_destinations[1]"
+    account = api.post("/accounts", body, token).json["data"]["account"]
+    path = f"/accounts/{account['id']}"
+    assert problem(api.patch(path, {"deny_destinations": destinations}, token)) == expected
+    minted = api.post(f"{path}/credentials", {"ttl": 60, "allow_destinations": destinations}, token)
+    assert problem(minted)[0] == "allow_destinations[1]"
+
+
+@pytest.mark.usefixtures("objects")
+def test_proxies_have_the_policy_of_a_plan_before_the_plan_has_it(api: Api, token: dict[str, str]) -> None:
+    plan = api.post("/plans", {"name": "basic", "policy": "closed"}, token).json["data"]["plan"]
+    assert plan["policy"] == "closed"
+    assert api.fleet.objects["plans"].names == ("policy:closed",)
+    with api.fleet.silent_after(0):
+        assert api.post("/plans", {"name": "other", "policy": "closed"}, token).status_code == 500
+    assert [each["name"] for each in api.get("/plans", token).json["data"]["plans"]] == ["basic"]
+    body = {"username": "ada", "password": "secret-word", "plan": "basic"}
+    account = api.post("/accounts", body, token).json["data"]["account"]
+    table = Published(api)
+    assert effective(table.account(account["id"]), table.plan(plan["id"])).policy == "closed"
+    assert api.patch(f"/plans/{plan['id']}", {"policy": None}, token).json["data"]["plan"]["policy"] is None
+    assert effective(table.account(account["id"]), table.plan(plan["id"])).policy == ""
+    assert api.request("DELETE", "/policies/closed", token).status_code == 200
+
+
+@pytest.mark.usefixtures("objects")
+def test_the_supervisor_reads_at_its_start_what_the_api_would_send(api: Api, token: dict[str, str]) -> None:
+    api.post("/plans", {"name": "basic", "policy": "closed"}, token)
+    sent = api.services.proxies.desired_state().objects
+    assert read_desired_objects(api.store, api.data) == sent
+    ref = unpack(ListRef, sent[0].packed)
+    assert (api.data.lists / ref.file).is_file()
+
+
+@pytest.mark.usefixtures("objects")
+def test_a_list_with_other_entries_is_sent_with_another_file(api: Api, token: dict[str, str]) -> None:
+    def file() -> str:
+        (found,) = (each for each in api.fleet.objects.values() if each.key == "list:mirrors")
+        return unpack(ListRef, found.packed).file
+
+    before = file()
+    api.patch("/lists/mirrors", {"entries": ["other.example"]}, token)
+    assert file() != before
+    sent = len([each for _, each in api.fleet.received if isinstance(each, ApplyObjects)])
+    api.services._list_changed(api.get("/lists/mirrors", token).json["data"]["list"]["id"])
+    assert len([each for _, each in api.fleet.received if isinstance(each, ApplyObjects)]) == sent + 1
+
+
+# --- the configuration as a whole ---------------------------------------------------------------------------------
+
+OFFICE = {"name": "office", "port": 3128, "protocol": "http", "policy": "closed"}
+BASIC = {"name": "basic", "policy": "closed", "deny_destinations": ["list:mirrors"]}
+ADA = {"username": "ada", "password": "secret-word", "allow_destinations": ["list:mirrors"]}
+CLOSED = {"name": "closed", "rules": [DENY]}
+
+
+def test_an_import_has_what_it_names(api: Api) -> None:
+    assert fields_of(imported(api, proxies=[OFFICE], plans=[BASIC], accounts=[ADA])) == [
+        "proxies[0].policy",
+        "plans[0].policy",
+        "plans[0].deny_destinations[0]",
+        "accounts[0].allow_destinations[0]",
+    ]
+    whole = {"lists": [LIST], "policies": [CLOSED], "proxies": [OFFICE], "plans": [BASIC], "accounts": [ADA]}
+    assert imported(api, **whole).status_code == 200
+    assert api.fleet.objects["plans"].names == ("policy:closed",)
+    (proxy,) = api.fleet.desired.values()
+    assert proxy.objects == ("policy:closed",)
+    again = imported(api, **{**whole, "accounts": []})
+    assert again.json["data"]["changed"] is False
+    refused = fields_of(imported(api, "prune=true", lists=[], policies=[]))
+    assert sorted(refused) == ["lists", "lists", "policies", "policies"]
+    exported = api.get("/config/export", api.token()).json["data"]
+    assert (exported["proxies"][0]["policy"], exported["plans"][0]["policy"]) == ("closed", "closed")
+    assert imported(api, "prune=true", lists=[], policies=[], proxies=[], plans=[], accounts=[]).status_code == 200
+
+
+def test_an_earlier_state_comes_back_only_with_what_it_names(api: Api, token: dict[str, str]) -> None:
+    imported(api, lists=[LIST], policies=[CLOSED], proxies=[OFFICE])
+    later = api.get("/revisions?limit=1", token).json["data"]["revisions"][0]["revision"]
+    imported(api, "prune=true", lists=[], policies=[], proxies=[])
+    assert api.post(f"/revisions/{later}/restore", None, token).status_code == 200
+    (spec,) = api.fleet.desired.values()
+    assert spec.policy == "closed"
