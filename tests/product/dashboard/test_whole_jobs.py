@@ -113,6 +113,7 @@ def test_many_proxies_are_tagged_at_once(page: Page, product: Product) -> None:
     tags.get_by_label("Add tags").fill("new")
     tags.get_by_role("button", name=re.compile("^old")).click()
     press(tags, "Apply")
+    expect(page.get_by_text("2 proxies done")).to_be_visible()
     expect(bar).to_have_count(0)
     found = [product.data("GET", f"/proxies/{each['id']}")["proxy"]["tags"] for each in made]
     assert found == [["kept", "new"]] * 2
