@@ -11,7 +11,8 @@ from api.errors import Denied, Invalid, NotFound
 from api.http.query import choice, integer, text
 from api.resources.connections import EVERYTHING, ConnectionFilters, connection_view, require_filter
 from api.services.account_names import may_use
-from api.services.fleet_connections import FleetConnections, Group, Row
+from api.services.connection_groups import Group
+from api.services.fleet_connections import FleetConnections, Row
 from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 
@@ -59,7 +60,8 @@ def list_connections(call: Call) -> Reply:
 
     Returns the open connections of all active proxies, or with `group_by` their number and bytes by client, account,
     target or proxy. The response comes within a few seconds; `unavailable` names the proxies whose processes did not
-    reply, and `total` leaves them out.
+    reply, and `total` leaves them out. Each of several processes sends its largest groups, 1,000 or as many as the page
+    reaches: where one has more, `total` is the least number that there are.
     """
     query: ListFleetConnections = call.query
     account = _account(call, query.account)
@@ -68,9 +70,8 @@ def list_connections(call: Call) -> Reply:
         raise Invalid("sort", "must be left out where group_by is given: the largest groups come first")
     fleet = FleetConnections(call.services.bridge, _proxies(call, query.proxy, account))
     if query.group_by is not None:
-        groups = _groups(call, fleet, only, query.group_by)
-        page = groups[query.offset : query.offset + query.limit]
-        return Reply({"groups": page, "total": len(groups), "unavailable": _unavailable(call, fleet)})
+        groups, total = _groups(call, fleet, only, query)
+        return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet)})
     rows, total = fleet.page(QueryConnections(only, query.sort or DEFAULT_SORT, query.limit, query.offset))
     return Reply({"connections": list(map(_view, rows)), "total": total, "unavailable": _unavailable(call, fleet)})
 
@@ -123,11 +124,18 @@ def _named(call: Call, named: str | None) -> list[ProxyRecord]:
     return found
 
 
-def _groups(call: Call, fleet: FleetConnections, only: ConnectionFilter, by: str) -> list[dict[str, Any]]:
+def _groups(
+    call: Call, fleet: FleetConnections, only: ConnectionFilter, query: ListFleetConnections
+) -> tuple[list[dict[str, Any]], int]:
+    """The page of groups, and how many there are in all."""
+    by = query.group_by or ""
     field = GROUP_BY[by]
     if field is None:
-        return [{**_proxy(call, each.value), **_counts(each)} for each in fleet.groups_by_proxy(only)]
-    return [{by: each.value or None, **_counts(each)} for each in fleet.groups(only, field)]
+        found = fleet.groups_by_proxy(only)
+        page = found[query.offset : query.offset + query.limit]
+        return [{**_proxy(call, each.value), **_counts(each)} for each in page], len(found)
+    page, total = fleet.groups(only, field, query.limit, query.offset)
+    return [{by: each.value or None, **_counts(each)} for each in page], total
 
 
 def _counts(group: Group) -> dict[str, int]:

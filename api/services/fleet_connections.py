@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from actors.bus.mailbox import NOT_ON_THE_BUS
@@ -25,6 +25,7 @@ from actors.bus.messages.forwarding import (
 )
 from actors.forwarding.connections.table import PAGE_MAX
 from api.bus_bridge import Bridge, is_asleep, reason_of
+from api.services.connection_groups import FetchedGroups, Group, merged
 from api.services.worker_requests import addresses_of
 from config.model.proxies import ProxyRecord
 
@@ -44,16 +45,6 @@ class Row(NamedTuple):
 
     proxy: ProxyRecord
     connection: Connection
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The connections with one value: how many, and their bytes."""
-
-    value: str
-    count: int
-    bytes_in: int
-    bytes_out: int
 
 
 class FleetConnections:
@@ -87,15 +78,39 @@ class FleetConnections:
         rows = _at_one_moment(fetched.sorted()[query.offset : end])
         return [Row(self._proxies[to], each) for to, each in rows], fetched.total()
 
-    def groups(self, only: ConnectionFilter, by: str) -> list[Group]:
-        """The groups by a field of `connections.GROUPS`, the largest first."""
-        replies = self._ask(dict.fromkeys(self._proxies, GroupConnections(only, by)), ConnectionGroups)
-        return _merged(each for reply in replies.values() for each in reply.groups.items())
+    def groups(self, only: ConnectionFilter, by: str, limit: int, offset: int) -> tuple[list[Group], int]:
+        """A page of the groups by a field of `connections.GROUPS`, the largest first, and how many there are in all.
+
+        One process sends the page itself. Each of several sends its first groups, `PAGE_MAX` or as many as the page
+        reaches: where one has more, there are at least so many, and one that is small everywhere may be missing.
+        """
+        if len(self._proxies) == 1:
+            replies = self._count(dict.fromkeys(self._proxies, GroupConnections(only, by, limit, offset)))
+            found = merged(each for reply in replies.values() for each in reply.groups.items())
+            return found, sum(reply.total for reply in replies.values())
+        fetched = self._largest(only, by, offset + limit)
+        values = {each.value for each in fetched.merged()[offset : offset + limit]}
+        missing = fetched.missing(values).items()
+        fetched.complete(self._count({to: GroupConnections(only, by, len(of), values=of) for to, of in missing}))
+        return [each for each in fetched.merged() if each.value in values], fetched.total()
+
+    def _largest(self, only: ConnectionFilter, by: str, end: int) -> FetchedGroups:
+        """At least the first `end` of each process."""
+        fetched, asked = FetchedGroups(), set(self._proxies)
+        while asked:
+            fetched.add(self._count({to: GroupConnections(only, by, PAGE_MAX, fetched.count(to)) for to in asked}))
+            for to in asked & self._silent:
+                fetched.drop(to)
+            asked = fetched.unfinished(end)
+        return fetched
+
+    def _count(self, requests: Mapping[str, GroupConnections]) -> dict[str, ConnectionGroups]:
+        return self._ask(requests, ConnectionGroups)
 
     def groups_by_proxy(self, only: ConnectionFilter) -> list[Group]:
         """A group for each proxy with connections, the largest first; its value is the proxy's id."""
-        replies = self._ask(dict.fromkeys(self._proxies, GroupConnections(only, None)), ConnectionGroups)
-        return _merged(
+        replies = self._count(dict.fromkeys(self._proxies, GroupConnections(only, None, 1)))
+        return merged(
             (self._proxies[to].id, counts) for to, reply in replies.items() for counts in reply.groups.values()
         )
 
@@ -183,13 +198,3 @@ def _key(sort: str) -> _Key:
     if sort == "age":
         return lambda each: (-each.started_at, each.started_at)
     return lambda each: (getattr(each, sort), each.started_at)
-
-
-def _merged(groups: Iterable[tuple[str, tuple[int, int, int]]]) -> list[Group]:
-    """Those with the same value added, the largest first."""
-    merged: dict[str, tuple[int, int, int]] = {}
-    for value, counts in groups:
-        count, bytes_in, bytes_out = merged.get(value, (0, 0, 0))
-        merged[value] = (count + counts[0], bytes_in + counts[1], bytes_out + counts[2])
-    found = (Group(value, *counts) for value, counts in merged.items())
-    return sorted(found, key=lambda each: (-each.count, -each.bytes_in - each.bytes_out, each.value))

@@ -294,20 +294,28 @@ class Connections:
 
 @message
 class GroupConnections:
-    """API → forwarding actor: count the open connections. → `ConnectionGroups`.
+    """API → forwarding actor: count the open connections, a page of at most 1,000 groups. → `ConnectionGroups`.
 
-    `by` is one of `connections.GROUPS`; None puts all that match into one group.
+    `by` is one of `connections.GROUPS`; None puts all that match into one group. With `values` there are no groups but
+    of these.
     """
 
     only: ConnectionFilter
     by: str | None
+    limit: int
+    offset: int = 0
+    values: tuple[str, ...] = ()
 
 
 @message
 class ConnectionGroups:
-    """Forwarding actor → API: by value (empty for none), the number of connections, their bytes in and bytes out."""
+    """Forwarding actor → API: by value (empty for none), the number of connections, their bytes in and bytes out.
+
+    `groups` is a page, the largest first; `total` counts all pages.
+    """
 
     groups: dict[str, tuple[int, int, int]]
+    total: int
 
 
 @message

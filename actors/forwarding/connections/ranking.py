@@ -6,37 +6,32 @@ import heapq
 from collections.abc import Iterator
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from actors.forwarding.connection import Connection
+T = TypeVar("T")
+
+Row: TypeAlias = tuple[Any, int, T]
+"""What it is sorted by, a number (ties go by it, so that pages don't overlap), and what is ranked."""
 
 RUN: Final = 2_000
 """Rows that are sorted at once; a millisecond or two."""
 
 
-class Row(NamedTuple):
-    """What it is sorted by, its number (ties go by age, so that pages don't overlap), and the connection."""
-
-    key: Any
-    number: int
-    connection: Connection
-
-
 _ORDER = itemgetter(0, 1)
 
 
-class Ranking:
+class Ranking(Generic[T]):
     """Takes rows in any order, and has the first `kept` of them in that of `Row`, or its reverse."""
 
     def __init__(self, kept: int, reverse: bool) -> None:
         self._kept = kept
         self._reverse = reverse
-        self._runs: list[list[Row]] = []
-        self._new: list[Row] = []
+        self._runs: list[list[Row[T]]] = []
+        self._new: list[Row[T]] = []
         self.total = 0
         """How many rows were added."""
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row[T]) -> None:
         """Take one more."""
         self.total += 1
         self._new.append(row)
@@ -51,7 +46,7 @@ class Ranking:
             self._runs.append(self._new)
             self._new = []
 
-    def first(self) -> Iterator[Row]:
+    def first(self) -> Iterator[Row[T]]:
         """The first `kept` in order, found one by one."""
         self._sort()
         merged = heapq.merge(*self._runs, self._new, key=_ORDER, reverse=self._reverse)

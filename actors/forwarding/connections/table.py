@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from actors.bus.loop import Loop
 from actors.bus.messages.forwarding import (
@@ -59,6 +59,8 @@ class Sample(NamedTuple):
 
 
 _Key = Callable[[int, ConnectionInfo], object]
+_Ranked = TypeVar("_Ranked")
+_Counts = tuple[int, int, int]
 
 
 class ConnectionTable:
@@ -89,19 +91,20 @@ class ConnectionTable:
         self._sample(lambda _connection, _info: None, list_later)
 
     def group(self, query: GroupConnections, done: Callable[[ConnectionGroups], None]) -> None:
-        """Call `done`, later, with the counts."""
-        groups: dict[str, tuple[int, int, int]] = {}
+        """Call `done`, later, with a page of the counts."""
+        groups: dict[str, _Counts] = {}
         matches = _matcher(query.only, self._clock)
         field = None if query.by is None else _field(query.by)
+        values = frozenset(query.values)
 
         def visit(connection: Connection) -> None:
             info = connection.info()
-            if matches(connection.number, info):
-                value = "" if field is None else str(info[field])
+            value = "" if field is None else str(info[field])
+            if (not values or value in values) and matches(connection.number, info):
                 count, bytes_in, bytes_out = groups.get(value, (0, 0, 0))
                 groups[value] = (count + 1, bytes_in + info.bytes_in, bytes_out + info.bytes_out)
 
-        self._each(visit, lambda: done(ConnectionGroups(groups)))
+        self._each(visit, lambda: self._list_groups(groups, query, done))
 
     def end(self, order: CloseConnections, done: Callable[[Ended], None]) -> None:
         """End all that match; call `done`, later, with how many."""
@@ -122,28 +125,47 @@ class ConnectionTable:
         now = self._loop.now
         return next((each for each in reversed(self._samples) if FRESH <= now - each.at <= REMEMBERED), None)
 
+    def _list_groups(
+        self, groups: dict[str, _Counts], query: GroupConnections, done: Callable[[ConnectionGroups], None]
+    ) -> None:
+        """Call `done`, later, with the page of the groups, the largest first."""
+        limit = min(query.limit, PAGE_MAX)
+        ranking: Ranking[str] = Ranking(query.offset + limit, reverse=False)
+
+        def rank(value: str) -> None:
+            count, bytes_in, bytes_out = groups[value]
+            ranking.add(((-count, -bytes_in - bytes_out, value), 0, value))
+
+        def report(page: list[Row[str]]) -> None:
+            done(ConnectionGroups({value: groups[value] for _key, _number, value in page}, ranking.total))
+
+        def skip() -> None:
+            self._skip(ranking.first(), query.offset, limit, report)
+
+        in_slices(self._loop, dict.fromkeys(groups), rank, skip)
+
     def _list(self, query: QueryConnections, done: Callable[[Connections], None]) -> None:
         base = self._base() or Sample(self._loop.now - SECOND_SAMPLE, {}, {})
         limit = min(query.limit, PAGE_MAX)
-        ranking = Ranking(query.offset + limit, query.sort.startswith("-"))
+        ranking: Ranking[Connection] = Ranking(query.offset + limit, query.sort.startswith("-"))
         matches, key = _matcher(query.only, self._clock), _key(query.sort.removeprefix("-"), base)
 
         def visit(connection: Connection, info: ConnectionInfo) -> None:
             if matches(connection.number, info):
-                ranking.add(Row(key(connection.number, info), connection.number, connection))
+                ranking.add((key(connection.number, info), connection.number, connection))
 
-        def report(page: list[Row]) -> None:
+        def report(page: list[Row[Connection]]) -> None:
             span, now = max(self._loop.now - base.at, FRESH), self._clock()
             made = tuple(
-                _report(each.connection, self._connection_id(each.number), base, span, now)
-                for each in page
-                if each.connection in self._connections
+                _report(connection, self._connection_id(number), base, span, now)
+                for _key, number, connection in page
+                if connection in self._connections
             )
             done(Connections(made, ranking.total))
 
         self._sample(visit, lambda: self._skip(ranking.first(), query.offset, limit, report))
 
-    def _skip(self, rows: Iterator[Row], offset: int, limit: int, found: Callable[[list[Row]], None]) -> None:
+    def _skip(self, rows: Iterator[_Ranked], offset: int, limit: int, found: Callable[[list[_Ranked]], None]) -> None:
         """Call `found` with the rows of a page; those before it are passed over `SKIPPED` in a turn."""
         count = min(offset, SKIPPED)
         deque(itertools.islice(rows, count), maxlen=0)

@@ -148,12 +148,20 @@ def test_connections_are_counted_by_client_user_or_target(rig: Rig) -> None:
         assert sums[""][0] == 3
         assert sums[""][1] >= 7000
         whole = sums.pop("")
-        assert rig.ask(GroupConnections(ALL, "target")) == ConnectionGroups(sums)
-        assert rig.ask(GroupConnections(ALL, "client")) == ConnectionGroups({"127.0.0.1": whole})
-        assert rig.ask(GroupConnections(ALL, "user")) == ConnectionGroups({"": whole})
+        assert rig.ask(GroupConnections(ALL, "target", 9)) == ConnectionGroups(sums, 2)
+        assert rig.ask(GroupConnections(ALL, "target", 1)) == ConnectionGroups(
+            {origin.authority: sums[origin.authority]}, 2
+        )
+        assert rig.ask(GroupConnections(ALL, "target", 1, 1)) == ConnectionGroups(
+            {other.authority: sums[other.authority]}, 2
+        )
+        assert rig.ask(GroupConnections(ALL, "client", 9)) == ConnectionGroups({"127.0.0.1": whole}, 1)
+        assert rig.ask(GroupConnections(ALL, "user", 9)) == ConnectionGroups({"": whole}, 1)
         only = ConnectionFilter(target=other.authority)
-        assert rig.ask(GroupConnections(only, None)) == ConnectionGroups({"": sums[other.authority]})
-        assert rig.ask(GroupConnections(ConnectionFilter(user="ada"), None)) == ConnectionGroups({})
+        assert rig.ask(GroupConnections(only, None, 1)) == ConnectionGroups({"": sums[other.authority]}, 1)
+        assert rig.ask(GroupConnections(ConnectionFilter(user="ada"), None, 1)) == ConnectionGroups({}, 0)
+        named = GroupConnections(ALL, "target", 9, values=(other.authority, "absent.example:1"))
+        assert rig.ask(named) == ConnectionGroups({other.authority: sums[other.authority]}, 1)
 
 
 def test_one_connection_is_ended_and_the_others_go_on(rig: Rig) -> None:
@@ -218,6 +226,30 @@ def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overl
     assert [len(each.connections) for each in pages] == [PAGE_MAX, PAGE_MAX, 500]
     assert {each.total for each in pages} == {10_000}
     assert len({connection.id for each in pages for connection in each.connections}) == 2500
+    loop.close()
+
+
+class OfClient(Silent):
+    """One of a client of its own."""
+
+    def info(self) -> ConnectionInfo:
+        return super().info()._replace(client_ip=f"192.0.2.{self.number}")
+
+
+def test_of_ten_thousand_groups_no_more_are_sent_than_a_page_has_and_each_turn_is_short() -> None:
+    loop = Loop()
+    table = ConnectionTable(loop, {OfClient(number) for number in range(10_000)}, time.time, str)
+    pages: list[ConnectionGroups] = []
+    for limit, offset in ((50, 0), (50_000, 0), (50_000, 9500)):
+        table.group(GroupConnections(ALL, "client", limit, offset), pages.append)
+    end = time.monotonic() + 20
+    while len(pages) < 3 and time.monotonic() < end:
+        before = Silent.samples
+        loop.turn()
+        assert Silent.samples - before <= 3 * SLICE
+    assert [(len(each.groups), each.total) for each in pages] == [(50, 10_000), (PAGE_MAX, 10_000), (500, 10_000)]
+    assert list(pages[0].groups) == list(pages[1].groups)[:50]
+    assert not pages[1].groups.keys() & pages[2].groups.keys()
     loop.close()
 
 

@@ -42,7 +42,11 @@ class Process:
             found = self._sorted(message.sort)[message.offset : message.offset + min(message.limit, PAGE_MAX)]
             return Connections(tuple(found), len(self.connections))
         if isinstance(message, GroupConnections):
-            return ConnectionGroups(self._groups(message.by))
+            groups = self._groups(message.by)
+            named = {each: groups[each] for each in message.values or groups if each in groups}
+            ordered = sorted(named.items(), key=lambda each: (-each[1][0], -each[1][1] - each[1][2], each[0]))
+            page = ordered[message.offset : message.offset + min(message.limit, PAGE_MAX)]
+            return ConnectionGroups(dict(page), len(ordered))
         assert isinstance(message, CloseConnections)
         return Ended(len(self.connections))
 
@@ -191,6 +195,40 @@ def test_connections_are_counted_by_what_they_have_in_common(
     assert data == {"groups": wanted, "total": len(wanted), "unavailable": []}
     page = listed(api, headers, f"?group_by={group_by}&offset=1&limit=1")
     assert (page["groups"], page["total"]) == (wanted[1:2], len(wanted))
+
+
+def clients(first: int, numbers: range, each: int = 1) -> list[Connection]:
+    """So many connections of each of these clients."""
+    return [
+        connection(first + number * each + one, client=f"10.0.{number // 250}.{number % 250}")
+        for number in numbers
+        for one in range(each)
+    ]
+
+
+def test_a_page_of_groups_of_one_process_is_all_that_is_sent(api: Api, headers: dict[str, str]) -> None:
+    process = Process([*clients(0, range(2500)), connection(9000, client="10.0.9.9")])
+    serve(api, process)
+    data = listed(api, headers, "?group_by=client&limit=3&offset=1")
+    assert (len(data["groups"]), data["total"]) == (3, 2500)
+    assert [(each.limit, each.offset) for each in process.asked] == [(3, 1)]
+
+
+def test_of_several_processes_each_sends_its_largest_groups_and_the_counts_are_those_of_all(
+    api: Api, headers: dict[str, str]
+) -> None:
+    small = Process(clients(20_000, range(2500)))
+    large = Process([*clients(0, range(3), 5), *clients(10_000, range(5000, 5004), 2)])
+    serve(api, small, large)
+    data = listed(api, headers, "?group_by=client&limit=4")
+    assert [each["count"] for each in data["groups"]] == [6, 6, 6, 2]
+    assert data["total"] == 2500, "so many at least"
+    assert [(len(each.values), each.limit) for each in small.asked] == [(0, PAGE_MAX), (1, 1)], "what was unknown"
+    assert [each.limit for each in large.asked] == [PAGE_MAX], "it has no more than it sent"
+    for process in (small, large):
+        process.asked.clear()
+    assert len(listed(api, headers, "?group_by=client&limit=1000&offset=1000")["groups"]) == 1000
+    assert [each.offset for each in small.asked] == [0, PAGE_MAX]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def worker(identifier: str, count: int) -> Callable[[Any], Any]:
         if isinstance(message, QueryConnections):
             return Connections((replace(ONE, id=identifier),), 1)
         if isinstance(message, GroupConnections):
-            return ConnectionGroups({"192.0.2.1": (1, 10, 20)})
+            return ConnectionGroups({"192.0.2.1": (1, 10, 20)}, 1)
         assert isinstance(message, CloseConnections)
         return Ended(count)
 

@@ -777,7 +777,7 @@ export interface paths {
         };
         /**
          * List live connections of all proxies
-         * @description Returns the open connections of all active proxies, or with `group_by` their number and bytes by client, account, target or proxy. The response comes within a few seconds; `unavailable` names the proxies whose processes did not reply, and `total` leaves them out.
+         * @description Returns the open connections of all active proxies, or with `group_by` their number and bytes by client, account, target or proxy. The response comes within a few seconds; `unavailable` names the proxies whose processes did not reply, and `total` leaves them out. Each of several processes sends its largest groups, 1,000 or as many as the page reaches: where one has more, `total` is the least number that there are.
          *
          *     Required permission: `proxy.read`.
          */
