@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from waitress import wasyncore
 
-READ = select.EPOLLIN | select.EPOLLPRI
+READ = select.EPOLLIN
+"""Without EPOLLPRI: TCP's urgent data stay pending until something follows them, so each wait would end at once."""
 ENDED = select.EPOLLHUP | select.EPOLLERR
 
 
@@ -69,9 +70,9 @@ class EventLoop(dict[int, Any]):
             self.outdated = False
             for watched in tuple(self.values()):
                 self.ask(watched)
-        for fd, events in self._epoll.poll(seconds):
-            watched = self.get(fd)
-            if watched is not None:
+        ready = [(self[fd], fd, events) for fd, events in self._epoll.poll(seconds) if fd in self]
+        for watched, fd, events in ready:
+            if fd in self and self[fd] is watched:  # another one may have its descriptor by now
                 self._handle(watched, fd, events)
 
     def ask(self, watched: Watched) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from typing import Any
 
@@ -9,9 +10,12 @@ from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.utilities import Error
 
 from api.http.body_limits import LARGE_EACH, LARGE_TOTAL, SMALL, SMALL_TOTAL, BodyGate, Budget, Reservation
+from api.server.chunks import ChunkedBody
 
 LENGTH_DIGITS_MAX = 18
 """Of a Content-Length: below an exabyte. Python refuses to read thousands of digits."""
+_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_HOST = re.compile(rb"[^\s,/?#@\\\x00-\x1f]*")
 
 
 class TooManyBodies(Error):
@@ -38,6 +42,11 @@ class Parser(HTTPRequestParser):
 
     adj: Any
     version: str
+    request_uri: str
+    proxy_netloc: str
+    headers: dict[str, str]
+    chunked: bool
+    body_rcv: Any
     completed: bool
     expect_continue: bool
     gate: BodyGate | None = None
@@ -52,6 +61,8 @@ class Parser(HTTPRequestParser):
 
     def received(self, data: bytes) -> int:
         consumed = int(super().received(data))
+        if self.completed:  # waitress would send a 100 and read the next request as a part of this one
+            self.expect_continue = False
         if self.completed or self.body_rcv is None or self.gate is not None:
             return consumed
         if max(self.content_length, self.body_bytes_received) > SMALL:
@@ -87,10 +98,27 @@ class Parser(HTTPRequestParser):
         self.version = "1.0" if lines[0].endswith(b" HTTP/1.0") else "1.1"  # of the response to what is rejected below
         if any(_is_excessive_length(line) for line in lines):
             raise ParsingError("Content-Length is too large")
-        super().parse_header(header_plus)
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:  # `urllib` has more of them than waitress expects
+            raise ParsingError("Bad URI") from error
+        if _CONTROL.search(self.request_uri):  # `urllib` leaves some of them out: it would be another path
+            raise ParsingError("Bad URI")
         ambiguous = _ambiguous(lines[1:], self.version)
         if ambiguous is not None:
             raise ParsingError(ambiguous)
+        self._settle()
+
+    def _settle(self) -> None:
+        """What waitress leaves open: the host of an absolute target (RFC 9112, section 3.2.2), options of the
+        connection beside others (RFC 9110, section 7.6.1), and how chunks are read."""
+        if self.proxy_netloc:
+            self.headers["HOST"] = self.proxy_netloc
+        options = [each.strip().lower() for each in self.headers.get("CONNECTION", "").split(",")]
+        if "close" in options:
+            self.headers["CONNECTION"] = "close"
+        if self.chunked:
+            self.body_rcv = ChunkedBody(self.body_rcv.getbuf())
 
     def _stop_before_body(self, rest: bytes) -> None:
         length = None if self.chunked else self.content_length
@@ -120,9 +148,10 @@ def _ambiguous(fields: list[bytes], version: str) -> str | None:
         (name.lower(), value.strip(b" \t").lower()) for name, _, value in (each.partition(b":") for each in fields)
     ]
     names = [name for name, _ in pairs]
+    hosts = [value for name, value in pairs if name == b"host"]
     codings = [value for name, value in pairs if name == b"transfer-encoding"]
     if codings and (b"content-length" in names or version != "1.1" or codings != [b"chunked"]):
         return "Transfer-Encoding must be chunked alone, once, without Content-Length, and in HTTP/1.1"
-    if names.count(b"host") > 1 or (version == "1.1" and b"host" not in names):
+    if len(hosts) > 1 or (version == "1.1" and not hosts):
         return "Exactly one Host is required"
-    return None
+    return None if all(_HOST.fullmatch(host) for host in hosts) else "Host must be a name or an address"

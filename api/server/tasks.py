@@ -56,15 +56,19 @@ class ErrorResponse(ErrorTask):
         self.set_close_on_finish()
         self.content_length = len(body)
         self.channel.reject()
-        self.write(body)
+        self.write(b"" if self._first_line.startswith(b"HEAD ") else body)
 
     def build_response_header(self) -> bytes:
         return spelled(super().build_response_header())
 
+    @property
+    def _first_line(self) -> bytes:
+        return getattr(self.request, "first_line", b"")
+
     def _report(self, status: int, why: str, identifier: str) -> dict[str, str]:
         """Have it logged and counted. Returns headers for the response."""
         is_substitute = status == HEAD_TOO_LARGE  # waitress parses a line of its own in place of a head too large
-        first_line = b"" if is_substitute else getattr(self.request, "first_line", b"")
+        first_line = b"" if is_substitute else self._first_line
         peer = str(self.channel.addr[0])
         rejected = RejectedRequest(status, why, identifier, peer, first_line, self.request.headers)
         return dict(self.channel.server.on_rejected(rejected))

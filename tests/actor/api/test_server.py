@@ -289,6 +289,15 @@ NO_CHUNKS = b"\r\n0\r\n\r\n"
         b"POST / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n" + CHUNKED + NO_CHUNKS,
         b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x/y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x, y\r\n\r\n",
+        b"GET /a\tb HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET \x01/a HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a\0b HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://[::1/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n" + CHUNKED + NO_CHUNKS,
+        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n1\n\r\nx\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n0\r\nContent-Length: 5\n\nlater\r\n\r\n",
     ],
 )
 def test_a_request_that_a_balancer_could_read_in_another_way_is_400_and_the_last(
@@ -304,10 +313,30 @@ def test_a_request_that_a_balancer_could_read_in_another_way_is_400_and_the_last
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked \r\n" + NO_CHUNKS,
         b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
         b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"\r\n1;a=b;c\r\nx\r\n0\r\nX: y\r\n\r\n",
     ],
 )
 def test_an_unambiguous_request_is_served_and_so_is_the_next_one(serving: Serving, request_: bytes) -> None:
     assert statuses_of(serving.port, request_ + LAST) == [b"200", b"200"]
+
+
+def test_close_among_other_options_ends_the_connection(serving: Serving) -> None:
+    assert statuses_of(serving.port, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: TE, Close\r\n\r\n" + LAST) == [b"200"]
+
+
+def test_the_host_of_an_absolute_target_counts(serving: Serving) -> None:
+    hosts: list[str] = []
+    serving.application.body = lambda environ: hosts.append(environ["HTTP_HOST"]) or []  # type: ignore[func-returns-value]
+    statuses_of(serving.port, b"GET http://there/ HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+    assert hosts == ["there"]
+
+
+def test_the_rejection_of_a_head_request_has_no_body(serving: Serving) -> None:
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
+        connection.sendall(b"HEAD / HTTP/1.1\r\n\r\n")
+        assert connection.makefile("rb").read().endswith(b"\r\n\r\n")
 
 
 def test_its_thread_may_have_ended_before_the_call_that_ends_it_has_woken_it(monkeypatch: pytest.MonkeyPatch) -> None:
