@@ -7,7 +7,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 
@@ -35,6 +35,7 @@ from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
 from actors.bus.records import RecordSender, Row, is_error
 from actors.bus.startup_queue import ASLEEP
 from actors.counters import CPU_SECONDS, NAMES, RECORDS_DROPPED, WAKES
+from actors.forwarding import sleep_pack
 from actors.forwarding.acceptor import Acceptor
 from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
@@ -50,14 +51,12 @@ from actors.forwarding.reporting.counter_publisher import CounterPublisher
 from actors.forwarding.reporting.loop_load import LoopLoad
 from actors.forwarding.reporting.password_renewals import PasswordRenewals
 from actors.forwarding.reporting.usage_reporter import UsageReporter
+from actors.forwarding.sleeper import Sleeper
 from actors.histogram import sparse
 from actors.log_format import set_subject
 from actors.process import Actor, Boot
 from actors.usage_file import UsageFile
 from actors.workers.columns import NO_COLUMN
-
-if TYPE_CHECKING:
-    from actors.forwarding.sleeper import Sleeper
 
 log = logging.getLogger(__name__)
 
@@ -259,8 +258,6 @@ class ForwardingActor(Actor):
         if self._sleeper is None:
             if not after:
                 return
-            from actors.forwarding.sleeper import Sleeper  # only proxies that sleep pay for it
-
             self._sleeper = Sleeper(
                 self.forwarding, self._acceptor, self._report_idle, self._own_folder, self._place[0]
             )
@@ -268,9 +265,7 @@ class ForwardingActor(Actor):
 
     def _wake_up(self) -> None:
         """Take over what the processes before the sleep have left."""
-        from actors.forwarding.sleep_pack import take  # only proxies that sleep pay for it
-
-        take(self._own_folder, self.forwarding)
+        sleep_pack.take(self._own_folder, self.forwarding)
         self.forwarding.stats.values[WAKES] += 1
 
     def _report_idle(self) -> None:

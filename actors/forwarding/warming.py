@@ -11,23 +11,22 @@ import gc
 import logging
 import os
 import random
+import select
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import zmq
 
-from actors.bus.codec import Envelope, Role, decode, encode
+from actors.bus.codec import Envelope, Role, decode, encode, pack
+from actors.bus.loop import Loop
 from actors.bus.messages.common import ApplySettings, Done, Hello, Stop
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import Counters
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.bus.records import Row
 from actors.forwarding.actor import ForwardingActor
-from actors.forwarding.connections.client_connection import ClientConnection
-from actors.forwarding.connections.command_handlers import HANDLERS
-from actors.forwarding.context import ForwardingContext
-from actors.forwarding.net.dialer import EDGE
 from actors.memory_layout import called_code, fill_gaps, gather_code
 from actors.process import Boot
 from actors.signals import blocked
@@ -35,17 +34,13 @@ from actors.signals import blocked
 ROUNDS = 10
 """Of each; a function is specialized at its eighth call."""
 
-_HOST = b"127.0.0.1:9"
+_PROTOCOLS = ("http", "socks4", "socks5")
+_REFUSED = b"127.0.0.2:9"
 """A target that the egress guard denies."""
-_BEGINNINGS = {
-    "http": (
-        b"GET http://%b/a HTTP/1.1\r\nHost: %b\r\nUser-Agent: a\r\nAccept: */*\r\n\r\n" % (_HOST, _HOST),
-        b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n\r\n" % (_HOST, _HOST),
-    ),
-    "socks4": (b"\x04\x01\x00\x09\x7f\x00\x00\x01\x00",),
-    "socks5": (b"\x05\x01\x00", b"\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x09"),
-}
-"""By protocol what a client sends, piece by piece."""
+_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Type: text/plain\r\nServer: a\r\n\r\na"
+_TURNS_MAX = 50
+_TURN = 0.02
+"""Seconds that a turn waits for the kernel, which nearly always has everything at once."""
 
 
 _BOOT = Boot(
@@ -104,9 +99,11 @@ class _WarmingActor(ForwardingActor):
     """Does what others do, but for the name of the process."""
 
     on_record: Callable[[Row], None]
+    recorded = 0
 
     def _record(self, row: Row) -> None:
         super()._record(row)
+        self.recorded += 1
         self.on_record(row)
 
     def _name_process(self, label: str) -> None:
@@ -115,44 +112,104 @@ class _WarmingActor(ForwardingActor):
     def discard(self) -> None:
         """Let nothing be left of it."""
         self._publisher.publish()
+        self.records.flush()
+        self.forwarding.pool.flush()
         self.context.destroy(linger=0)
         self.loop.close()
 
 
 def _run(on_record: Callable[[Row], None]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        actor = _WarmingActor(_BOOT, [listener])
+    with _listener() as listener, _listener() as origin:
+        actor = _WarmingActor(_boot(), [listener])
         actor.on_record = on_record
-        for protocol, pieces in _BEGINNINGS.items():
+        actor.loop.watch(origin.fileno(), select.EPOLLIN, lambda _mask: _accept(actor.loop, origin))
+        for protocol in _PROTOCOLS:
             actor.mailbox.on_frame("supervisor", _configuration(protocol))
-            actor.loop.turn(0.0)
-            _serve(actor.forwarding, pieces)
+            for target in (_REFUSED, b"127.0.0.1:%d" % origin.getsockname()[1]):
+                for pieces in _clients(protocol, target):
+                    _serve(actor, listener, pieces)
         actor.discard()
+
+
+def _listener() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def _boot() -> Boot:
+    """Of one that wakes."""
+    return replace(_BOOT, params={"asleep": True, "configure": pack(_configure("http"))})
 
 
 def _configuration(protocol: str) -> bytes:
     """A configuration, as it arrives; before it, messages that each actor sends and receives."""
     for message in (Hello(1, 1), Done(), Stop(0.0), ApplySettings({}), Counters("p", 1, {})):
         decode(encode(Envelope(message)))
-    spec = ProxySpec("p", "p", "127.0.0.1", 1, protocol, True, 1, 30.0, True, 1000, None, None, None)
-    return encode(
-        Envelope(Configure(spec, EgressSpec("public_only", ("192.0.2.0/24",), (("127.0.0.1", 1),))), 1, Role.ASK)
-    )
+    return encode(Envelope(_configure(protocol), 1, Role.ASK))
 
 
-def _serve(context: ForwardingContext, pieces: tuple[bytes, ...]) -> None:
-    """A client that sends this and is refused."""
-    theirs, ours = socket.socketpair()
-    with theirs:
-        ours.setblocking(False)
-        client = ClientConnection(context, ours, "127.0.0.1", 1, HANDLERS)
-        context.add(client)
-        context.loop.watch(client.fileno, EDGE, client.on_client)
-        for piece in pieces:
-            theirs.send(piece)
-            context.loop.turn(0.0)
-    for _ in range(2):
-        context.loop.turn(0.0)
+def _configure(protocol: str) -> Configure:
+    spec = ProxySpec("p", "p", "127.0.0.1", 1, protocol, True, 1, 30.0, True, 1000, None, None, None, sleep_after=3600)
+    return Configure(spec, EgressSpec("public_only", ("127.0.0.1/32", "192.0.2.0/24"), (("127.0.0.1", 1),)))
+
+
+# --- clients and their origin, which turn with the actor ---
+
+
+def _clients(protocol: str, target: bytes) -> tuple[tuple[bytes, ...], ...]:
+    """What each client sends, piece by piece: the next one at each response."""
+    host, _, port = target.partition(b":")
+    address = socket.inet_aton(host.decode())
+    wire_port = int(port).to_bytes(2)
+    if protocol == "http":
+        head = b"Host: %b\r\nUser-Agent: a\r\nAccept: */*\r\n\r\n" % target
+        return (b"GET http://%b/a HTTP/1.1\r\n" % target + head,), (b"CONNECT %b HTTP/1.1\r\n" % target + head, b"a")
+    if protocol == "socks4":
+        return ((b"\x04\x01" + wire_port + address + b"\x00", b"a"),)
+    return ((b"\x05\x01\x00", b"\x05\x01\x00\x01" + address + wire_port, b"a"),)
+
+
+def _serve(actor: _WarmingActor, listener: socket.socket, pieces: tuple[bytes, ...]) -> None:
+    """A client that sends this, until it has its record."""
+    before = actor.recorded
+    with socket.socket() as client:
+        client.connect(listener.getsockname())
+        _send_by_turns(actor.loop, client, pieces)
+        for _ in range(_TURNS_MAX):
+            actor.loop.turn(_TURN)
+            if actor.recorded > before:
+                break
+        actor.loop.unwatch(client.fileno())
+    actor.loop.turn(0.0)
+
+
+def _send_by_turns(loop: Loop, client: socket.socket, pieces: tuple[bytes, ...]) -> None:
+    left = iter(pieces)
+
+    def on_response(_mask: int) -> None:
+        following = next(left, b"") if client.recv(1024) else b""
+        if following:
+            client.send(following)
+        else:
+            loop.unwatch(client.fileno())
+            client.shutdown(socket.SHUT_WR)
+
+    loop.watch(client.fileno(), select.EPOLLIN, on_response)
+    client.send(next(left))
+
+
+def _accept(loop: Loop, origin: socket.socket) -> None:
+    """Serve a connection to the origin: a request gets a response, anything else an echo."""
+    connection = origin.accept()[0]
+
+    def on_request(_mask: int) -> None:
+        received = connection.recv(1024)
+        if received:
+            connection.send(_RESPONSE if received.startswith(b"GET") else received)
+        else:
+            loop.unwatch(connection.fileno())
+            connection.close()
+
+    loop.watch(connection.fileno(), select.EPOLLIN, on_request)
 
 
 def _descriptors() -> set[int]:

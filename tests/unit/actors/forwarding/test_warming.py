@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 
@@ -24,7 +26,8 @@ def test_clients_of_all_protocols_are_served_and_refused() -> None:
     rows: list[Row] = []
     warming.warm(rows.append)
     seen = Counter((row[METHOD], row[STATUS]) for row in rows)
-    assert seen == {("GET", 403): warming.ROUNDS, ("CONNECT", 403): 3 * warming.ROUNDS}
+    clients = {"GET": warming.ROUNDS, "CONNECT": 3 * warming.ROUNDS}
+    assert seen == {(method, status): count for method, count in clients.items() for status in (200, 403)}
 
 
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -39,3 +42,17 @@ def test_no_descriptor_and_no_thread_is_left() -> None:
     warming.warm()
     assert descriptors() == before
     assert threading.active_count() == threads
+
+
+def test_a_process_that_wakes_and_serves_loads_no_module() -> None:
+    program = (
+        "import importlib, sys\n"
+        "from actors.forwarding import warming\n"
+        "from actors.supervision.processes.zygote import PRELOAD\n"
+        "for entry in PRELOAD: importlib.import_module(entry.partition(':')[0])\n"
+        "before = set(sys.modules)\n"
+        "warming.warm(rounds=1)\n"
+        "print(sorted(set(sys.modules) - before))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
