@@ -11,9 +11,8 @@ words for each in the same order (`actors.pools.slot` has the places). A word is
   slots of upstreams that stay are copied. Then the header of the old one says so (`REPLACED`), and processes
   that map it map the new one at their next use. Which layout is newer is decided by the revision of the pool. Making a
   file is done under a lock; using one takes none.
-- It belongs to one boot of the machine, since its times are of the monotonic clock, which all processes share. A file
-  of another boot or another format is replaced by an empty one.
-- Its blocks are allocated when it is made: a hole on a full file system would end the process that touches it.
+- It belongs to one boot of the machine (`actors.mapped_file`). A file of another boot or another format is replaced by
+  an empty one.
 
 What can be lost. A word is written at once, so no reader sees half of one. Two processes that write the same word in
 the same microsecond lose one of the two updates: one failure not counted, one measurement missing in the mean, one
@@ -27,14 +26,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from config.files.accounts_table import boot_id
+from actors.mapped_file import MARK, make_file, map_file, mark
 
 _FORMAT, _BOOT, _BOOT_END, REVISION, COUNT, REPLACED, *_SPARE, CHECKS, CHECKS_FAILED, BANS = range(11)
 """Words of the header. `REPLACED` is not 0 when there is a newer file. The last three are counters of the pool, which
@@ -81,7 +79,7 @@ class Layout(NamedTuple):
 class StateFile:
     """One mapped file; `raw` are its bytes, `words` its numbers. Without a file it is memory of this process alone."""
 
-    def __init__(self, memory: mmap.mmap | bytearray) -> None:
+    def __init__(self, memory: memoryview | bytearray) -> None:
         self.raw = memoryview(memory)
         self.words = self.raw.cast("d")
 
@@ -100,7 +98,7 @@ class StateFile:
 
     def is_valid(self) -> bool:
         """Whether it is of this format and this boot, and whole."""
-        if len(self.raw) < _HEADER or bytes(self.raw[:24]) != _mark():
+        if len(self.raw) < _HEADER or bytes(self.raw[:MARK]) != mark(_MAGIC):
             return False
         numbers = self.words[COUNT], self.words[REVISION]
         return all(0 <= each < _NUMBER_MAX for each in numbers) and self.layout.size == len(self.raw)
@@ -123,15 +121,8 @@ def private_file(layout: Layout) -> StateFile:
 
 def open_existing(path: Path) -> StateFile | None:
     """The file as it is; None without a valid one. Raises `OSError`."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        size = os.fstat(descriptor).st_size
-        found = StateFile(mmap.mmap(descriptor, size)) if size >= _HEADER and size % 8 == 0 else None
-    finally:
-        os.close(descriptor)
+    raw = map_file(path, lambda size: size >= _HEADER and size % 8 == 0)
+    found = None if raw is None else StateFile(raw)
     return found if found is not None and found.is_valid() else None
 
 
@@ -168,24 +159,16 @@ def _serves(found: StateFile, wanted: Layout, decides: bool) -> bool:
 
 
 def _make(path: Path, layout: Layout, former: StateFile | None) -> StateFile:
-    hidden = path.with_name(f".{path.name}")
-    descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(descriptor, 0, layout.size)
-        fresh = _filled(StateFile(mmap.mmap(descriptor, layout.size)), layout)
+    def fill(raw: memoryview) -> None:
+        fresh = _filled(StateFile(raw), layout)
         if former is not None:
             _copy(former, fresh)
-        hidden.rename(path)
-    except OSError:
-        hidden.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
-    return fresh
+
+    return StateFile(make_file(path, layout.size, fill))
 
 
 def _filled(fresh: StateFile, layout: Layout) -> StateFile:
-    fresh.raw[:24] = _mark()
+    fresh.raw[:MARK] = mark(_MAGIC)
     fresh.words[REVISION] = float(layout.revision)
     fresh.words[COUNT] = float(layout.upstreams)
     fresh.raw[_HEADER : _HEADER + len(layout.digests)] = layout.digests
@@ -200,10 +183,6 @@ def _copy(former: StateFile, fresh: StateFile) -> None:
         if digest in known:
             source = 8 * known[digest]
             fresh.raw[8 * place : 8 * (place + SLOT)] = former.raw[source : source + 8 * SLOT]
-
-
-def _mark() -> bytes:
-    return _MAGIC + hashlib.blake2b(boot_id() or b"", digest_size=16).digest()
 
 
 @contextmanager

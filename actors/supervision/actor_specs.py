@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from socket import socket
 from typing import Any
 
+from actors.bus.codec import pack
 from actors.bus.messages.common import (
     API,
     EGRESS,
@@ -18,11 +19,15 @@ from actors.bus.messages.common import (
     WEBHOOKS,
     forwarding_name,
 )
+from actors.bus.messages.forwarding import Configure
 from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.processes.managed_actor import ActorSpec
 from actors.supervision.processes.worker_id import Worker
 
 Sockets = Callable[[], list[socket]]
+
+AT_START_MAX = 100_000
+"""Bytes of a configuration that travels with the request for a process; a longer one follows its hello."""
 
 
 def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterator[ActorSpec]:
@@ -49,6 +54,12 @@ def api_spec(classes: ActorClasses, config: SupervisionConfig, params: dict[str,
 def tls_spec(classes: ActorClasses, sockets: Sockets) -> ActorSpec:
     """The TLS terminator of the API."""
     return ActorSpec(TLS, classes.tls, ("logging", "server"), {}, sockets)
+
+
+def params_at_start(configure: Configure) -> dict[str, bytes]:
+    """The configuration as a param of the process that is requested; nothing of a long one."""
+    packed = pack(configure)
+    return {"configure": packed} if len(packed) <= AT_START_MAX else {}
 
 
 def proxy_spec(

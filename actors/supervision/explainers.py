@@ -8,16 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from actors.bus.codec import pack
 from actors.bus.loop import Timer
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Done, Failed, actor_proxy, explainer_name
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.supervision import StartExplainer
+from actors.supervision.actor_specs import params_at_start
 from actors.supervision.callbacks import noop
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
-from actors.supervision.processes.proxy_actors import AT_START_MAX
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +120,9 @@ class Explainers:
         return ManagedActor(ActorSpec(name, self._class, ("logging", "proxy")), self._context, self)
 
     def _at_start(self, found: _Explainer, configure: Configure) -> dict[str, bytes]:
-        packed = pack(configure)
-        fits = len(packed) <= AT_START_MAX
-        found.configured = configure if fits else None
-        return {"configure": packed} if fits else {}
+        params = params_at_start(configure)
+        found.configured = configure if params else None
+        return params
 
     def _configure(self, found: _Explainer, configure: Configure) -> None:
         if found.configured != configure and self._context.router.tell(found.actor.name, configure):

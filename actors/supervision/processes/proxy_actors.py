@@ -8,12 +8,11 @@ from dataclasses import replace
 from functools import partial
 from socket import socket
 
-from actors.bus.codec import pack
 from actors.bus.mailbox import address_of
 from actors.bus.messages.common import Done, forwarding_name
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import ProxySpec
-from actors.supervision.actor_specs import proxy_spec
+from actors.supervision.actor_specs import params_at_start, proxy_spec
 from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.config import SupervisionConfig
 from actors.supervision.listeners.bind import ListenError
@@ -41,9 +40,6 @@ from actors.supervision.worker_count import worker_count
 from config.net.ports import Ports
 
 log = logging.getLogger(__name__)
-
-AT_START_MAX = 100_000
-"""Bytes of a configuration that travels with the request for a process; a longer one follows its hello."""
 
 CONFIGURED_WITHIN = 4.0
 """Seconds that a change waits until processes have applied it; then the API has its reply all the same."""
@@ -244,11 +240,10 @@ class ProxyActors:
         configure = self._configuration(worker.proxy_id)
         if configure is None:
             return {}
-        packed = pack(replace(configure, worker=worker.index, workers=worker_count(configure.spec)))
-        if len(packed) > AT_START_MAX:
-            return {}
-        self._at_starts[worker] = configure
-        return {"configure": packed}
+        params = params_at_start(replace(configure, worker=worker.index, workers=worker_count(configure.spec)))
+        if params:
+            self._at_starts[worker] = configure
+        return params
 
     def _column(self, proxy_id: str, instance: int) -> dict[str, int]:
         """Where a process of several counts."""

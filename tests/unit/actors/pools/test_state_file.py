@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors import mapped_file
 from actors.pools import state_file
 from actors.pools.slot import Slot
 from actors.pools.state import PoolState, identity, known_state, pool_state
@@ -117,7 +118,7 @@ def test_another_file_in_its_place_is_replaced(tmp_path: Path, content: bytes) -
 
 def test_after_a_boot_it_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool_state(tmp_path / "pools", pool("a")).slots[0].ban(99.0)
-    monkeypatch.setattr(state_file, "boot_id", lambda: b"another")
+    monkeypatch.setattr(mapped_file, "boot_id", lambda: b"another")
     assert banned(pool_state(tmp_path / "pools", pool("a"))) == [False]
 
 

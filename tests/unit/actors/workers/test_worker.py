@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors import mapped_file
 from actors.supervision.processes.columns import WorkerColumns
 from actors.workers import columns, keys, mapped, worker
 from actors.workers.columns import ALIVE, COLUMNS, FULL, NO_COLUMN, OWNER, Columns, Open, make_columns, open_columns
@@ -181,7 +182,7 @@ def test_a_file_of_another_boot_or_kind_or_size_is_none(tmp_path: Path, monkeypa
     assert (found[HEADER], found.readonly) == (7, True)
     assert mapped.open_existing(path, Kind("other", 16), writes=False) is None
     assert mapped.open_existing(path, Kind("one", 17), writes=False) is None
-    monkeypatch.setattr(mapped, "boot_id", lambda: b"another boot")
+    monkeypatch.setattr(mapped_file, "boot_id", lambda: b"another boot")
     assert mapped.open_existing(path, kind, writes=False) is None
 
 
