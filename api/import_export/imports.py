@@ -30,7 +30,7 @@ from api.import_export.object_users import refuse_names_of_nothing
 from api.import_export.objects import plan_objects
 from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step, pending
 from api.import_export.proxies import plan_proxies
-from api.import_export.settings import default_timeout, plan_settings
+from api.import_export.settings import plan_settings, rules_with
 from api.import_export.state import read_state
 from api.import_export.users import plan_users
 from api.import_export.webhooks import plan_webhooks
@@ -106,8 +106,7 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     context = PlanContext(services.seal, services.settings, services.proxies.rules, now)
     of_settings = plan_settings(state, request, context, problems)
     if of_settings is not None:
-        timeout = default_timeout(of_settings.changed, context.rules.default_timeout)
-        context = replace(context, rules=replace(context.rules, default_timeout=timeout))
+        context = replace(context, rules=rules_with(of_settings.changed, context.rules))
     proxies, plans = plan_proxies(state, request, context, problems), plan_plans(state, request, context, problems)
     accounts = plan_accounts(request, context, services.account_store, names_of(state, proxies, plans), problems)
     objects = plan_objects(state, request, context, problems)

@@ -24,7 +24,10 @@ ALWAYS = frozenset({"name", "host", "port", "protocol", "username", "auth"})
 
 
 def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
-    """`document` with entries that have only what differs. Timeouts of proxies stay: their default is a setting."""
+    """`document` with entries that have only what differs.
+
+    Timeouts, `sleep_after` and `workers` of proxies stay: their defaults are settings.
+    """
     return {
         **document,
         "proxies": [_proxy(entry) for entry in document["proxies"]],
@@ -42,6 +45,7 @@ def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
 def _proxy(entry: Mapping[str, Any]) -> dict[str, Any]:
     where = (entry["name"], entry["host"], entry["port"], entry["protocol"])
     blank = proxy_entry(blank_record("prx_blank", *where, now=0.0, default_timeout=0))
+    del blank["sleep_after"], blank["workers"]
     kept = _differing(entry, blank)
     if entry["auth"] == blank["auth"]:
         del kept["auth"]

@@ -101,6 +101,8 @@ def _blank(entry: ProxyEntry, context: PlanContext) -> ProxyRecord:
         entry.protocol or "",
         context.now,
         context.rules.default_timeout,
+        context.rules.sleep_after,
+        context.rules.workers,
     )
 
 

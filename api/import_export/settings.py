@@ -6,9 +6,12 @@ pruned: `proxyfleet reset-settings` forgets them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from api.import_export.diff import differences
 from api.import_export.plan import ImportRequest, PlanContext, Problems, SettingsStep
 from api.import_export.state import State
+from api.services.proxies import ProxyRules
 from config.settings.runtime import ReadOnlySetting, Stored, changes, merge, visible_settings
 
 
@@ -29,6 +32,7 @@ def plan_settings(
     return SettingsStep(changed, merge(state.settings, changed), differences(before, changed))
 
 
-def default_timeout(changed: Stored, now: int) -> int:
-    """`proxy.default_timeout` with a change of it."""
-    return int(changed.get("proxy", {}).get("default_timeout", now))
+def rules_with(changed: Stored, now: ProxyRules) -> ProxyRules:
+    """The settings that new proxies have, with changes of them. `proxy.workers` is the configuration file's alone."""
+    proxy = changed.get("proxy", {})
+    return replace(now, **{name: proxy[name] for name in ("default_timeout", "sleep_after") if name in proxy})

@@ -257,14 +257,22 @@ def new_record(
 
     Raises `InvalidProxy`.
     """
-    blank = blank_record(identifier, body.name, body.host, body.port, body.protocol, now, default_timeout)
-    return apply(blank.model_copy(update={"sleep_after": sleep_after, "workers": workers}), body, now)
+    where = body.name, body.host, body.port, body.protocol
+    return apply(blank_record(identifier, *where, now, default_timeout, sleep_after, workers), body, now)
 
 
 def blank_record(
-    identifier: str, name: str, host: str, port: int | str, protocol: str, now: float, default_timeout: int
+    identifier: str,
+    name: str,
+    host: str,
+    port: int | str,
+    protocol: str,
+    now: float,
+    default_timeout: int,
+    sleep_after: int = 0,
+    workers: int | Literal["auto"] = 1,
 ) -> ProxyRecord:
-    """The record of an active proxy with defaults in all other fields."""
+    """The record of an active proxy with defaults in all other fields. The last three are settings."""
     return ProxyRecord.model_validate(
         {
             "id": identifier,
@@ -275,6 +283,8 @@ def blank_record(
             "status": "active",
             "auth": ProxyAuth(),
             "settings": ProxySettings(timeout=default_timeout),
+            "sleep_after": sleep_after,
+            "workers": workers,
             "tags": [],
             "created_at": now,
             "updated_at": now,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from actors.bus.messages.common import SUPERVISOR, WEBHOOKS
 from actors.bus.messages.supervision import CancelListeners, ReplaceProxies
 from actors.bus.messages.webhooks import SetWebhooks
 from api.import_export import sealed_secrets
+from api.import_export.minimal import minimal
 from api.security import users
 from api.store import StoreWriteError
 from config.passwords import check_password
@@ -469,6 +471,22 @@ def test_settings_are_in_force_with_the_import(filled: Importing) -> None:
     filled.apply(settings={"proxy": {"default_timeout": 99}}, proxies=[{"name": "n", "port": 9, "protocol": "http"}])
     assert filled.api.get("/settings", filled.headers).json["data"]["proxy"]["default_timeout"] == 99
     assert next(each for each in filled.export()["proxies"] if each["name"] == "n")["settings"]["timeout"] == 99
+
+
+def test_a_new_proxy_without_them_gets_what_the_settings_say_new_ones_have(api: Api) -> None:
+    plain = api.services.settings
+    api.services.apply(replace(plain, proxy=plain.proxy.model_copy(update={"workers": 3, "sleep_after": 600})))
+    one = Importing(api)
+    own = {"sleep_after": 0, "workers": 1}
+    one.apply(
+        proxies=[{"name": "n", "port": 9, "protocol": "http"}, {"name": "o", "port": 8, "protocol": "http", **own}]
+    )
+    found = {each["name"]: (each["sleep_after"], each["workers"]) for each in one.export()["proxies"]}
+    assert found == {"n": (600, 3), "o": (0, 1)}
+    kept = {each["name"]: (each["sleep_after"], each["workers"]) for each in minimal(one.export())["proxies"]}
+    assert kept == found, "another installation may have other settings"
+    one.apply(settings={"proxy": {"sleep_after": 60}}, proxies=[{"name": "m", "port": 7, "protocol": "http"}])
+    assert {each["name"]: each["sleep_after"] for each in one.export()["proxies"]} == {"n": 600, "o": 0, "m": 60}
 
 
 def test_a_new_webhook_without_a_secret_gets_one_that_is_returned_once(here: Importing) -> None:
