@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from api.cli.commands import Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find
 from api.cli.remote.proxies import ProxiesArgument, ProxyArgument, path_of
+from api.cli.request_body import read_mapping
 from api.cli.terminal.output import Column
 from api.cli.terminal.secret_input import StdinOption, password
 
@@ -106,11 +108,19 @@ def explain(
         int | None,
         typer.Option("--listen-port", min=1, max=65535, help="The port of the proxy; by default its first."),
     ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            "--draft",
+            metavar="FILE",
+            help="A policy to try before it is stored: its name and rules in TOML or JSON; - is standard input.",
+        ),
+    ] = None,
 ) -> None:
     """Show what would happen to a request, and which rule decides.
 
     For a proxy that requires credentials name a --user or a --credential; without one the result is that of a client
-    without any (407).
+    without any (407). A --draft is judged in place of the policy of its name, else of that of the proxy.
     """
     if credential is not None and not credential.startswith("crd_"):
         hint = "proxyfleet credentials list ACCOUNT has the ids"
@@ -118,6 +128,8 @@ def explain(
     body: dict[str, Any] = {"client_ip": client, "target": target}
     given = {"user": user, "credential": credential, "method": method, "listen_port": listen_port}
     body |= {name: value for name, value in given.items() if value}
+    if draft is not None:
+        body["draft"] = read_mapping(draft)
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]

@@ -147,6 +147,22 @@ def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: 
     assert (result["decision"], "deny_destinations" in result["rule"]) == ("deny", True)
 
 
+def test_explain_tries_a_policy_before_it_is_stored(shell: Shell, proxy: dict[str, Any], tmp_path: Path) -> None:
+    draft = tmp_path / "draft.toml"
+    draft.write_text(
+        'name = "new"\n[[rules]]\nname = "none"\n'
+        'match = { destinations = ["example.com"] }\naction = { use = "deny" }\n'
+    )
+    explain = ("proxies", "explain", proxy["name"], "http://example.com/")
+    result = shell.good(*explain, "--draft", str(draft)).details
+    assert (result["decision"], result["rule"]) == ("deny", "policy new[0] none")
+    as_json = '{"name": "new", "rules": [{"action": {"use": "nonsense"}}]}'
+    refused = shell(*explain, "--draft", "-", stdin=as_json)
+    assert refused.status != 0
+    assert "draft.rules[0]" in refused.err
+    assert "new" not in shell.good("policies", "list").out
+
+
 def test_one_that_fails_among_several_doesnt_stop_the_others(shell: Shell, product: Product) -> None:
     one, two = product.proxy(), product.proxy()
     product.data("POST", f"/proxies/{one['id']}/stop")
