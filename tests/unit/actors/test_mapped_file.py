@@ -20,7 +20,7 @@ def nothing(_raw: memoryview) -> None:
 
 def test_a_file_is_made_with_what_was_written_and_two_that_map_it_share_it(tmp_path: Path) -> None:
     def fill(raw: memoryview) -> None:
-        assert not (tmp_path / "f").exists(), "nobody sees it before it is complete"
+        assert not (tmp_path / "f").exists(), "it has its name when it is complete"
         raw[:2] = b"ab"
 
     made = make_file(tmp_path / "f", 64, fill)
