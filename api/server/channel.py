@@ -29,6 +29,7 @@ from io import BytesIO
 from typing import Any
 
 from waitress.channel import ClientDisconnected, HTTPChannel
+from waitress.utilities import InternalServerError
 
 from actors.net.proxy_protocol import BadHeader, read_header
 from api.server.parser import Parser
@@ -77,9 +78,15 @@ class Channel(HTTPChannel):
     error_task_class = ErrorResponse
     request: Parser | None = None
     """The request that is being read."""
+    requests: list[Parser]
+    """Those that are complete; the first one is being served."""
     outdated_since: float | None = None
     _unsent: bytes | None = None
     """A response whose request has left the queue, or is about to."""
+    _response_is_whole = False
+    """Whether the application has nothing to add to what is to be sent."""
+    _next_waits = False
+    """Whether the next one of several requests that came together is to be served when all is sent."""
 
     def __init__(self, server: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(server, *arguments, **options)
@@ -99,17 +106,54 @@ class Channel(HTTPChannel):
         return getattr(_thread, "channel", None)
 
     def service(self) -> None:
-        _thread.channel = self
+        _thread.channel, self._response_is_whole = self, False
         request = self.requests[0]
-        if request.awaits_decision and self.connected and self._body_is_wanted(request):
-            self._read_body(request)
-            return
+        try:
+            if request.awaits_decision and self.connected and self._body_is_wanted(request):
+                self._read_body(request)
+            else:
+                self._serve()
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _serve(self) -> None:
         try:
             super().service()
         finally:
             self._send_unsent()
+        self._start_next()
+
+    def serve_next(self) -> None:
+        """Serve the next request as soon as what is to be sent has been sent, so that a client that sends requests
+        and reads nothing costs the memory of one response and no thread. The caller has `requests_lock`."""
+        self._next_waits = True
+
+    def _start_next(self) -> None:
+        if not self._next_waits:
+            return
+        with self.requests_lock:
+            if self._next_waits and self._unsent is None and not self.total_outbufs_len:
+                self._next_waits = False
+                self.server.task_dispatcher.add_task(self)
+
+    def _give_up(self) -> None:
+        """After an error that has left no response: without it, the connection would wait for ever."""
+        with self.requests_lock:
+            for request in self.requests:
+                request.close()
+            self.requests, self._next_waits, self.will_close = [], False, True
+        self.server.pull_trigger()
 
     def _body_is_wanted(self, request: Parser) -> bool:
+        try:
+            return self._is_accepted(request)
+        except Exception:
+            log.exception("a request can't be judged by its head")
+            request.error = InternalServerError("")
+            return False
+
+    def _is_accepted(self, request: Parser) -> bool:
         """Call the application with the head only. The response that rejects the request is kept for its task."""
         started: list[Any] = []
         environ = Response(self, request).get_environment()
@@ -212,12 +256,32 @@ class Channel(HTTPChannel):
 
     def flush_now(self) -> None:
         """Send what the socket takes of what is to be sent, in the thread that serves the request."""
+        self._response_is_whole = True
         if self.total_outbufs_len:
             self._flush_exception(self._flush_some, do_close=False)
 
+    def write_soon(self, data: Any) -> int:
+        try:
+            return int(super().write_soon(data))
+        except OSError as error:  # a file for a long response: what is to be sent isn't known any more
+            self.server.buffers_log.error(error)
+            self.will_close = True
+            raise
+
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        if not self._response_is_whole:  # else the next one waits, not this thread
+            super()._flush_outbufs_below_high_watermark()
+
     def _flush_some(self, do_close: bool = True) -> bool:
         with self.outbuf_lock:  # a thread may still send when its request has left the queue
-            return bool(super()._flush_some(do_close))
+            is_sent = bool(super()._flush_some(do_close))
+            if self.total_outbufs_len <= self.adj.outbuf_high_watermark:
+                self.outbuf_lock.notify_all()
+            return is_sent
+
+    def handle_write(self) -> None:
+        super().handle_write()
+        self._start_next()
 
     # --- the end ---
 
@@ -234,31 +298,54 @@ class Channel(HTTPChannel):
 
     def _close(self) -> None:
         super().handle_close()
+        with self.outbuf_lock:
+            self.outbuf_lock.notify_all()
         if self.request is not None:
             self.request.reservation.release()
+        self._start_next()  # the requests that wait end in a thread, like all others
 
     def readable(self) -> bool:
         return self.phase is ChannelPhase.LINGERING or bool(super().readable())
 
     def handle_read(self) -> None:
-        if self.phase is not ChannelPhase.LINGERING:
-            super().handle_read()
-            return
         try:
-            self.recv(65536)  # discarded; at the end of the stream it closes this channel
+            data = self.socket.recv(self.adj.recv_bytes)
+        except BlockingIOError:
+            return
         except OSError:
             self.handle_close()
+            return
+        if not data:
+            self._end_of_requests()
+        elif self.phase is not ChannelPhase.LINGERING:  # then it is discarded
+            self.last_activity = time.time()
+            self.received(data)
+
+    def _end_of_requests(self) -> None:
+        """The client has closed its half, and may still read the response that is being sent."""
+        with self.outbuf_lock:
+            is_over = self.phase is ChannelPhase.LINGERING or not self.total_outbufs_len
+        if is_over:
+            self.handle_close()
+        else:
+            self.close_when_flushed = True
 
     # --- deadlines: `now` is of the monotonic clock ---
 
     @property
     def idle(self) -> bool:
         """Nothing is being read, served or written."""
-        unsent = self.requests or self._unsent is not None or self.total_outbufs_len
-        return self.phase is not ChannelPhase.READING and not unsent
+        return self.phase is not ChannelPhase.READING and not self.is_answering
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request is being served, or the response to it is being sent."""
+        return bool(self.requests or self._unsent is not None or self.total_outbufs_len)
 
     def overdue(self, now: float) -> bool:
-        """Whether its phase takes too long."""
+        """Whether its phase takes too long. While a request is answered the rest of the next one is not read."""
+        if self.phase is ChannelPhase.READING and self.is_answering:
+            self._entered = now
         return now - self._entered > self._limit()
 
     def _limit(self) -> float:
@@ -278,7 +365,8 @@ class Channel(HTTPChannel):
         return drained < (FIRST_REQUEST if is_new else KEPT_ALIVE)
 
     def send(self, data: bytes, do_close: bool = True) -> int:
-        count = int(super().send(data, do_close))
+        in_a_thread = Channel.served_by_this_thread() is not None  # where the loop's map must not be changed
+        count = int(super().send(data, do_close and not in_a_thread))
         self._window_sent += count
         return count
 

@@ -47,8 +47,8 @@ class EventLoop(dict[int, Any]):
         """Whether all are asked what they wait for before the next wait."""
 
     def __setitem__(self, fd: int, watched: Watched) -> None:
-        super().__setitem__(fd, watched)
         self._watch(fd, READ)
+        super().__setitem__(fd, watched)
 
     def __delitem__(self, fd: int) -> None:
         super().__delitem__(fd)
@@ -101,12 +101,12 @@ class EventLoop(dict[int, Any]):
         if not mask:
             del self._masks[fd]
             self._epoll.unregister(fd)
-        elif before:
-            self._masks[fd] = mask
+            return
+        if before:
             self._epoll.modify(fd, mask)
         else:
-            self._masks[fd] = mask
             self._epoll.register(fd, mask)
+        self._masks[fd] = mask
 
 
 def _wanted(watched: Watched) -> int:

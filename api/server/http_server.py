@@ -73,14 +73,29 @@ class _Server(TcpWSGIServer):
         self._crowded_log = ThrottledLog(log, "connections are closed")
         self._descriptors_log = ThrottledLog(log, "connections can't be accepted")
         self._overdue_log = ThrottledLog(log, "connections are ended")
+        self.buffers_log = ThrottledLog(log, "responses can't be kept until they are sent")
         super().__init__(application, event_loop, **options)
 
     def run(self) -> None:
         while self.event_loop:
-            self.event_loop.ask(self)
-            for listener in self.draining_listeners:
-                self.event_loop.ask(listener)
-            self.event_loop.turn(TURN)
+            try:
+                self._turn()
+            except Exception:  # without this thread the API would be dead, and nobody would know
+                log.exception("a turn of the server's loop has failed")
+                time.sleep(TURN)
+
+    def _turn(self) -> None:
+        self.event_loop.ask(self)
+        for listener in self.draining_listeners:
+            self.event_loop.ask(listener)
+        self.event_loop.turn(TURN)
+
+    def add_task(self, task: Channel) -> None:
+        """Have the first request of a connection served, or the next one when the response before it is sent."""
+        if Channel.served_by_this_thread() is None:
+            super().add_task(task)
+        else:
+            task.serve_next()
 
     def pull_trigger(self) -> None:
         """Wake the loop for the connection whose request this thread serves, if it has something for the loop."""
@@ -112,35 +127,50 @@ class _Server(TcpWSGIServer):
     def accept_from(self, listener: Any) -> bool:
         """Accept one connection at a listening socket of this server. Returns whether there was one."""
         try:
-            accepted = listener.accept()
-            if accepted is None:
-                return False
-            self.set_socket_options(accepted[0])
+            channel = self._accepted(listener)
         except OSError as error:  # the client is gone again, or there is no descriptor for it
             if error.errno in OUT_OF_DESCRIPTORS:
-                self._resume_accepting_at = time.monotonic() + ACCEPT_PAUSE
+                self._pause_accepting()
                 self._descriptors_log.error(error)
             return False
-        connection, address = accepted
-        channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
+        if channel is None:
+            return False
         channel.outdated_since = None if listener is self else time.monotonic()
         if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
             self._crowded_log.error(f"one client has more than {self.per_address}", logging.WARNING)
             channel.handle_close()
         return True
 
+    def _accepted(self, listener: Any) -> Channel | None:
+        accepted = listener.accept()
+        if accepted is None:
+            return None
+        connection, address = accepted
+        try:
+            self.set_socket_options(connection)
+            return self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _pause_accepting(self) -> None:
+        self._resume_accepting_at = time.monotonic() + ACCEPT_PAUSE
+
+    def handle_error(self) -> None:
+        """Called with any other error of accepting; waitress would close the listening socket."""
+        log.exception("a connection can't be accepted")
+        self._pause_accepting()
+
     def maintenance(self, now: float) -> None:
         super().maintenance(now)
         self.event_loop.outdated = True
         moment = time.monotonic()
         for channel in tuple(self.active_channels.values()):
-            if channel.stalled(moment):  # its socket never gets writable, so `will_close` would have no effect
-                channel.handle_close()
-                continue
-            if channel.overdue(moment) or channel.lapsed(moment):
-                if channel.phase is ChannelPhase.READING and not channel.will_close:
-                    self._overdue_log.error("their requests did not come in time", logging.WARNING)
-                channel.will_close = True
+            is_overdue = channel.overdue(moment)
+            if is_overdue and channel.phase is ChannelPhase.READING:
+                self._overdue_log.error("their requests did not come in time", logging.WARNING)
+            if is_overdue or channel.stalled(moment) or channel.lapsed(moment) or channel.will_close:
+                channel.handle_close()  # now: a socket may never get writable, when `will_close` has its effect
 
     def limit(self, max_connections: int) -> None:
         """Limit the connections in all, and those of one address."""
@@ -155,7 +185,7 @@ class _Server(TcpWSGIServer):
         self.event_loop.outdated = True
         for channel in tuple(self.active_channels.values()):
             if channel.idle and not channel.may_send_request(now - self.draining_since):
-                channel.close_when_flushed = True
+                channel.handle_close()
 
     def close(self) -> None:
         """Close the listener only: another thread may still pull the trigger (see `ApiServer.close`)."""

@@ -9,6 +9,8 @@ import time
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from actors.throttled_log import ThrottledLog
+
 log = logging.getLogger(__name__)
 
 
@@ -32,6 +34,7 @@ class TaskThreads:
         self._unfinished = 0
         """Tasks that wait or are being served."""
         self._threads: list[threading.Thread] = []
+        self._log = ThrottledLog(log, "no thread can be started")
 
     @property
     def running(self) -> bool:
@@ -68,8 +71,12 @@ class TaskThreads:
 
     def _start_one(self) -> None:
         thread = threading.Thread(target=self._serve, name=f"http-{len(self._threads)}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has none left: the task waits for one of the others
+            self._log.error(error)
+        else:
+            self._threads.append(thread)
 
     def _serve(self) -> None:
         while (task := self._queue.get()) is not None:

@@ -4,72 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from api.server.http_server import ApiServer
 from api.server.task_threads import TaskThreads
+from tests.actor.api.server_stage import LONG, Stage
 from tests.kit.wait import wait_until
-
-LONG = 30.0
-
-
-class Echo:
-    """Responds with the path, to `/held` only when `release` is set."""
-
-    def __init__(self) -> None:
-        self.release = threading.Event()
-        self.reached = threading.Event()
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
-        if path == "/held":
-            self.reached.set()
-            assert self.release.wait(LONG)
-        body = f"{path};".encode()
-        start_response("200 OK", [("Content-Length", str(len(body)))])
-        return [body]
-
-
-class Stage:
-    """A started server, and one connection to it."""
-
-    def __init__(self) -> None:
-        self.echo = Echo()
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(listener.getsockname()[1])
-        self.server = ApiServer(self.echo, listener, 100)
-        self.server.start()
-        self.client = socket.create_connection(("127.0.0.1", self.port), LONG)
-
-    def send(self, *paths: str) -> None:
-        self.client.sendall(b"".join(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode() for path in paths))
-
-    def bodies(self, count: int) -> list[str]:
-        """Of the next responses."""
-        received = b""
-        while received.count(b";") < count:
-            data = self.client.recv(65536)
-            assert data, received
-            received += data
-        return [part.rpartition(b"\r\n\r\n")[2].decode() for part in received.split(b";")[:-1]]
-
-    def held(self) -> None:
-        """Return when a request is being served that gets no response yet."""
-        self.send("/held")
-        assert self.echo.reached.wait(LONG)
-
-    def is_watched(self) -> bool:
-        """Whether the loop would notice that the client sends something."""
-        (channel,) = tuple(self.server._server.active_channels.values())
-        return self.server._map.watches(channel._fileno)
-
-    def close(self) -> None:
-        self.echo.release.set()
-        self.client.close()
-        self.server.close()
 
 
 @pytest.fixture
@@ -170,3 +111,18 @@ def test_a_task_that_fails_costs_no_thread() -> None:
     threads.add_task(task)
     wait_until(lambda: task.served, "the next is served", LONG)
     threads.shutdown(LONG)
+
+
+def test_without_a_thread_for_it_a_task_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads, together = TaskThreads(2), threading.Barrier(1)
+    first, second = Task(together), Task(together)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        threads.add_task(first)
+    threads.add_task(second)
+    wait_until(lambda: first.served and second.served, "both are served", LONG)
+    threads.shutdown(LONG)
+    assert not threads.running
