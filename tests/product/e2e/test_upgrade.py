@@ -30,6 +30,9 @@ from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 
+PATIENT = {"timeout": 600}
+"""Of a proxy whose tunnel is idle while the program is replaced, which may take a slow machine half a minute."""
+
 
 @pytest.fixture
 def installed() -> Iterator[Installed]:
@@ -51,7 +54,7 @@ def ended(pid: int) -> bool:
 
 
 def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing(installed: Installed, origin: Origin) -> None:
-    proxy = installed.proxy()
+    proxy = installed.proxy(settings=PATIENT)
     first, old = installed.pid, proxy["runtime"]["pid"]
     target = origin.url("/hello").split("/")[2]
     history = installed.data("GET", "/revisions")["revisions"]
@@ -219,7 +222,7 @@ def test_upgrades_one_after_the_other_leave_nothing_behind(installed: Installed,
 
 
 def test_a_stop_after_an_upgrade_ends_the_predecessors_too(installed: Installed, origin: Origin) -> None:
-    proxy = installed.proxy()
+    proxy = installed.proxy(settings=PATIENT)
     target = origin.url("/hello").split("/")[2]
     old = proxy["runtime"]["pid"]
     with Client(proxy["port"]) as tunnel:
