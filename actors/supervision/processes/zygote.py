@@ -64,7 +64,7 @@ the others need, would save them 4 MB and 0.1 s of processor time each, and cost
 which `fleet` imports, takes 0.5 MB here, and would take 4 MB in each forwarding actor that reads accounts; what it
 imports itself when a file is opened would take 0.2 MB, bcrypt (of `config.passwords`) 0.3 MB in each one that checks
 passwords. Upstreams (with `ssl`) cost 0.2 MB in each forwarding actor, and save 3.6 MB in each that has some. The
-function behind a colon is called: it saves 2 MB in each forwarding actor."""
+function behind a colon is called: it saves 2.5 MB in each forwarding actor."""
 
 
 def serve(control: socket.socket, liveness: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:

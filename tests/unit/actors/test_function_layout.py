@@ -1,0 +1,114 @@
+"""Functions that are moved lie side by side, wherever they are held, and work as before."""
+
+from __future__ import annotations
+
+import weakref
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from actors.function_layout import gather_functions
+
+PAGE = 4096
+
+_SOURCE = """
+def function_{0}(number):
+    return number + {0}
+"""
+
+_CLASSES = """
+class First:
+    def text(self, *, end="."):
+        "The text."
+        return "first" + end
+
+class Second(First):
+    def text(self, *, end="!"):
+        return super().text(end=end)
+
+    __call__ = text
+
+def counter():
+    count = 0
+
+    def add(number: int) -> int:
+        nonlocal count
+        count += number
+        return count
+
+    def read():
+        return count
+
+    return {"add": add, "read": read}
+
+pair = counter()
+counter.label = "counts"
+alias = counter
+"""
+
+
+def scattered(count: int) -> dict[str, Any]:
+    """A module with functions between which nine others lie."""
+    module: dict[str, Any] = {}
+    for number in range(10 * count):
+        exec(_SOURCE.format(number), module)
+    return module
+
+
+def every_tenth(module: dict[str, Any]) -> list[FunctionType]:
+    return [each for name, each in module.items() if name.startswith("function_") and name.endswith("0")]
+
+
+@pytest.fixture
+def module() -> dict[str, Any]:
+    made: dict[str, Any] = {"__name__": "made"}
+    exec(_CLASSES, made)
+    return made
+
+
+def test_functions_of_a_module_lie_side_by_side() -> None:
+    module = scattered(200)
+    before = len({id(each) // PAGE for each in every_tenth(module)})
+    gather_functions(every_tenth(module))
+    moved = every_tenth(module)
+    assert len({id(each) // PAGE for each in moved}) < before / 3
+    assert [each(1) for each in moved] == list(range(1, 2001, 10))
+
+
+def test_methods_are_replaced_in_their_classes(module: dict[str, Any]) -> None:
+    second = module["Second"]()
+    assert (second.text(), second()) == ("first!", "first!")
+    gather_functions([vars(module["First"])["text"], vars(module["Second"])["text"]])
+    assert (second.text(), second(), second.text(end="?")) == ("first!", "first!", "first?")
+    assert second.__call__.__func__ is module["Second"].text
+    assert module["First"].text.__doc__ == "The text."
+    assert module["First"].text.__qualname__ == "First.text"
+
+
+def test_all_that_is_known_of_a_function_goes_with_it(module: dict[str, Any]) -> None:
+    before = id(module["counter"])
+    gather_functions([module["counter"]])
+    moved = module["counter"]
+    assert id(moved) != before
+    assert (moved.label, moved.__module__, module["alias"] is moved) == ("counts", "made", True)
+    gather_functions([module["pair"]["add"]])
+    assert module["pair"]["add"].__annotations__ == {"number": "int", "return": "int"}
+
+
+@pytest.mark.parametrize("names", [("add",), ("read",), ("add", "read")])
+def test_closures_go_on_sharing_what_they_share(module: dict[str, Any], names: tuple[str, ...]) -> None:
+    pair = module["pair"]
+    pair["add"](2)
+    gather_functions([pair[name] for name in names])
+    assert (pair["add"](3), pair["read"]()) == (5, 5)
+
+
+def test_what_is_held_elsewhere_too_stays(module: dict[str, Any]) -> None:
+    first, counter = module["First"], module["counter"]
+    held = (vars(first)["text"],)
+    reference = weakref.ref(counter)
+    del counter
+    gather_functions([vars(first)["text"], module["counter"]])
+    assert held[0] is vars(first)["text"]
+    assert reference() is module["counter"]
