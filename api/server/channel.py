@@ -19,9 +19,12 @@ lose the response that says what is wrong.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import math
 import socket
+import sys
+import termios
 import threading
 import time
 from enum import Enum, auto
@@ -92,7 +95,9 @@ class Channel(HTTPChannel):
         super().__init__(server, *arguments, **options)
         self._enter(ChannelPhase.PROXY_HEADER if server.behind_tls else ChannelPhase.FRESH)
         self._proxy_header = b""
-        self._window_began, self._window_sent = self._entered, 0
+        self._sent = 0
+        self._window: tuple[float, int] | None = None
+        """Since when something waits to be sent, `SEND_WINDOW` seconds at most, and what the client had taken then."""
 
     def _enter(self, phase: ChannelPhase) -> None:
         self._entered = time.monotonic()  # first: the server's thread may read both in between
@@ -367,14 +372,22 @@ class Channel(HTTPChannel):
     def send(self, data: bytes, do_close: bool = True) -> int:
         in_a_thread = Channel.served_by_this_thread() is not None  # where the loop's map must not be changed
         count = int(super().send(data, do_close and not in_a_thread))
-        self._window_sent += count
+        self._sent += count
         return count
 
     def stalled(self, now: float) -> bool:
         """Whether the client takes next to nothing of a response, which occupies a thread when it is a long one."""
-        is_pending = self.total_outbufs_len > 0
-        if is_pending and now - self._window_began <= SEND_WINDOW:
+        if not self.total_outbufs_len:
+            self._window = None
             return False
-        is_slow = is_pending and self._window_sent < MIN_SEND_RATE * SEND_WINDOW
-        self._window_began, self._window_sent = now, 0
-        return is_slow
+        began, before = self._window or (now, self.taken)
+        is_over = now - began > SEND_WINDOW
+        self._window = (now, self.taken) if is_over else (began, before)
+        return is_over and self.taken - before < MIN_SEND_RATE * SEND_WINDOW
+
+    @property
+    def taken(self) -> int:
+        """The bytes that the client has taken: those in the kernel's buffer, which takes megabytes at once and nothing
+        for minutes, don't count."""
+        waiting = fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4))
+        return self._sent - int.from_bytes(waiting, sys.byteorder)

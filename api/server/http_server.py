@@ -53,6 +53,8 @@ class _Server(TcpWSGIServer):
     """waitress with a limit for each address and deadlines for requests. All but `__init__` in the server's thread."""
 
     channel_class = Channel
+    accepting: bool
+    in_connection_overflow: bool
 
     def __init__(
         self,
@@ -69,7 +71,8 @@ class _Server(TcpWSGIServer):
         self.per_address = 0
         self.draining_since: float | None = None
         self.draining_listeners: list[DrainingListener] = []
-        self._resume_accepting_at = 0.0
+        self._resume_accepting_at = self._next_maintenance = 0.0
+        self._full_log = ThrottledLog(log, "connections wait to be accepted")
         self._crowded_log = ThrottledLog(log, "connections are closed")
         self._descriptors_log = ThrottledLog(log, "connections can't be accepted")
         self._overdue_log = ThrottledLog(log, "connections are ended")
@@ -114,7 +117,16 @@ class _Server(TcpWSGIServer):
             super().set_socket_options(conn)
 
     def readable(self) -> bool:
-        return bool(super().readable()) and not self.pauses_accepting
+        if time.monotonic() >= self._next_maintenance:
+            self._next_maintenance = time.monotonic() + self.adj.cleanup_interval
+            self.maintenance(time.time())
+        return self.accepting and not self.pauses_accepting and not self._is_full()
+
+    def _is_full(self) -> bool:
+        self.in_connection_overflow = len(self._map) >= self.adj.connection_limit
+        if self.in_connection_overflow:
+            self._full_log.error(f"there are {self.adj.connection_limit - OWN_SOCKETS} already", logging.WARNING)
+        return self.in_connection_overflow
 
     @property
     def pauses_accepting(self) -> bool:

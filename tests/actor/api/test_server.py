@@ -94,6 +94,20 @@ def test_connections_above_the_limit_wait_until_there_is_room(serving: Serving) 
     second.close()
 
 
+def test_a_full_server_says_so_once(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    serving.server.limit(1)
+    for _ in range(5):
+        first, second = client(serving.port), client(serving.port)
+        assert get(first) == str(serving.port)
+        second.request("GET", "/")
+        wait_until(lambda: serving.server._server.in_connection_overflow, "there is no room")
+        first.close()
+        assert second.getresponse().status == 200
+        second.close()
+    assert caplog.text.count("connection") == 1
+    assert "connections wait to be accepted: there are 1 already" in caplog.text
+
+
 def test_it_moves_when_the_response_was_written_and_ends_older_connections_between_requests(serving: Serving) -> None:
     other = listening()
     older, newer = client(serving.port), client(port_of(other))

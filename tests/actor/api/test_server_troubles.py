@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from waitress.buffers import TempfileBasedBuffer
 
-from api.server.channel import HEAD_TIMEOUT, Channel, ChannelPhase
+from api.server.channel import HEAD_TIMEOUT, MIN_SEND_RATE, SEND_WINDOW, Channel, ChannelPhase
 from tests.actor.api.server_stage import LARGE, LONG, Stage
 from tests.kit.wait import wait_until
 
@@ -94,6 +94,22 @@ def test_a_request_has_time_from_the_end_of_the_response_before(stage: Stage) ->
     wait_until(lambda: not channel.is_answering, "the first one is over", LONG)
     assert not channel.overdue(late + HEAD_TIMEOUT - 1.0)
     assert channel.overdue(late + HEAD_TIMEOUT + 1.0)
+
+
+def test_a_client_that_reads_slowly_is_told_from_one_that_reads_nothing_by_what_it_has_taken(stage: Stage) -> None:
+    """The kernel's buffer has room again only when a third of it was read, perhaps a megabyte."""
+    stage.client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    stage.send("/large")
+    channel, least = stage.channel(), int(MIN_SEND_RATE * SEND_WINDOW)
+    wait_until(lambda: channel.total_outbufs_len, "the client has more than it takes", LONG)
+    now = time.monotonic()
+    assert not channel.stalled(now)
+    before, rest = channel.taken, 2 * least
+    while rest:
+        rest -= len(stage.client.recv(rest))
+    wait_until(lambda: channel.taken - before > least, "the kernel knows", LONG)
+    assert not channel.stalled(now + SEND_WINDOW + 1.0)
+    assert channel.stalled(now + 2 * SEND_WINDOW + 2.0)
 
 
 def test_an_error_before_a_large_body_is_read_is_500(stage: Stage) -> None:
