@@ -37,6 +37,8 @@ from config import VERSION
 from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands need none of it, and should start fast
+    from actors.bus.messages.fleet_objects import FleetObject
+    from actors.bus.messages.specs import ProxySpec
     from actors.supervision.listeners.socket_activation import InheritedListeners
     from actors.supervision.processes.zygote_process import ZygoteProcess
     from actors.supervision.upgrade.handover import Handover
@@ -109,16 +111,12 @@ def run(
     settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins], zygote: ZygoteProcess
 ) -> int:
     """Everything from the settings to the end of the product; returns its exit status."""
-    from actors.garbage import without_collections
+    from actors.apart import apart
     from actors.process import set_up_logging
     from actors.supervision.listeners.descriptor_store import HANDED_OVER
     from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
     from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
     from actors.supervision.upgrade.handover import receive_handover
-    from api.operator.bootstrap import ensure_administrator
-    from api.operator.desired_state import read_desired_objects, read_desired_proxies
-    from api.services.settings import read_stored
-    from api.store import StoreError, open_store
     from config.files.paths import PathError, default_run_dir, open_run_dir
     from config.settings.settings import ConfigError
 
@@ -132,20 +130,13 @@ def run(
     handover.release_locks(but=locks)
     finish_restore(data)
     bring_up_to_date(data)
-    with without_collections(), closing(translated(StoreError, lambda: open_store(data))) as store:
-        stored = translated(StoreError, lambda: read_stored(store))
-        base, settings = settings, _effective(settings, stored)
-        set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
-        translated(ConfigError, settings.server.tls.check_certificate)
-        api_socket = _listen(settings, stored, inherited)
-        try:
-            given = settings.admin_password.get_secret_value() if settings.admin_password else None
-            password = ensure_administrator(store, data, given)
-            desired, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
-        except StoreError as error:
-            raise CommandError(str(error)) from error
-        except ValueError as error:  # the password is their only input
-            raise CommandError(f"admin_password: {error}") from error
+    stored, desired, objects, is_first = translated(ChildProcessError, lambda: apart(lambda: _read_stored(data)))
+    base, settings = settings, _effective(settings, stored)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
+    translated(ConfigError, settings.server.tls.check_certificate)
+    api_socket = _listen(settings, stored, inherited)
+    given = settings.admin_password.get_secret_value() if settings.admin_password else None
+    password = apart(lambda: _make_administrator(data, given)) if is_first else None
     _show_password(data, password)
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors)
 
@@ -154,6 +145,34 @@ def run(
 
     process = SupervisorProcess(base, resources, reload, greet, stored=stored, origins=origins, zygote=zygote)
     return process.run(desired, objects)
+
+
+def _read_stored(data: DataDir) -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
+    """The settings changed through the API, the desired state, and whether there is no user yet: the first start."""
+    from actors.garbage import without_collections
+    from api.operator.desired_state import read_desired_objects, read_desired_proxies
+    from api.security import users
+    from api.services.settings import read_stored
+    from api.store import StoreError, open_store
+
+    def read() -> tuple[Stored, tuple[ProxySpec, ...], tuple[FleetObject, ...], bool]:
+        with without_collections(), closing(open_store(data)) as store:
+            desired, objects = read_desired_proxies(store, data), read_desired_objects(store, data)
+            return read_stored(store), desired, objects, not store.find(users.COLLECTION)
+
+    return translated(StoreError, read)
+
+
+def _make_administrator(data: DataDir, given: str | None) -> str | None:
+    """Make the first user; the password, if it was made up."""
+    from api.operator.bootstrap import ensure_administrator
+    from api.store import StoreError, open_store
+
+    try:
+        with closing(translated(StoreError, lambda: open_store(data))) as store:
+            return translated(StoreError, lambda: ensure_administrator(store, data, given))
+    except ValueError as error:  # the password is their only input
+        raise CommandError(f"admin_password: {error}") from error
 
 
 def _show_password(data: DataDir, password: str | None) -> None:
