@@ -66,15 +66,18 @@ class _Direction:
         return self.half is Half.OPEN and len(self.buffer) < BUFFER_MAX
 
     def read(self, source: Any, discard: bool = False) -> None:
-        """Read all that the source has, as far as there is room for it."""
-        while self.wants_more:
+        """Read all that the source has, as far as there is room for it; of what is discarded as much at a time."""
+        discarded = 0
+        while self.wants_more and discarded < BUFFER_MAX:
             try:
                 data = source.recv(READ_SIZE)
             except BlockingIOError:
                 return
             if not data:
                 self.half = Half.ENDED
-            elif not discard:
+            elif discard:
+                discarded += len(data)
+            else:
                 self.buffer += data
 
     def write(self, sink: Any) -> None:

@@ -150,3 +150,19 @@ def test_a_source_is_not_read_while_its_sink_takes_nothing(relay: Relay, monkeyp
     assert len(connection._response.buffer) == 8
     assert not connection._response.wants_more
     api.close()
+
+
+def test_a_client_that_goes_on_sending_behind_the_end_takes_the_loop_for_a_moment_only(relay: Relay) -> None:
+    class Endless(list[bytes]):
+        def pop(self, _at: object = -1) -> bytes:
+            self.append(b"")
+            assert len(self) < 1000, "the loop has other clients"
+            return b"x" * 16 * 1024
+
+    api, connection = relay.connect(), relay.connection
+    relay.stream.sends = Endless([b""])
+    connection._response.half = Half.FORWARDED
+    connection._on_ready(0)
+    assert not connection.closed
+    assert not connection._request.buffer
+    api.close()
