@@ -2,7 +2,11 @@
 
 systemd passes the names of all of them to the next start in one environment variable, and the kernel takes none above
 128 KiB (execve(2), MAX_ARG_STRLEN): with longer names, or more of them, the service could not be started any more. So
-names are short, and no more than `STORED_MAX` sockets are stored.
+names are short, and no more than `STORED_MAX` are stored.
+
+The sockets of a range of ports are stored together (`actors.supervision.listeners.socket_batch`), so that they are
+there in a moment: systemd compares each descriptor with all that it has, and for thousands it would need long. When
+some of them are used no more, the others are stored together anew, and what had all of them is released.
 """
 
 from __future__ import annotations
@@ -11,11 +15,12 @@ import itertools
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from actors.supervision import systemd
+from actors.supervision.listeners.socket_batch import BATCH, Batches, batch_name, carrier_of, has_name_of_batch
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +56,11 @@ class DescriptorStore:
         self._stored: set[str] = set()
         self._inherited: set[str] = set()
         """Names of copies that the manager has passed on and still has."""
+        self._batches = Batches()
+        self._to_renew: set[str] = set()
+        """Batches of which some sockets are used no more."""
+        self._handed_over = False
+        """Whether the program before this one has stored what is not known here."""
         self._is_full = False
         self._unsent: dict[int, _Message] = {}
         self._last_of: dict[str, int] = {}
@@ -71,9 +81,10 @@ class DescriptorStore:
         if name in self._inherited:
             self._inherited.discard(name)
             self._stored.add(name)
-        elif name in self._stored or len(self._stored) < STORED_MAX:
+        elif name in self._stored or len(self._stored) + len(self._batches) < STORED_MAX:
             self._stored.add(name)
             self._add(_Message(name, listener))
+            self._leave_batch(name)
         elif not self._is_full:
             self._is_full = True
             log.warning(
@@ -81,10 +92,25 @@ class DescriptorStore:
                 STORED_MAX,
             )
 
+    def put_all(self, listeners: Sequence[socket.socket]) -> None:
+        """Keep copies of all sockets of a proxy, of several in batches, the first of which are sent at once."""
+        if len(listeners) == 1:
+            self.put(listeners[0])
+        elif self.outlives:
+            for first in range(0, len(listeners), BATCH):
+                self._put_batch(listeners[first : first + BATCH])
+            for _ in range(AT_ONCE):
+                if not self._unsent or not self._send_next(0.0):
+                    break
+
+    def inherited_batch(self, name: str, listeners: Sequence[socket.socket]) -> None:
+        """The manager has passed on a batch with these, and still has it."""
+        self._batches.put(name, {stored_name(each): each for each in listeners})
+
     def drop(self, listener: socket.socket) -> None:
         """Release the copy, before the socket itself is closed. Harmless if there is none."""
-        if self.outlives:
-            name = stored_name(listener)
+        name = stored_name(listener) if self.outlives else ""
+        if name and not self._leave_batch(name):
             self._stored.discard(name)
             last = self._last_of.get(name)
             if last is not None and self._unsent[last].listener is listener:
@@ -95,6 +121,7 @@ class DescriptorStore:
         """A socket that this process was passed under `name` is used. One of an earlier release gets another name."""
         if name == stored_name(listener):
             self._inherited.add(name)
+        self._handed_over = self._handed_over or name == HANDED_OVER
         self.rename(name, listener)
 
     def rename(self, name: str, listener: socket.socket) -> None:
@@ -107,6 +134,54 @@ class DescriptorStore:
         deadline = time.monotonic() + FLUSH_MAX
         while self._unsent and time.monotonic() < deadline:
             self._send_next(systemd.DELIVERED_WITHIN)
+
+    # --- batches ---
+
+    def _put_batch(self, listeners: Sequence[socket.socket]) -> None:
+        """Store them together, and release what has them otherwise. What is there already is stored once."""
+        members = {stored_name(each): each for each in listeners}
+        name = batch_name(members)
+        if name in self._batches:
+            self._batches.put(name, members)
+            return
+        try:
+            carrier = carrier_of(listeners)
+        except OSError as error:
+            log.warning("%d listening sockets are stored one by one: %s", len(listeners), error)
+            for each in listeners:
+                self.put(each)
+            return
+        if self._handed_over:
+            self._add(_Message(name))  # it may have these already
+        self._add(_Message(name, carrier, closes=True))
+        for member in members:
+            self._leave_batch(member)
+            if member in self._stored or member in self._inherited:
+                self._stored.discard(member)
+                self._inherited.discard(member)
+                self._add(_Message(member))
+        self._batches.put(name, members)
+
+    def _leave_batch(self, name: str) -> bool:
+        """The socket of this name is used no more, or stored elsewhere. False if it is in no batch."""
+        batch = self._batches.leave(name)
+        if batch is None:
+            return False
+        if batch not in self._batches:
+            self._add(_Message(batch))
+        elif batch not in self._to_renew:
+            self._to_renew.add(batch)
+            self._add(_Message(batch, renews=True))
+        return True
+
+    def _renew(self, batch: str) -> None:
+        """Store what is left of it, and release it: it would hold the addresses of the others."""
+        members = self._batches.members(batch)
+        if members:
+            self._put_batch(members)
+        self._to_renew.discard(batch)
+
+    # --- sending ---
 
     def _add(self, message: _Message) -> None:
         number = next(self._numbers)
@@ -132,8 +207,11 @@ class DescriptorStore:
 
     def _send_next(self, patience: float) -> bool:
         """Send the oldest message. False when the manager is busy; it stays the next then."""
-        number, (name, listener) = next(iter(self._unsent.items()))
-        if listener is None:
+        number, message = next(iter(self._unsent.items()))
+        name, listener = message.name, message.listener
+        if message.renews:
+            sent = True
+        elif listener is None:
             sent = systemd.unstore(name, patience)
         else:  # a closed one was a copy, and the message about the other is behind this one
             sent = listener.fileno() < 0 or systemd.store(name, listener.fileno(), patience)
@@ -141,19 +219,31 @@ class DescriptorStore:
             del self._unsent[number]
             if self._last_of.get(name) == number:
                 del self._last_of[name]
+            self._sent(message)
         return sent
+
+    def _sent(self, message: _Message) -> None:
+        if message.renews:
+            self._renew(message.name)
+        elif message.closes and message.listener is not None:
+            message.listener.close()
 
 
 class _Message(NamedTuple):
-    """Store `listener` under `name`, or without one release what has this name."""
+    """Store `listener` under `name`, or without one release what has this name.
+
+    With `closes` the listener is closed when it is stored; with `renews` the batch of this name is to be stored anew.
+    """
 
     name: str
     listener: socket.socket | None = None
+    closes: bool = False
+    renews: bool = False
 
 
 def is_own(name: str, listener: socket.socket) -> bool:
     """Whether a socket of this name was bound by the product, and not by a socket unit."""
-    return name in (HANDED_OVER, stored_name(listener), former_name(listener))
+    return has_name_of_batch(name) or name in (HANDED_OVER, stored_name(listener), former_name(listener))
 
 
 def stored_name(listener: socket.socket) -> str:

@@ -72,8 +72,7 @@ class ListenerRegistry:
             del self._reservations[name]
             self._remove(self._kept, name)
             reservation.transition(ListenerEvent.KEEP)
-            for each in reservation.sockets:
-                self._store.put(each)
+            self._store.put_all(reservation.sockets)
             self._kept[name] = reservation
         return self._kept[name].sockets
 

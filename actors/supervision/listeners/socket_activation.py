@@ -6,8 +6,8 @@ program (`actors.supervision.upgrade.upgrade`). All of them listen meanwhile, so
 and refuses none. systemd passes them as sd_listen_fds(3) says: the descriptors from 3 on, their number in
 `$LISTEN_FDS`, their names in `$LISTEN_FDNAMES`, and in `$LISTEN_PID` the process that they are meant for.
 
-A socket is recognized by the address that it is bound to, whatever its name. Those that are unclaimed when all desired
-listeners are bound are closed, here and in the store.
+A socket, alone or in a batch, is recognized by the address that it is bound to, whatever its name. Those that are
+unclaimed when all desired listeners are bound are closed, here and in the store.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from actors.supervision import systemd
 from actors.supervision.listeners.bind import BACKLOG, end_listening, listen, resolve
 from actors.supervision.listeners.descriptor_store import DescriptorStore, is_own
 from actors.supervision.listeners.hostname import Found
+from actors.supervision.listeners.socket_batch import is_batch, listeners_of
+from actors.supervision.processes.fd_reserve import raise_limit
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +48,14 @@ class InheritedListeners:
         self.store = store or DescriptorStore()
         self._unclaimed: dict[Key, _Inherited] = {}
         for name, listener in given:
-            self._add(_Inherited(name, listener))
+            if is_batch(name, listener):
+                self._add_batch(name, listener)
+            elif _listens(listener):
+                self._add(_Inherited(name, listener))
+            else:
+                log.warning("closing the inherited descriptor %s: not a listening TCP socket", name)
+                systemd.unstore(name)
+                listener.close()
 
     def listen(self, host: str, port: int, shared: bool = False) -> socket.socket:
         """The inherited socket with this address, or else one of `bind.listen`. Raises `ListenError`."""
@@ -72,18 +81,33 @@ class InheritedListeners:
                 inherited.socket.close()  # a socket unit's, which listens on for whatever the operator wants there
         self._unclaimed.clear()
 
-    def _add(self, inherited: _Inherited) -> None:
-        if not _listens(inherited.socket):
-            log.warning("closing the inherited descriptor %s: not a listening TCP socket", inherited.name)
-            systemd.unstore(inherited.name)
-            inherited.socket.close()
-            return
+    def _add_batch(self, name: str, carrier: socket.socket) -> None:
+        """Those of a batch that listen; the others were used no more when it was to be stored anew."""
+        raise_limit()
+        with carrier:
+            try:
+                found = listeners_of(carrier)
+            except OSError as error:
+                log.warning("cannot use the inherited batch %s: %s", name, error)
+                found = []
+        members = [each for each in found if _listens(each) and self._add(_Inherited(name, each))]
+        for each in found:
+            if each not in members:
+                each.close()
+        if members:
+            self.store.inherited_batch(name, members)
+        else:
+            systemd.unstore(name)
+
+    def _add(self, inherited: _Inherited) -> bool:
+        """False for one whose address is known already."""
         accept_syns_again(inherited.socket)  # an address that was left, and is wanted again, or is a socket unit's
         key = _key((inherited.socket.family, inherited.socket.getsockname()))
         if key in self._unclaimed:
             inherited.socket.close()  # the same address again: from the store and from a socket unit
-        else:
-            self._unclaimed[key] = inherited
+            return False
+        self._unclaimed[key] = inherited
+        return True
 
 
 def from_manager(environ: MutableMapping[str, str]) -> list[tuple[str, socket.socket]]:

@@ -25,6 +25,7 @@ from actors.supervision.listeners.descriptor_store import (
 )
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager
+from actors.supervision.listeners.socket_batch import batch_name, carrier_of, listeners_of
 from config.net.ports import Ports
 from tests.actor.supervision.manager import Manager
 from tests.kit.ports import free_port, free_ports
@@ -303,7 +304,7 @@ def test_all_ports_of_a_range_are_stored_and_known_again(
     first.keep("one", LOCAL, ports)
     first.keep_for_restart()
     first.close()
-    wait_until(lambda: len(manager.names()) == 30, "all are stored")
+    wait_until(lambda: len(manager.names()) == 1, "all are stored, together")
     passed = InheritedListeners([(name, each.dup()) for name, each in manager.stored.items()])
     again = keeper_of(passed)
     before = len(manager.received)
@@ -314,6 +315,100 @@ def test_all_ports_of_a_range_are_stored_and_known_again(
     assert all(accepts(port) for port in ports)
     again.release("one")
     wait_until(lambda: manager.names() == [], "none is stored")
+
+
+def passed(manager: Manager) -> InheritedListeners:
+    """What the next process gets."""
+    return InheritedListeners([(name, each.dup()) for name, each in manager.stored.items()])
+
+
+def abandon(listeners: ListenerRegistry) -> None:
+    """As when the process is killed: the descriptors of what is kept are closed, and nothing else is done."""
+    for each in listeners.hand_over():
+        os.close(each)
+
+
+def test_a_large_range_is_stored_before_anything_else_is_done(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    ports, inherited = free_ports(700), InheritedListeners()
+    inherited.store.later = Turns().later
+    first = keeper_of(inherited)
+    first.keep("one", LOCAL, ports)
+    assert len(manager.names()) == 3
+    abandon(first)
+    assert all(accepts(port) for port in [*ports][::99])
+    again = passed(manager)
+    again.store.later = Turns().later
+    assert [each.getsockname()[1] for each in keeper_of(again).keep("one", LOCAL, ports)] == list(ports)
+    assert len(manager.names()) == 3
+
+
+def test_ports_that_leave_a_range_are_free_and_the_others_are_stored(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    manager.always()
+    ports = free_ports(30)
+    shorter = Ports.of(ports.first, ports.first + 9)
+    inherited, turns = InheritedListeners(), Turns()
+    inherited.store.later = turns.later
+    listeners = keeper_of(inherited)
+    for now in (ports, shorter):
+        listeners.keep("one", LOCAL, now)
+        for _ in range(9):
+            turns.turn()
+    wait_until(lambda: len(manager.names()) == 1, "what had all of them is released")
+    with socket.socket() as other:
+        other.bind((LOCAL, ports.last))  # without SO_REUSEADDR: nothing holds the address
+    abandon(listeners)
+    assert all(accepts(port) for port in shorter)
+    assert not accepts(ports.first + 10)
+
+
+def test_the_rest_of_a_range_is_stored_when_another_proxy_takes_some_ports(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    manager.always()
+    ports = free_ports(20)
+    inherited, turns = InheritedListeners(), Turns()
+    inherited.store.later = turns.later
+    listeners = keeper_of(inherited)
+    listeners.keep("one", LOCAL, ports)
+    taken = Ports.of(ports.first, ports.first + 4)
+    listeners.reserve("two", LOCAL, taken, instead_of=["one"])
+    listeners.defer_close("one")
+    listeners.keep("two", LOCAL, taken)
+    listeners.close_deferred("one")
+    inherited.store.flush()
+    wait_until(lambda: len(manager.names()) == 1, "the batch of both is released")
+    abandon(listeners)
+    assert [accepts(port) for port in ports] == [port in taken for port in ports]
+
+
+def test_sockets_that_an_earlier_release_has_stored_one_by_one_are_stored_together(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    manager.always()
+    ports, store = free_ports(20), DescriptorStore()
+    for port in ports:
+        with listen(LOCAL, port) as each:
+            store.put(each)
+    wait_until(lambda: len(manager.names()) == 20, "each is stored")
+    again = keeper_of(passed(manager))
+    again.keep("one", LOCAL, ports)
+    wait_until(lambda: len(manager.names()) == 1, "they are stored together")
+    abandon(again)
+    assert all(accepts(port) for port in ports)
+
+
+def test_a_batch_without_its_sockets_is_released(manager: Manager) -> None:
+    carrier = carrier_of([])
+    assert listeners_of(carrier) == []
+    systemd.store(batch_name(["x"]), carrier.fileno())
+    assert len(manager.names()) == 1
+    passed(manager).close_unclaimed()
+    assert manager.names() == []
+    carrier.close()
 
 
 def test_sockets_for_another_process_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
