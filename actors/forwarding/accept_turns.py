@@ -20,8 +20,9 @@ from actors.bus.loop import Loop
 
 AT_ONCE: Final = 4
 """Connections that one worker accepts before it is another's turn."""
-LEAVE: Final = 0.02
-"""Seconds for which a worker leaves new clients to the others."""
+LEAVE: Final = 0.001
+"""Seconds for which a worker leaves new clients to the others: less than it takes to serve those that it has more. With
+short connections it is the other one that has more by then, and both would leave."""
 ABOVE_MEAN: Final = 1.25
 ABOVE_BY: Final = 4
 """A worker leaves clients to the others while it has so many times the mean of connections and so many more."""
