@@ -11,7 +11,7 @@
 | `REJECTED`     | that response is being written                                 |                   | `LINGERING` |
 | `LINGERING`    | our half is closed; what the client still sends is discarded   | `LINGER`          | closed      |
 
-Every phase may end with the connection: at its limit, after the server's `IDLE_TIMEOUT` without traffic, when the
+Every phase may end with the connection: at its limit, after `IDLE_TIMEOUT` without traffic, when the
 client takes less than `MIN_SEND_RATE` of a response, or when the client closes it. A rejected connection is closed in
 two steps (RFC 9112, section 9.6): closed at once with bytes unread, the kernel would send a reset, and the client might
 lose the response that says what is wrong.
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
+IDLE_TIMEOUT = 60.0
 SEND_WINDOW = 60.0
 MIN_SEND_RATE = 4096
 """Bytes a second that a client has to take of a response, as the mean of `SEND_WINDOW` seconds: a client that reads an
@@ -95,7 +96,7 @@ class Channel(HTTPChannel):
         super().__init__(server, *arguments, **options)
         self._enter(ChannelPhase.PROXY_HEADER if server.behind_tls else ChannelPhase.FRESH)
         self._proxy_header = b""
-        self._sent = 0
+        self._active, self._sent = self._entered, 0
         self._window: tuple[float, int] | None = None
         """Since when something waits to be sent, `SEND_WINDOW` seconds at most, and what the client had taken then."""
 
@@ -237,7 +238,7 @@ class Channel(HTTPChannel):
         if not self.connected:
             self.outbuf_lock.release()
             raise ClientDisconnected
-        self.last_activity = time.time()
+        self._active = time.monotonic()  # before the request has left the queue
         self._unsent = response
 
     def _send_unsent(self) -> None:
@@ -323,7 +324,7 @@ class Channel(HTTPChannel):
         if not data:
             self._end_of_requests()
         elif self.phase is not ChannelPhase.LINGERING:  # then it is discarded
-            self.last_activity = time.time()
+            self._active = time.monotonic()
             self.received(data)
 
     def _end_of_requests(self) -> None:
@@ -360,6 +361,10 @@ class Channel(HTTPChannel):
             return math.inf
         return REQUEST_TIMEOUT if self.request is not None and self.request.headers_finished else HEAD_TIMEOUT
 
+    def silent(self, now: float) -> bool:
+        """Whether nothing is served or sent, and nothing has come or gone for too long."""
+        return not self.is_answering and now - self._active > IDLE_TIMEOUT
+
     def lapsed(self, now: float) -> bool:
         """Whether it is idle and came by an address that the API has left `DRAIN_IDLE` seconds ago."""
         return self.outdated_since is not None and now - self.outdated_since > DRAIN_IDLE and self.idle
@@ -373,6 +378,8 @@ class Channel(HTTPChannel):
         in_a_thread = Channel.served_by_this_thread() is not None  # where the loop's map must not be changed
         count = int(super().send(data, do_close and not in_a_thread))
         self._sent += count
+        if count:
+            self._active = time.monotonic()
         return count
 
     def stalled(self, now: float) -> bool:

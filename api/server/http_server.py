@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX + COUNTS_MAX
 """Enough for all requests that may wait for the hash of a password, for records or for a client that reads many, and
 for others at the same time."""
-IDLE_TIMEOUT = 60
 OWN_SOCKETS = 2
 """That waitress counts as connections: the listener and the trigger of its loop."""
 TURN = 1.0
@@ -119,7 +118,7 @@ class _Server(TcpWSGIServer):
     def readable(self) -> bool:
         if time.monotonic() >= self._next_maintenance:
             self._next_maintenance = time.monotonic() + self.adj.cleanup_interval
-            self.maintenance(time.time())
+            self.maintenance(time.monotonic())
         return self.accepting and not self.pauses_accepting and not self._is_full()
 
     def _is_full(self) -> bool:
@@ -174,14 +173,14 @@ class _Server(TcpWSGIServer):
         self._pause_accepting()
 
     def maintenance(self, now: float) -> None:
-        super().maintenance(now)
+        """Close connections that have had their time. `now` is of the monotonic clock."""
         self.event_loop.outdated = True
-        moment = time.monotonic()
         for channel in tuple(self.active_channels.values()):
-            is_overdue = channel.overdue(moment)
+            is_overdue = channel.overdue(now)
             if is_overdue and channel.phase is ChannelPhase.READING:
                 self._overdue_log.error("their requests did not come in time", logging.WARNING)
-            if is_overdue or channel.stalled(moment) or channel.lapsed(moment) or channel.will_close:
+            has_ended = channel.silent(now) or channel.stalled(now) or channel.lapsed(now) or channel.will_close
+            if is_overdue or has_ended:
                 channel.handle_close()  # now: a socket may never get writable, when `will_close` has its effect
 
     def limit(self, max_connections: int) -> None:
@@ -267,7 +266,6 @@ class ApiServer:
             backlog=BACKLOG,
             connection_limit=max_connections,
             cleanup_interval=1,
-            channel_timeout=IDLE_TIMEOUT,
             max_request_header_size=MAX_HEAD,
             max_request_body_size=sys.maxsize,  # the parser asks the application about large ones
             inbuf_overflow=MAX_BODY,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from waitress.buffers import TempfileBasedBuffer
 
-from api.server.channel import HEAD_TIMEOUT, MIN_SEND_RATE, SEND_WINDOW, Channel, ChannelPhase
+from api.server.channel import HEAD_TIMEOUT, IDLE_TIMEOUT, MIN_SEND_RATE, SEND_WINDOW, Channel, ChannelPhase
 from tests.actor.api.server_stage import LARGE, LONG, Stage
 from tests.kit.wait import wait_until
 
@@ -110,6 +110,36 @@ def test_a_client_that_reads_slowly_is_told_from_one_that_reads_nothing_by_what_
     wait_until(lambda: channel.taken - before > least, "the kernel knows", LONG)
     assert not channel.stalled(now + SEND_WINDOW + 1.0)
     assert channel.stalled(now + 2 * SEND_WINDOW + 2.0)
+
+
+def test_a_step_of_the_clock_ends_no_idle_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[float] = []
+    maintain, clock = stage.server._server.maintenance, time.time
+
+    def counted(now: float) -> None:
+        maintain(now)
+        rounds.append(now)
+
+    stage.send("/first")
+    assert stage.bodies(1) == ["/first"]
+    monkeypatch.setattr(time, "time", lambda: clock() + 3600.0)
+    monkeypatch.setattr(stage.server._server, "maintenance", counted)
+    wait_until(lambda: len(rounds) > 1, "all have been looked at", LONG)
+    stage.send("/second")
+    assert stage.bodies(1) == ["/second"]
+
+
+def test_a_connection_is_silent_a_minute_after_the_last_byte_of_its_response(stage: Stage) -> None:
+    stage.send("/large")
+    channel = stage.channel()
+    wait_until(lambda: channel.total_outbufs_len, "the client has more than it takes", LONG)
+    assert not channel.silent(time.monotonic() + 10 * IDLE_TIMEOUT)
+    rest = LARGE
+    while rest > 0:
+        rest -= len(stage.client.recv(65536))
+    wait_until(lambda: not channel.is_answering, "all is sent", LONG)
+    assert not channel.silent(time.monotonic())
+    assert channel.silent(time.monotonic() + IDLE_TIMEOUT + 1.0)
 
 
 def test_an_error_before_a_large_body_is_read_is_500(stage: Stage) -> None:
