@@ -21,7 +21,7 @@ from actors.bus.messages.common import (
 )
 from actors.bus.messages.forwarding import Configure
 from actors.supervision.config import ActorClasses, SupervisionConfig
-from actors.supervision.processes.managed_actor import ActorSpec
+from actors.supervision.processes.actor_spec import ActorSpec
 from actors.supervision.processes.worker_id import Worker
 
 Sockets = Callable[[], list[socket]]

@@ -44,8 +44,9 @@ from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.pool_checks import PoolChecks
 from actors.supervision.problems import ProblemBook
 from actors.supervision.processes import fd_reserve
+from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
+from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.processes.start_waiters import StartWaiters
 from actors.supervision.proxy_commands import ProxyCommands

@@ -15,8 +15,9 @@ from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.supervision import StartExplainer
 from actors.supervision.actor_specs import params_at_start
 from actors.supervision.callbacks import noop
+from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
+from actors.supervision.processes.managed_actor import ManagedActor
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,9 @@ from actors.bus.messages.pools import CheckPools
 from actors.bus.messages.specs import EgressSpec
 from actors.supervision.callbacks import noop
 from actors.supervision.processes.actor_observer import ActorObserver
+from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
+from actors.supervision.processes.managed_actor import ManagedActor
 
 
 class PoolChecks:

@@ -27,8 +27,9 @@ from actors.supervision.callbacks import CountdownLatch, call_once
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.listeners.bind import ListenError, ResourceExhausted
 from actors.supervision.listeners.registry import ListenerRegistry
+from actors.supervision.processes.actor_spec import SupervisionContext
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ManagedActor, SupervisionContext
+from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.processes.start_waiters import StartWaiters
 from actors.supervision.proxy_names import ProxyNamePublisher

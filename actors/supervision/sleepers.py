@@ -18,7 +18,8 @@ from actors.bus.messages.specs import ProxySpec
 from actors.supervision.asleep import Asleep, SleepWatch
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.listeners.registry import ListenerRegistry
-from actors.supervision.processes.managed_actor import ManagedActor, SupervisionContext
+from actors.supervision.processes.actor_spec import SupervisionContext
+from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.sleep_log import SleepLog
 from actors.supervision.upgrade.predecessors import Predecessors
 

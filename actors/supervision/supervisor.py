@@ -44,8 +44,8 @@ from actors.supervision.listeners.api import ApiListener, inner_listener
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners
 from actors.supervision.processes import fd_reserve, reaping
+from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.columns import WorkerColumns
-from actors.supervision.processes.managed_actor import ActorSpec, SupervisionContext
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.processes.zygote_process import ZygoteProcess
 from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState

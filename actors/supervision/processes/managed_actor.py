@@ -10,68 +10,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from socket import socket
 from typing import Any
 
-from actors.bus.loop import Loop, Timer
-from actors.bus.mailbox import MailboxRouter, Reply, address_of
+from actors.bus.loop import Timer
+from actors.bus.mailbox import Reply, address_of
 from actors.bus.messages.common import ApplySettings, Done, Failed
 from actors.bus.messages.supervision import Runtime
-from actors.process import Boot
-from actors.supervision.actor_settings import ActorSettings
 from actors.supervision.callbacks import CountdownLatch, noop
 from actors.supervision.processes.actor_observer import ActorObserver
+from actors.supervision.processes.actor_spec import NO_PARAMS, ActorSpec, SupervisionContext
 from actors.supervision.processes.backoff import Backoff
-from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.instance import START_MAX, STUCK_AFTER, Instance
 from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
 from actors.supervision.processes.route import Route
-from actors.supervision.processes.spawner import ActorProcess, Spawner
-from actors.supervision.processes.worker_id import NO_PROXY, Worker
+from actors.supervision.processes.spawner import ActorProcess
+from actors.supervision.processes.worker_id import Worker
 from actors.supervision.upgrade.handover import Predecessor
 
 log = logging.getLogger(__name__)
 
 APPLY_MAX = 1.0
 """Seconds that an actor may take to acknowledge that it has applied settings."""
-NO_PARAMS: Mapping[str, Any] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class ActorSpec:
-    """How processes of an actor are made.
-
-    `settings` names the groups of the settings that it gets; `sockets` returns the listening sockets at a start.
-    `worker` is which process of a proxy it is; `params_of` returns further `params` of an instance, and `on_end` is
-    called with each instance that has ended or could not be made.
-    """
-
-    name: str
-    actor_class: str
-    settings: tuple[str, ...] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
-    sockets: Callable[[], list[socket]] = list
-    worker: Worker = NO_PROXY
-    params_of: Callable[[int], Mapping[str, Any]] = lambda _instance: NO_PARAMS
-    on_end: Callable[[int], None] = lambda _instance: None
-
-
-@dataclass(slots=True)
-class SupervisionContext:
-    """What all managed actors share. `new_boot(name, settings, params)` assigns the instance number.
-
-    In `columns` workers of a proxy count; in the folder `packs` processes leave something for those after them.
-    """
-
-    loop: Loop
-    router: MailboxRouter
-    spawner: Spawner
-    new_boot: Callable[[str, dict[str, Any], dict[str, Any]], Boot]
-    columns: WorkerColumns
-    settings: ActorSettings = field(default_factory=ActorSettings)
-    packs: Path = Path("/dev/null")
 
 
 class ManagedActor:

@@ -18,8 +18,9 @@ from actors.supervision.config import SupervisionConfig
 from actors.supervision.listeners.bind import ListenError
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.processes.actor_observer import ActorObserver
+from actors.supervision.processes.actor_spec import SupervisionContext
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ManagedActor, SupervisionContext
+from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.processes.route import Route
 from actors.supervision.processes.worker_id import Worker
 from actors.supervision.reconcile import (

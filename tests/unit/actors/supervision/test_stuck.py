@@ -11,9 +11,10 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.process import Boot
+from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.instance import SILENCE_MAX, START_LONGEST, START_MAX, STUCK_AFTER
-from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
+from actors.supervision.processes.managed_actor import ManagedActor
 from tests.kit.clocks import Clock
 
 
