@@ -42,7 +42,7 @@ from actors.supervision.egress_config import EgressConfigPublisher
 from actors.supervision.explainers import Explainers
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.pool_checks import PoolChecks
-from actors.supervision.problems import ProblemBook
+from actors.supervision.problem_reports import ProblemReports
 from actors.supervision.processes import fd_reserve
 from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.lifecycle import State
@@ -89,13 +89,13 @@ class ActorSupervisor:
         self._listeners = listeners
         self._desired = DesiredProxies()
         self._proxy_events = ProxyEventPublisher(events, self._desired.get, lambda: context.loop.now)
-        self._problems = ProblemBook()
+        self._problems = ProblemReports(self._proxy_events, self._by_name, self.label)
         self._egress = EgressConfigPublisher(context.loop, listeners, config, self._egress_changed)
         self._predecessors = Predecessors(context.loop, context.router, predecessors, config.drain_timeout)
         self._predecessors.on_end = self._advance_shutdown
         self._sleepers = Sleepers(context, self._desired, listeners, self._predecessors, self._wake)
         self._actors = ProxyActors(
-            context, self, classes.forwarding, config, listeners, self._predecessors, self._forget_problems
+            context, self, classes.forwarding, config, listeners, self._predecessors, self._problems.forget_proxy
         )
         self._actors.attach(self._sleepers, self._configuration)
         self._explainers = Explainers(context, classes.explaining, self._configuration)
@@ -104,28 +104,33 @@ class ActorSupervisor:
             spec.name: ManagedActor(spec, context, self) for spec in (*collector_specs(classes, config), *api)
         }
         self._api = [self._fixed[spec.name] for spec in api]
-        self._pools = PoolChecks(pools_spec(classes), context, self, self._fixed, lambda: self._forget_actor(POOLS))
+        self._pools = PoolChecks(pools_spec(classes), context, self, self._fixed, lambda: self._problems.forget(POOLS))
         self._reconciler = Reconciler(
             context.loop, self._desired, self._actors, self._egress, self._pools, lambda: self.is_ending
         )
         self._starting = StartWaiters(context.loop, self._actors.is_starting)
         self._names = ProxyNamePublisher(context.router, self._fixed)
-        self._report = RuntimeReporter(self._desired, self._actors, self._fixed, self._problems, self._sleepers)
+        self._report = RuntimeReporter(self._desired, self._actors, self._fixed, self._problems.book, self._sleepers)
+        self._problems.own = self._report.own_problems
         self._checked_at = context.loop.now
         self._shutdown: PhasedShutdown | None = None
         self.on_ready: Callable[[], None] = noop
         """Called once, when the fixed actors run for the first time, but for the `OPTIONAL` ones."""
+        self._handlers = self._all_handlers()
+
+    def _all_handlers(self) -> dict[type[Any], Callable[[str, Any, Reply], None]]:
+        """By class of a message to the supervisor."""
         commands = ProxyCommands(
             self._reconciler,
-            context,
-            listeners,
+            self._context,
+            self._listeners,
             self._desired,
             self._actors,
             self._sleepers,
             self._starting,
             self._names,
         )
-        self._handlers: dict[type[Any], Callable[[str, Any, Reply], None]] = {
+        return {
             **commands.handlers,
             Hello: self._hello,
             Idle: self._sleepers.idle,
@@ -133,7 +138,7 @@ class ActorSupervisor:
             Listening: self._listening,
             QueryRuntime: lambda _sender, message, reply: reply(self._report.report(message)),
             QueryWorkers: lambda _sender, message, reply: reply(self._report.workers(message)),
-            ReportProblems: self._problems_reported,
+            ReportProblems: self._problems.received,
             ReplayEvents: self._replay_events,
         }
 
@@ -286,7 +291,7 @@ class ActorSupervisor:
         self._names.started(actor.name, self._desired.specs)
         actor.apply_settings(CountdownLatch(noop))
         self._proxy_events.up(actor.worker.proxy_id, actor.life)
-        self._publish_problems(actor)
+        self._problems.publish(actor)
         self._starting.update(actor.worker.proxy_id)
         self._start_others(actor)
 
@@ -301,7 +306,7 @@ class ActorSupervisor:
             self._actors.forget_configuration(actor)
             if not any(each.life.state is State.RUNNING for each in self._by_name(actor.name)):
                 self._proxy_events.down(proxy_id, actor.life)
-            self._publish_problems(actor)
+            self._problems.publish(actor)
             self._starting.update(proxy_id)
             self._start_others(actor)
 
@@ -340,26 +345,6 @@ class ActorSupervisor:
 
     def _replay_events(self, _sender: str, message: ReplayEvents, reply: Reply) -> None:
         reply(ReplayedEvents(self._events.recall(message.since)))
-
-    def _problems_reported(self, sender: str, message: ReportProblems, _reply: Reply) -> None:
-        accepting = [each for each in self._by_name(sender) if each.life.state is not State.DRAINING]
-        if accepting:
-            self._problems.put(sender, message)
-            self._publish_problems(accepting[0])
-
-    def _publish_problems(self, actor: ManagedActor) -> None:
-        serving = [each.serving for each in self._by_name(actor.name) if each.serving is not None]
-        others = self._report.own_problems(actor.worker.proxy_id)
-        begun, over = self._problems.changes(actor.name, serving, others)
-        self._proxy_events.problems(self.label(actor.name), actor.worker.proxy_id, begun, over)
-
-    def _forget_problems(self, proxy_id: str) -> None:
-        self._problems.forget(forwarding_name(proxy_id))
-        self._proxy_events.forget(proxy_id)
-
-    def _forget_actor(self, name: str) -> None:
-        self._problems.forget(name)
-        self._proxy_events.forget(name)
 
     # --- the product's own listeners, which no proxy may reach ---
 
