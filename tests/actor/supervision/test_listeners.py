@@ -81,14 +81,14 @@ def test_a_port_in_use_is_refused() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
 def test_addresses_and_names_are_listened_at(host: str) -> None:
-    port = free_port()
+    port = free_port(host)
     with listen(host, port) as listener:
         assert listener.getsockname()[1] == port
         assert not listener.getblocking()
 
 
 def test_all_ipv4_and_all_ipv6_addresses_may_be_listened_at_side_by_side() -> None:
-    port = free_port()
+    port = free_port("0.0.0.0")
     with listen("0.0.0.0", port), listen("::", port):
         assert accepts(port)
 
@@ -187,7 +187,7 @@ def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(listener
 def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_no_one_else_in(
     listeners: ListenerRegistry, first: str, then: str
 ) -> None:
-    port = free_port()
+    port = free_port("0.0.0.0")
     listeners.keep("one", first, Ports.of(port))
     listeners.reserve("one", then, Ports.of(port))
     for other in ("two", "three"):
@@ -342,7 +342,7 @@ def test_a_reservation_of_a_part_that_comes_to_nothing_leaves_the_range(listener
 
 
 def test_a_range_may_move_to_all_addresses_of_the_machine(listeners: ListenerRegistry) -> None:
-    ports = free_ports(3)
+    ports = free_ports(3, "0.0.0.0")
     listeners.keep("a", LOCAL, ports)
     listeners.reserve("a", "0.0.0.0", ports)
     listeners.keep("a", "0.0.0.0", ports)

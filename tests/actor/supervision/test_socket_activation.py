@@ -117,7 +117,7 @@ def test_the_same_address_twice_is_one_socket() -> None:
 
 
 def test_ipv6_and_ipv4_wildcards_of_one_port_are_two_sockets() -> None:
-    port = free_port()
+    port = free_port("0.0.0.0")
     four, six = listen("0.0.0.0", port), listen("::", port)
     inherited = InheritedListeners([("", four), ("", six)])
     with inherited.listen("::", port) as given:
