@@ -152,13 +152,7 @@ class Services:
         self.store = store = AuditedStore(store, self.audit, self.history)
         self.bridge = bridge
         self.data = data
-        self.tokens = Tokens(store, keys)
-        self.sessions = Sessions(store, self.tokens)
-        self.login_throttle = LoginThrottle()
-        self.password_checker = PasswordChecker()
-        self.authenticator = Authenticator(
-            store, self.tokens, self.login_throttle, LastUsed(store), self.publish, self._record, self.password_checker
-        )
+        self._make_authentication(store, keys)
         self.runtime = RuntimeView(bridge)
         self.idempotency = Idempotency(data, self.seal)
         self.account_store = open_accounts(data)
@@ -186,6 +180,16 @@ class Services:
         self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.apply(settings)
+
+    def _make_authentication(self, store: AuditedStore, keys: SigningKeys) -> None:
+        """What finds out who sends a request."""
+        self.tokens = Tokens(store, keys)
+        self.sessions = Sessions(store, self.tokens)
+        self.login_throttle = LoginThrottle()
+        self.password_checker = PasswordChecker()
+        self.authenticator = Authenticator(
+            store, self.tokens, self.login_throttle, LastUsed(store), self.publish, self._record, self.password_checker
+        )
 
     def _make_objects(self, store: AuditedStore, data: DataDir) -> None:
         """Lists, pools and policies, behind the services of proxies."""
