@@ -15,7 +15,7 @@ from actors.bus.codec import unpack
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import AccountStates, CollectUsage, PushTotals, QueryAccounts
-from actors.bus.messages.common import METRICS, SUPERVISOR, Done, Failed, Unreachable, actor_proxy, proxy_label
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, Unreachable, actor_proxy, proxy_label
 from actors.bus.messages.forwarding import (
     AllowTestClient,
     CloseConnections,
@@ -48,9 +48,10 @@ from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reconfiguration import Configuration, Reconfiguration
 from actors.forwarding.reporting import trace
 from actors.forwarding.reporting.counter_publisher import CounterPublisher
+from actors.forwarding.reporting.last_reports import LastReports
 from actors.forwarding.reporting.loop_load import LoopLoad
 from actors.forwarding.reporting.password_renewals import PasswordRenewals
-from actors.forwarding.reporting.usage_reporter import UsageReporter
+from actors.forwarding.reporting.usage_reporter import RETRY, UsageReporter
 from actors.forwarding.sleeper import Sleeper
 from actors.histogram import sparse
 from actors.log_format import set_subject
@@ -65,11 +66,6 @@ FIRST_REQUEST = 1.0
 """Seconds that a client which has only connected may take for its request, once the actor is to end."""
 USAGE_AWAITED = 2.0
 """Seconds that what accounts have used before may take to arrive at the start."""
-USAGE_RETRY = 0.05
-LAST_COUNTERS = 5.0
-"""Seconds that the last counters may take to be acknowledged at the end, of a collector that starts, too."""
-LAST_RECORDS = 1.0
-"""Seconds that the last records may take to be acknowledged at the end."""
 
 
 class ForwardingActor(Actor):
@@ -248,7 +244,7 @@ class ForwardingActor(Actor):
             return
 
         def on_usage(acknowledged: bool) -> None:
-            self.loop.call_later(0.0 if acknowledged else USAGE_RETRY, self._listen_when_known)
+            self.loop.call_later(0.0 if acknowledged else RETRY, self._listen_when_known)
 
         self._usage.settle(on_usage, USAGE_AWAITED)
 
@@ -339,41 +335,8 @@ class ForwardingActor(Actor):
         """No client is left: send the last counters and records, and end when they have arrived."""
         self.forwarding.on_empty = None
         self._publisher.publish()
-        self.records.flush()
-        deadline = self.loop.now + LAST_RECORDS
-        usage_acknowledged = not self.forwarding.limits.usage.by_id
-        counters_acknowledged = False
-
-        def on_counters(_reply: Any) -> None:
-            nonlocal counters_acknowledged
-            counters_acknowledged = True  # or there is no collector
-
-        counters = self._counters(True)
-        if counters is None:
-            counters_acknowledged = True
-        else:
-            self.mailbox.ask(METRICS, counters, on_counters, LAST_COUNTERS)
-
-        def on_usage(acknowledged: bool) -> None:
-            nonlocal usage_acknowledged
-            usage_acknowledged = acknowledged
-            if not acknowledged:
-                self.loop.call_later(USAGE_RETRY, report_usage)
-
-        def report_usage() -> None:
-            self._usage.settle(on_usage, LAST_RECORDS)
-
-        if not usage_acknowledged:
-            report_usage()
-
-        def finish_when_acknowledged() -> None:
-            settled = (usage_acknowledged and self.records.settled) or self.loop.now > deadline
-            if settled and counters_acknowledged:
-                self.finish()
-            else:
-                self.loop.call_later(0.02, finish_when_acknowledged)
-
-        finish_when_acknowledged()
+        last = LastReports(self.loop, self.mailbox, self.records, self._usage, self.finish)
+        last.send(self._counters(True), bool(self.forwarding.limits.usage.by_id))
 
     def close(self) -> None:
         """Release everything."""

@@ -23,6 +23,8 @@ from actors.forwarding.limits.usage import AccountCounter
 
 PERIOD = 1.0
 REPLY_TIMEOUT = 3.0
+RETRY = 0.05
+"""Seconds until a report that must arrive is tried again."""
 REQUESTED_AGAIN = (1.5, 5.0, 12.0)
 """Seconds after the start at which a process requests the final count of its predecessor."""
 TIME_PERIOD = 60.0
