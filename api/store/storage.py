@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import marshal
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -29,6 +30,11 @@ log = logging.getLogger(__name__)
 SCHEMA = 1
 TABLE = "documents"
 _MAGIC = "proxyfleet-store"
+
+SHARED_FIELDS, SHARED_PARTS = 10, 1_000
+"""Fields of an object in a body that may be shared, and how many different ones are remembered while a file is read."""
+_WITHOUT_REFERENCES = 2
+"""The format of `marshal` in which values that are alike have the same bytes."""
 
 Tables = dict[str, dict[str, Any]]
 """TinyDB's view: tables by name, each a map from id to an entry `{"revision": int, "body": map or None}`."""
@@ -235,8 +241,11 @@ def _sealed(body: bytes) -> bytes:
     return f"{_MAGIC} {SCHEMA} {_digest(SCHEMA, body)}\n".encode() + body
 
 
-def parse(path: Path, content: bytes) -> dict[str, Any]:
-    """The entries in the content of a file. Raises `StoreDamaged`, `StoreTooNew`; `path` is for the text alone."""
+def parse(path: Path, content: bytes, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """The entries in the content of a file. Raises `StoreDamaged`, `StoreTooNew`; `path` is for the text alone.
+
+    `hook` returns what takes the place of each JSON object.
+    """
     head, _, body = content.partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():
@@ -247,7 +256,7 @@ def parse(path: Path, content: bytes) -> dict[str, Any]:
     if schema > SCHEMA:
         raise StoreTooNew(f"{path}: schema version {schema}; this release knows up to {SCHEMA}")
     try:
-        entries = json.loads(body)
+        entries = json.loads(body, object_hook=hook)
     except (ValueError, RecursionError) as error:
         raise StoreDamaged(f"{path}: the checksum matches, but it isn't JSON: {error}") from error
     if not isinstance(entries, dict):
@@ -256,11 +265,29 @@ def parse(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def documents(path: Path, content: bytes) -> dict[str, Any]:
-    """As `parse`, of a collection: what is no document is damage, too."""
-    entries = parse(path, content)
+    """As `parse`, of a collection: what is no document is damage, too. What bodies contain must not be altered."""
+    entries = parse(path, content, _shared_parts())
     if not all(map(_is_entry, entries.values())):
         raise StoreDamaged(f"{path}: the checksum matches, but its entries are no documents")
     return entries
+
+
+def _shared_parts() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A hook by which small objects that are alike are one: nearly all of thousands of documents have the defaults."""
+    known: dict[bytes, dict[str, Any]] = {}
+
+    def shared(made: dict[str, Any]) -> dict[str, Any]:
+        if len(made) > SHARED_FIELDS or "body" in made:
+            return made
+        key = marshal.dumps(made, _WITHOUT_REFERENCES)
+        found = known.get(key)
+        if found is None:
+            found = made
+            if len(known) < SHARED_PARTS:
+                known[key] = made
+        return found
+
+    return shared
 
 
 def _is_entry(value: Any) -> bool:

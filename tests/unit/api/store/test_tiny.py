@@ -158,6 +158,22 @@ def test_threads_lose_no_change(folder: Path) -> None:
     assert len(TinyStore(folder).find("proxies")) == 100
 
 
+def test_parts_that_documents_have_alike_are_one_in_memory_and_those_that_differ_in_anything_are_not(
+    folder: Path,
+) -> None:
+    store = TinyStore(folder)
+    for identifier, part in (("a", 1), ("b", 1), ("c", 2), ("d", 1.0), ("e", True)):
+        store.put("proxies", named(identifier, limits={"rate": part, "hosts": {}}))
+    store.close()
+    again = TinyStore(folder)
+    parts = {each.id: each.body["limits"] for each in again.every("proxies")}
+    assert parts["a"] is parts["b"]
+    assert [repr(each["rate"]) for each in parts.values()] == ["1", "1", "2", "1.0", "True"]
+    again.put("proxies", named("a", limits={"rate": 3, "hosts": {"x": "y"}}))
+    rates = {each.id: each.body["limits"]["rate"] for each in again.find("proxies")}
+    assert rates == {"a": 3, "b": 1, "c": 2, "d": 1.0, "e": True}
+
+
 def test_files_are_private(folder: Path) -> None:
     TinyStore(folder).put("proxies", named("a"))
     assert folder.stat().st_mode & 0o777 == 0o700
