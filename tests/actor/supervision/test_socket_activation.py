@@ -401,6 +401,24 @@ def test_sockets_that_an_earlier_release_has_stored_one_by_one_are_stored_togeth
     assert all(accepts(port) for port in ports)
 
 
+def test_a_range_that_the_program_before_hands_over_is_stored_once(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    manager.always()
+    ports = free_ports(20)
+    before = keeper_of(InheritedListeners())
+    before.keep("one", LOCAL, ports)
+    wait_until(lambda: len(manager.names()) == 1, "they are stored")
+    [name] = manager.names()
+    given = [(HANDED_OVER, socket.socket(fileno=each)) for each in before.hand_over()]
+    now = keeper_of(InheritedListeners(given))
+    now.keep("one", LOCAL, ports)
+    wait_until(lambda: any(f"FDSTOREREMOVE=1\nFDNAME={name}" in each for each in manager.received), "it is replaced")
+    wait_until(lambda: manager.names() == [name], "they are stored anew")
+    abandon(now)
+    assert all(accepts(port) for port in ports)
+
+
 def test_a_batch_without_its_sockets_is_released(manager: Manager) -> None:
     carrier = carrier_of([])
     assert listeners_of(carrier) == []
