@@ -82,7 +82,7 @@ class _Server(TcpWSGIServer):
         while self.event_loop:
             try:
                 self._turn()
-            except Exception:  # without this thread the API would be dead, and nobody would know
+            except Exception:  # without this thread the API would be dead, unnoticed
                 log.exception("a turn of the server's loop has failed")
                 time.sleep(TURN)
 

@@ -96,7 +96,7 @@ def test_a_request_has_time_from_the_end_of_the_response_before(stage: Stage) ->
     assert channel.overdue(late + HEAD_TIMEOUT + 1.0)
 
 
-def test_a_client_that_reads_slowly_is_told_from_one_that_reads_nothing_by_what_it_has_taken(stage: Stage) -> None:
+def test_a_client_that_reads_slowly_differs_from_one_that_reads_nothing_by_what_it_has_taken(stage: Stage) -> None:
     """The kernel's buffer has room again only when a third of it was read, perhaps a megabyte."""
     stage.client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
     stage.send("/large")
@@ -213,7 +213,7 @@ def test_only_the_thread_of_the_loop_closes_a_connection(stage: Stage, monkeypat
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         wait_until(lambda: not stage.server._map.watches(channel._fileno), "the end is left for later", LONG)
-        return bool(request.gate.open(1_000_000, "somebody"))
+        return bool(request.gate.open(1_000_000, "a client"))
 
     client = stage.client
     monkeypatch.setattr(Channel, "del_channel", noted)
