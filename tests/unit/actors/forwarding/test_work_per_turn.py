@@ -117,9 +117,9 @@ def test_a_page_of_fifty_thousand_connections_is_found_without_sorting_all(
 @pytest.mark.parametrize("kept", [1, 100, RUN // 2, RUN // 2 + 1, RUN, 3 * RUN + 7, 100_000])
 def test_the_first_rows_are_those_of_a_sort_of_all(kept: int, reverse: bool) -> None:
     draw = random.Random(kept)
-    rows = [Row(draw.randrange(50), number, cast("Connection", None)) for number in range(5 * RUN + 11)]
+    rows: list[Row[None]] = [(draw.randrange(50), number, None) for number in range(5 * RUN + 11)]
     draw.shuffle(rows)
-    ranking = Ranking(kept, reverse)
+    ranking: Ranking[None] = Ranking(kept, reverse)
     for row in rows:
         ranking.add(row)
         assert len(ranking._new) < RUN
@@ -129,9 +129,9 @@ def test_the_first_rows_are_those_of_a_sort_of_all(kept: int, reverse: bool) -> 
 
 def test_rows_before_a_page_are_passed_over_in_portions(loop: Loop, clock: Clock) -> None:
     table = ConnectionTable(loop, set(), clock, str)
-    passed: list[Row] = []
-    found: list[list[Row]] = []
-    rows = [Row(number, number, cast("Connection", None)) for number in range(20_000)]
+    passed: list[Row[Connection]] = []
+    found: list[list[Row[Connection]]] = []
+    rows: list[Row[Connection]] = [(number, number, cast("Connection", None)) for number in range(20_000)]
     counted = (passed.append(row) or row for row in rows)  # type: ignore[func-returns-value]
     table._skip(counted, 15_000, 10, found.append)
     assert most_per_turn(loop, lambda: len(passed), lambda: found) <= SKIPPED + 10
