@@ -1,28 +1,30 @@
 """Free ports for tests, alone or in blocks, each reserved for one test.
 
-A port is taken below the kernel's ephemeral range, so that no outgoing connection gets it meanwhile, and is locked by
+A port is taken below the kernel's ephemeral range, so that no outgoing connection gets it meanwhile, and is locked in
 a file for as long as this process lives, so that other workers and other runs on the same machine stay away from it.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
 import socket
+from functools import cache
 from pathlib import Path
 
 from config.net.ports import Ports
 
 LOWEST, RANGES, HIGHEST = 10_240, 24_000, 32_000
 """Single ports are below `RANGES`: with a thousand of them in use, few blocks between would be free."""
-_LOCKS = Path("/tmp") / f"pf-ports-{os.getuid()}"
-_held: dict[int, int] = {}
+_LOCKS = Path("/tmp") / f"pf-ports-{os.getuid()}.locks"
+_held: set[int] = set()
+"""The locks of a file are those of a process (fcntl_locking(2)), which would get each of its own again."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port without a listener, which no other test gets."""
-    _LOCKS.mkdir(mode=0o700, exist_ok=True)
     for _ in range(2_000):
         port = random.randrange(LOWEST, RANGES)
         if port not in _held and _lock(port):
@@ -34,7 +36,6 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 def free_ports(count: int, host: str = "127.0.0.1") -> Ports:
     """Consecutive ports without a listener, which no other test gets."""
-    _LOCKS.mkdir(mode=0o700, exist_ok=True)
     begin = random.randrange(RANGES, HIGHEST - count)
     for first in (*range(begin, HIGHEST - count, count), *range(RANGES, begin, count)):
         found = Ports.of(first, first + count - 1)
@@ -57,18 +58,25 @@ def _take(ports: Ports, host: str) -> bool:
 
 
 def _lock(port: int) -> bool:
-    descriptor = os.open(_LOCKS / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
         return False
-    _held[port] = descriptor
+    _held.add(port)
     return True
 
 
 def _unlock(port: int) -> None:
-    os.close(_held.pop(port))
+    fcntl.lockf(_locks(), fcntl.LOCK_UN, 1, port)
+    _held.discard(port)
+
+
+@cache
+def _locks() -> int:
+    """The file, once for the process: to close any descriptor of it gives up all locks."""
+    return os.open(_LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -202,8 +202,9 @@ class Terminal:
 
     def _read(self, seconds: float) -> bool:
         """Read one piece; False when the other side is closed."""
-        readable, _, _ = select.select([self._master], [], [], seconds)
-        if not readable:
+        poll = select.poll()  # select(2) takes no descriptor above 1,023, which a process of many tests may have
+        poll.register(self._master, select.POLLIN)
+        if not poll.poll(1000 * seconds):
             return True
         try:
             piece = os.read(self._master, 65536)
