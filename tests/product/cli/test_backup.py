@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -320,8 +321,17 @@ def test_a_bit_anywhere_in_the_archive_is_found_or_does_not_matter(site: Site) -
         turned = bytearray(content)
         turned[position] ^= 16
         file.write_bytes(turned)
-        refused = site.restore(file, "--dry-run")
-        assert (refused.status, "Traceback" in refused.err) == (1, False), position
+        read = site.restore(file, "--dry-run")
+        status = 0 if _unpacks_to_the_same(bytes(turned), bytes(content)) else 1
+        assert (read.status, "Traceback" in read.err) == (status, False), position
+
+
+def _unpacks_to_the_same(turned: bytes, content: bytes) -> bool:
+    """Say whether the bit changed nothing: a run of zeros may be copied from any place before it that has zeros."""
+    try:
+        return gzip.decompress(turned) == gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
 def test_while_the_product_runs_nothing_is_restored(site: Site) -> None:
