@@ -20,6 +20,7 @@ from actors.bus.messages.accounts import (
 from actors.bus.messages.common import Done, forwarding_name
 from config.model.quotas import period_at
 from tests.kit.api_stage import Api
+from tests.kit.clocks import room_in_the_day
 
 ADA = {"username": "ada", "password": "secret-word", "quota": {"bytes": 1000, "period": "day"}}
 
@@ -126,6 +127,7 @@ def test_the_user_name_of_an_account_can_not_be_changed(api: Api, proxy_id: str)
 def test_usage_is_that_of_the_proxys_process(api: Api, proxy_id: str) -> None:
     api.post(path(proxy_id), ADA, api.token())
     [identifier] = account_ids(api, proxy_id).values()
+    room_in_the_day()
     start, _end = period_at("day", time.time())
     plays(api, proxy_id, {identifier: AccountUsage("day", start, 100, 250)}, connections=2)
     usage = api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]
@@ -140,6 +142,7 @@ def test_usage_of_an_inactive_proxy_is_the_collectors_and_of_an_old_period_it_is
     api.post(path(proxy_id), ADA, api.token())
     [identifier] = account_ids(api, proxy_id).values()
     api.post(f"/proxies/{proxy_id}/stop", None, api.token())
+    room_in_the_day()
     since = period_at("day", time.time())[0]
     kept = {identifier: AccountActivity(AccountUsage("day", since, 5, 6))}
     ask = api.fleet.ask
@@ -154,6 +157,7 @@ def test_usage_of_an_inactive_proxy_is_the_collectors_and_of_an_old_period_it_is
 def test_usage_that_the_process_does_not_know_yet_is_the_collectors(api: Api, proxy_id: str) -> None:
     api.post(path(proxy_id), ADA, api.token())
     [identifier] = account_ids(api, proxy_id).values()
+    room_in_the_day()
     since = period_at("day", time.time())[0]
     state = AccountState(AccountUsage("day", since, 1, 0), connections=3, known=False)
     api.fleet.others[forwarding_name(proxy_id)] = lambda _message: AccountStates({identifier: state})

@@ -23,6 +23,7 @@ from actors.bus.messages.common import METRICS, Done
 from config.model.quotas import period_at
 from config.passwords import check_password, hash_password
 from tests.kit.api_stage import Api, error_of
+from tests.kit.clocks import room_in_the_day
 from tests.unit.api.published import Published
 
 ADA = {"username": "ada", "password": "secret-word"}
@@ -329,6 +330,7 @@ def test_a_lapsed_account_is_expired(api: Api, token: dict[str, str], monkeypatc
 
 
 def test_usage_is_that_of_the_collector_in_the_period_of_the_quota(api: Api, token: dict[str, str]) -> None:
+    room_in_the_day()
     since = period_at("month", time.time())[0]
     used = AccountActivity(AccountUsage("month", since, 700, 400), connections=3, last_seen=5.0, client_ip="192.0.2.7")
     asked: list[Any] = []

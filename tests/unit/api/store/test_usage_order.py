@@ -17,7 +17,7 @@ from api.store.accounts.never_used import NeverUsed
 from config.files.paths import DataDir
 from config.model.fleet_accounts import FleetAccountCreate, new_fleet_account
 from config.model.quotas import PERIODS, period_at
-from tests.kit.clocks import Clock
+from tests.kit.clocks import Clock, room_in_the_day
 
 FEW = "api.store.accounts.usage_order.FEW"
 FIGURES = (5, 0, 30, 30, 30, 12, 7, 7, 1, 0)
@@ -69,6 +69,7 @@ def test_pages_have_all_accounts_once_in_order_and_filters_hold(
     data: DataDir, store: AccountStore, sort: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FEW, few)
+    room_in_the_day()
     now = time.time()
     figures, tagged = {}, set()
     for number, figure in enumerate(FIGURES):
@@ -95,6 +96,7 @@ def test_a_period_that_has_passed_counts_as_nothing(
     data: DataDir, store: AccountStore, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FEW, few)
+    room_in_the_day()
     month = period_at("month", time.time())[0]
     past, present = add(store, "past"), add(store, "present")
     count(data, past, 1000, "month", period_at("month", month - 1)[0])
