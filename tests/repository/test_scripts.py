@@ -16,7 +16,8 @@ from tests.kit.folders import ROOT
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of what the scripts need, without an environment."""
-    shutil.copytree(ROOT / "scripts", tmp_path / "checkout" / "scripts")
+    cache = shutil.ignore_patterns("__pycache__")  # other tests write to it meanwhile
+    shutil.copytree(ROOT / "scripts", tmp_path / "checkout" / "scripts", ignore=cache)
     shutil.copy(ROOT / "pyproject.toml", tmp_path / "checkout")
     return tmp_path / "checkout"
 
@@ -30,7 +31,7 @@ def script(path: Path, *arguments: str, cwd: Path, **environment: str) -> subpro
         env={**clean, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         stdin=subprocess.DEVNULL,
     )
 
@@ -104,6 +105,6 @@ def test_an_install_that_fails_is_reported_and_tried_again(checkout: Path, tmp_p
 
 def test_the_fuzzer_names_its_targets_when_it_is_given_another() -> None:
     command = [sys.executable, "-m", "tests.conformance.fuzzing.run", "gopher"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 2
     assert "no target gopher; there are http_requests, http_responses" in ended.stderr
