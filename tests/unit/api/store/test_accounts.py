@@ -338,8 +338,6 @@ def _identity(file: Path) -> tuple[int, int] | None:
 def test_a_table_is_made_anew_while_nothing_changes(data: DataDir, harm: str) -> None:
     store = open_accounts(data)
     store.commit([Write("accounts", f"acc_{each}", account(f"acc_{each}"), 0) for each in range(200)])
-    checks = TableChecks(store, period=0.05)
-    checks.start()
     file = data.accounts_table
     if harm == "removed":
         file.unlink()
@@ -352,6 +350,8 @@ def test_a_table_is_made_anew_while_nothing_changes(data: DataDir, harm: str) ->
     else:
         os.truncate(file, 8192)
     before = _identity(file)
+    checks = TableChecks(store, period=0.05)
+    checks.start()
     wait_until(lambda: _identity(file) not in (None, before), "it is made anew")
     checks.close()
     store.close()
