@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from types import FunctionType
 from typing import Any
 
 import pytest
 
 from actors.function_layout import gather_functions
-
-PAGE = 4096
-
-_SOURCE = """
-def function_{0}(number):
-    return number + {0}
-"""
+from tests.unit.actors.layouts import alone
 
 _CLASSES = """
 class First:
@@ -48,18 +41,6 @@ alias = counter
 """
 
 
-def scattered(count: int) -> dict[str, Any]:
-    """A module with functions between which nine others lie."""
-    module: dict[str, Any] = {}
-    for number in range(10 * count):
-        exec(_SOURCE.format(number), module)
-    return module
-
-
-def every_tenth(module: dict[str, Any]) -> list[FunctionType]:
-    return [each for name, each in module.items() if name.startswith("function_") and name.endswith("0")]
-
-
 @pytest.fixture
 def module() -> dict[str, Any]:
     made: dict[str, Any] = {"__name__": "made"}
@@ -68,12 +49,7 @@ def module() -> dict[str, Any]:
 
 
 def test_functions_of_a_module_lie_side_by_side() -> None:
-    module = scattered(200)
-    before = len({id(each) // PAGE for each in every_tenth(module)})
-    gather_functions(every_tenth(module))
-    moved = every_tenth(module)
-    assert len({id(each) // PAGE for each in moved}) < before / 3
-    assert [each(1) for each in moved] == list(range(1, 2001, 10))
+    alone("functions_lie_side_by_side()")
 
 
 def test_methods_are_replaced_in_their_classes(module: dict[str, Any]) -> None:

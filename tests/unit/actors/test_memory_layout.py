@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
-from typing import Any
 
 import pytest
 
-from actors.memory_layout import called_code, fill_gaps, gather_code
-
-PAGE = 4096
-
-_SOURCE = """
-def function_{0}(number):
-    def inner(plus=number):
-        return [each + plus for each in range(number)]
-    return inner(), "a text that only this function has: {0}"
-"""
-
-
-def scattered(count: int) -> list[Callable[[int], Any]]:
-    """Functions whose code lies between that of others, nine for each."""
-    made: dict[str, Any] = {}
-    for number in range(10 * count):
-        exec(_SOURCE.format(number), made)
-    return [made[f"function_{number}"] for number in range(0, 10 * count, 10)]
-
-
-def code_of(function: Callable[..., Any]) -> CodeType:
-    assert isinstance(function, FunctionType)
-    return function.__code__
-
-
-def pages(functions: list[Callable[[int], Any]]) -> int:
-    return len({id(code_of(each)) // PAGE for each in functions})
+from actors.memory_layout import called_code, gather_code
+from tests.unit.actors.layouts import alone, code_of, scattered
 
 
 def test_the_code_of_all_that_is_called_is_found_in_order() -> None:
@@ -53,15 +26,7 @@ def test_the_code_of_all_that_is_called_is_found_in_order() -> None:
 
 
 def test_code_is_gathered_and_does_the_same() -> None:
-    functions = scattered(60)
-
-    def results() -> list[Any]:
-        return [each(number) for number, each in enumerate(functions)]
-
-    before, before_pages = results(), pages(functions)
-    gather_code(called_code(results))
-    assert pages(functions) < before_pages / 3
-    assert results() == before
+    alone("code_is_gathered()")
 
 
 def test_functions_that_are_made_afterwards_have_the_gathered_code() -> None:
@@ -88,8 +53,4 @@ def test_only_what_is_named_is_replaced() -> None:
 @pytest.mark.parametrize("size", [15 * 16, 63 * 16])
 def test_new_objects_lie_together_after_the_gaps_are_filled(size: int) -> None:
     """Small ones are Python's own allocator's, larger ones the C library's."""
-    kept = [bytes(size - 33) for _ in range(2_000)][::2]  # the others leave gaps
-    fill_gaps()
-    new = sorted(id(bytes_) for bytes_ in [bytes(size - 33) for _ in range(1_000)])
-    assert len(kept) == 1_000
-    assert len({address // PAGE for address in new}) < 1_000 * size / PAGE * 1.2
+    alone(f"new_objects_lie_together({size})")
