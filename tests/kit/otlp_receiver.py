@@ -33,7 +33,7 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = gzip.decompress(self.rfile.read(int(self.headers["content-length"])))
-                receiver.hold.wait(30)
+                receiver.hold.wait(600)
                 if receiver.status == 200:
                     sent = {name.lower(): value for name, value in self.headers.items()}
                     receiver.pushed.append((self.path, sent, _KINDS[self.path].FromString(body)))

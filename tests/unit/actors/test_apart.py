@@ -55,7 +55,7 @@ apart(lambda: [os.write(1, b"working\\n"), time.sleep(60)])
 
 def run(program: str) -> list[str]:
     """In a process without other threads."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
     return done.stdout.splitlines()
 
 

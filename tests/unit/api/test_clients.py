@@ -38,7 +38,7 @@ const pattern = (text) => text.replace(/[.[\\]]/g, "\\\\$&").replace(/\\*/g, ".*
 const shExpMatch = (text, shell) => new RegExp("^" + pattern(shell) + "$").test(text);
 """
     asked = f"console.log(FindProxyForURL({json.dumps(url)}, {json.dumps(host)}))"
-    ended = subprocess.run([node, "-e", helpers + script + asked], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([node, "-e", helpers + script + asked], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.strip()
 
@@ -138,7 +138,7 @@ def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
 
     def shell(script: str | None) -> str:
         assert script is not None
-        ended = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60, env=home)
+        ended = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=300, env=home)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
@@ -155,7 +155,7 @@ def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
             ["git", "ls-remote", "http://site.invalid/x.git"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             env={**home, "GIT_TERMINAL_PROMPT": "0"},
         )
         assert asked.returncode != 0
@@ -186,7 +186,7 @@ def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Pat
     (tmp_path / "CA.pem").write_text("the authority\n")
     for name in ("git", "pip"):
         script = ["bash", "-ec", str(lines[name])]
-        subprocess.run(script, check=True, cwd=tmp_path, env=home, capture_output=True, timeout=60)
+        subprocess.run(script, check=True, cwd=tmp_path, env=home, capture_output=True, timeout=300)
     assert f"sslcainfo = {tmp_path}/CA.pem" in (tmp_path / ".gitconfig").read_text().lower().replace("ca.pem", "CA.pem")
     assert 'verify="bundle.pem"' in lines["python"]
     bundle = (tmp_path / "pip-ca.pem").read_text()

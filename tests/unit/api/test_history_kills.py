@@ -29,7 +29,7 @@ def data() -> Iterator[DataDir]:
 
 def test_each_revision_is_there_if_its_change_is(data: DataDir) -> None:
     command = [sys.executable, "-m", "tests.kit.killed_history", str(data.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert found["wrong"] == []

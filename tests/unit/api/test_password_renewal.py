@@ -54,7 +54,7 @@ def tell(api: Api, account_id: str, former: str, renewed: str) -> Any:
     handler = PasswordRenewalHandler(api.services.password_renewal, bridge)
     replies: queue.Queue[Any] = queue.Queue()
     assert handler.receive(RenewPassword(account_id, former, renewed), replies.put)
-    reply = replies.get(timeout=30)
+    reply = replies.get(timeout=120)
     handler.close()
     return reply
 

@@ -177,7 +177,7 @@ def test_another_process_reads_it(writer: TableWriter) -> None:
     process = context.Process(target=_read, args=(writer.path, queue))
     process.start()
 
-    assert queue.get(timeout=60) == "alice"
+    assert queue.get(timeout=120) == "alice"
     process.join()
 
 

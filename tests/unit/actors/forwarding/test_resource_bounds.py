@@ -150,9 +150,9 @@ def test_four_times_as_much_takes_about_four_times_the_calls(case: str, piece: i
 def test_what_is_held_is_within_256_kib_and_soon_there(case: str, piece: int) -> None:
     feed, data = CASES[case]
     came = data(250_000 if piece > 1 else LARGEST)
-    began = time.process_time()
+    began = time.thread_time()
     holder = feed(came, piece)
-    assert time.process_time() - began < CPU_MAX
+    assert time.thread_time() - began < CPU_MAX
     assert held(holder) <= HELD_MAX
 
 

@@ -263,7 +263,7 @@ def test_thousands_of_entries_are_judged_in_microseconds() -> None:
     networks = tuple(f"{number >> 8}.{number & 255}.0.0/{16 + number % 17}" for number in range(2560, 5000))
     ports = tuple(f":{port}" for port in range(20000, 22500))
     match = Rules(AccessSpec(deny_destinations=(*names, *networks, *ports))).match_address
-    began = time.process_time()
+    began = time.thread_time()
     for _ in range(1000):
         match("a.b.c.other.example", 443, "198.51.100.1")
-    assert time.process_time() - began < 1.0  # 1 ms each; a scan of all entries takes several
+    assert time.thread_time() - began < 1.0  # 1 ms each; a scan of all entries takes several

@@ -80,7 +80,7 @@ def content(folder: Path) -> dict[str, str]:
 
 def command(product: Product, *arguments: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "supervisor", *arguments, "--data-dir", str(product.data_dir)]
-    return subprocess.run(line, env=product.environment(), capture_output=True, text=True, timeout=60)
+    return subprocess.run(line, env=product.environment(), capture_output=True, text=True, timeout=300)
 
 
 def test_there_is_a_sample_of_the_present_version() -> None:
@@ -98,12 +98,12 @@ def test_everything_of_a_released_version_is_there_and_its_secrets_are_good(vers
         assert {name: number for name, number in seen(version)["requests"].items() if counted[name] < number} == {}
         assert (
             product.session.get(
-                f"{product.base_url}/api/v1/proxies", headers={"X-API-Key": secrets["api_key"]}, timeout=10
+                f"{product.base_url}/api/v1/proxies", headers={"X-API-Key": secrets["api_key"]}, timeout=60
             ).status_code
             == 200
         )
         login = {"username": secrets["user"]["username"], "password": secrets["user"]["password"]}
-        assert product.session.post(f"{product.base_url}/api/v1/auth/login", json=login, timeout=10).status_code == 200
+        assert product.session.post(f"{product.base_url}/api/v1/auth/login", json=login, timeout=60).status_code == 200
         traffic_goes_through(product, origin)
         webhooks_are_signed(product, secrets["webhook_secret"])
         assert product.stop() == 0

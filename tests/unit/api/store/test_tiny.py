@@ -132,7 +132,7 @@ def test_wait_ends_with_a_change_from_another_thread(folder: Path) -> None:
     since = store.revision
     writer = threading.Thread(target=lambda: store.put("proxies", named("a")))
     writer.start()
-    assert store.wait(since, timeout=30) == since + 1
+    assert store.wait(since, timeout=120) == since + 1
     writer.join()
     assert store.wait(since + 1, timeout=0.01) == since + 1
 
