@@ -56,7 +56,7 @@ PROXY = some(
     upstreams=st.lists(
         UPSTREAM,
         max_size=3,
-        unique_by=lambda each: (each["protocol"], each["host"], each["port"], str(each.get("auth"))),
+        unique_by=lambda each: (each["protocol"], each["host"], each["port"], each.get("auth", {}).get("username")),
     ),
     upstream_policy=st.sampled_from(["failover", "sticky"]),
     upstream_check=some(enabled=st.booleans(), interval=st.floats(1, 3600)),
