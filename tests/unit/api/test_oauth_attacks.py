@@ -267,9 +267,11 @@ def test_an_id_token_must_have_all_of_its_claims(make: Make, provider: FakeProvi
 
 
 def test_clocks_may_differ_a_little_and_several_audiences_name_their_party(make: Make, provider: FakeProvider) -> None:
-    now = int(time.time())
-    change = {"exp": now - 5, "iat": now + 5, "aud": [CLIENT_ID, "another"], "azp": CLIENT_ID}
-    provider.alter = lambda claims: {**claims, **change}
+    def differing(claims: dict[str, Any]) -> dict[str, Any]:
+        now = int(time.time())
+        return {**claims, "exp": now - 5, "iat": now + 5, "aud": [CLIENT_ID, "another"], "azp": CLIENT_ID}
+
+    provider.alter = differing
     assert sign_in(make(), provider).status_code == 200
 
 
@@ -452,7 +454,10 @@ def test_other_endpoints_that_misbehave_are_a_502_too(
     assert error_of(sign_in(make(), provider))[:2] == LOST
 
 
-def test_a_provider_that_is_gone_is_a_502_and_left_alone_for_a_while(make: Make, provider: FakeProvider) -> None:
+def test_a_provider_that_is_gone_is_a_502_and_left_alone_for_a_while(
+    make: Make, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.oauth.provider.FAILURE_KEPT", 3600.0)
     api = make()
     provider.responses["/.well-known/openid-configuration"] = (503, {}, b"")
     for _ in range(5):

@@ -214,9 +214,9 @@ def test_what_does_not_go_together_is_reported_by_its_lines(tmp_path: Path, text
 
 def test_ten_thousand_sessions_of_one_gateway_are_read_in_reasonable_time(tmp_path: Path) -> None:
     text = "\n".join(f"gate.example:8000:user-session-{number}:{SECRET}" for number in range(10_000))
-    began = time.monotonic()
+    began = time.thread_time()
     upstreams = replace_upstreams(
         [], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"), ProxyUpstream
     )
-    assert time.monotonic() - began < 20  # it grew with the square of their number once
+    assert time.thread_time() - began < 20  # it grew with the square of their number once
     assert len({each.name for each in upstreams}) == 10_000
