@@ -16,8 +16,10 @@ from pathlib import Path
 
 from config.net.ports import Ports
 
-LOWEST, RANGES, HIGHEST = 10_240, 24_000, 32_000
-"""Single ports are below `RANGES`: with a thousand of them in use, few blocks between would be free."""
+LOWEST, RANGES, LARGE_RANGES, HIGHEST = 10_240, 21_000, 24_000, 32_000
+"""Single ports are below `RANGES`, blocks of `LARGE` ports and more from `LARGE_RANGES` on: with a thousand of the
+smaller ones in use, few blocks between would be free."""
+LARGE = 100
 _LOCKS = Path("/tmp") / f"pf-ports-{os.getuid()}.locks"
 _held: set[int] = set()
 """The locks of a file are those of a process (fcntl_locking(2)), which would get each of its own again."""
@@ -36,25 +38,29 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 def free_ports(count: int, host: str = "127.0.0.1") -> Ports:
     """Consecutive ports without a listener, which no other test gets."""
-    begin = random.randrange(RANGES, HIGHEST - count)
-    for first in (*range(begin, HIGHEST - count, count), *range(RANGES, begin, count)):
+    lowest, highest = (RANGES, LARGE_RANGES) if count < LARGE else (LARGE_RANGES, HIGHEST)
+    first = lowest
+    while first + count <= highest:
         found = Ports.of(first, first + count - 1)
-        if _take(found, host):
+        taken = _first_taken(found, host)
+        if taken is None:
             return found
-    raise RuntimeError(f"no {count} consecutive free ports from {RANGES} to {HIGHEST}")
+        first = taken + 1
+    raise RuntimeError(f"no {count} consecutive free ports from {lowest} to {highest}")
 
 
-def _take(ports: Ports, host: str) -> bool:
-    taken: list[int] = []
+def _first_taken(ports: Ports, host: str) -> int | None:
+    """The first of them that is in use; when none is, they are reserved."""
+    reserved: list[int] = []
     for port in ports:
         if port not in _held and _lock(port):
-            taken.append(port)
+            reserved.append(port)
             if _is_free(host, port):
                 continue
-        for each in taken:
+        for each in reserved:
             _unlock(each)
-        return False
-    return True
+        return port
+    return None
 
 
 def _lock(port: int) -> bool:
