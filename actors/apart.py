@@ -27,7 +27,12 @@ def apart(work: Callable[[], T]) -> T:
     """
     reading, writing = os.pipe()
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if pid == 0:
         os.close(reading)
         _run(work, writing, parent)

@@ -29,6 +29,21 @@ except ChildProcessError:
     print("no process is left")
 """
 
+NO_FORK = """
+import errno, os
+from actors.apart import apart
+
+def no_fork():
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+os.fork = no_fork
+before = set(os.listdir("/proc/self/fd"))
+try:
+    apart(lambda: 1)
+except OSError as error:
+    print(error.errno == errno.EAGAIN, set(os.listdir("/proc/self/fd")) == before)
+"""
+
 MEMORY = """
 from actors.apart import apart
 
@@ -66,6 +81,10 @@ def test_the_result_and_the_error_come_back_and_a_process_that_dies_is_an_error(
         "a process that was to work for this one ended with -9",
         "no process is left",
     ]
+
+
+def test_no_descriptor_is_left_when_there_can_be_no_process() -> None:
+    assert run(NO_FORK) == ["True True"]
 
 
 def test_memory_that_the_work_takes_for_a_moment_is_not_the_callers() -> None:
