@@ -299,6 +299,8 @@ class ManagedActor:
         delay = self.backoff.failed(self._context.loop.now)
         if successor is not None or delay == 0.0:
             self._route.expect(self.worker.index)
+        if successor is None:  # before it is reported: who gets the report starts what does not wait
+            self._retry = self._context.loop.call_later(delay, self._on_retry_timer)
         self._observer.actor_down(self)
         if successor is not None:  # a restart had begun: its process is the next one
             self.life.transition(LifecycleEvent.START)
@@ -306,7 +308,6 @@ class ManagedActor:
             self._current = successor
             return
         self._reply_replaced(Failed(error))
-        self._retry = self._context.loop.call_later(delay, self._on_retry_timer)
 
     def _on_retry_timer(self) -> None:
         self._retry = None

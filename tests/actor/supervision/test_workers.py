@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 
@@ -11,6 +12,7 @@ from actors.bus.messages.supervision import (
     ApplyProxy,
     QueryWorkers,
     RemoveProxy,
+    ReplaceProxies,
     RestartProxy,
     Runtime,
     Workers,
@@ -140,3 +142,17 @@ def test_a_worker_that_drains_keeps_its_column_until_its_end(supervised: Supervi
         line = columns.all_of(OWNER).index(int(instance))
         columns.write(line, ALIVE, 1)  # as a real worker does: the stand-in doesn't count
     wait_until(lambda: columns.word(line, ALIVE) == 0, "its column counts no more")
+
+
+def test_a_proxy_that_wakes_while_there_are_no_descriptors_runs_when_there_are_some(supervised: Supervised) -> None:
+    port, pid = free_port(), supervised.process.pid
+    assert supervised.ask(ReplaceProxies((spec("a", port, workers=2, sleep_after=3600),))) == Done()
+    assert supervised.runtime("a").state == "sleeping"
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + 8, before[1]))
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        wait_until(lambda: supervised.runtime("a").restarts > 0, "it has been tried again")
+        assert supervised.log.count("cannot start") < 10
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert int(client.makefile("r").readline().split()[0]) in pids(all_run(supervised, 2))
+    assert "Traceback" not in supervised.log
