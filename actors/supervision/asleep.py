@@ -11,8 +11,8 @@ step   process                                     supervisor
 3      accepts no more, leaves its pack: `Done`
 4                                                  when all have replied `Done`: watches the sockets
 5                                                  looks at them: is one readable, has any failed, or does
-                                                   something else happen to the proxy by now, then `Resume` to
-                                                   all, and nothing has happened
+                                                   something else happen to the proxy by now, or has it other
+                                                   processes, then `Resume` to all, and nothing has happened
 6      drains and ends                             else the proxy sleeps, and its processes are stopped
 7                                                  a socket is readable: watches none of them, starts it
 =====  ==========================================  ===========================================================
@@ -82,7 +82,8 @@ class _Attempt:
 class SleepWatch:
     """See the module. Proxies are known by their ids.
 
-    `sockets_of` returns the descriptors of a proxy's listening sockets, `may_sleep` whether nothing else happens to it.
+    `sockets_of` returns the descriptors of a proxy's listening sockets, `may_sleep` whether these processes, and no
+    others, serve it and nothing else happens to it.
     `on_asleep` is called when it sleeps from now on, with its processes still to be stopped, and `on_waking` when a
     client waits: to start it is all that is left.
     """
@@ -92,7 +93,7 @@ class SleepWatch:
         loop: Watches,
         processes: Processes,
         sockets_of: Callable[[str], Sequence[int]],
-        may_sleep: Callable[[str], bool],
+        may_sleep: Callable[[str, tuple[str, ...]], bool],
         on_asleep: Callable[[str], None],
         on_waking: Callable[[str], None],
         is_readable: Callable[[Iterable[int]], bool] | None = None,
@@ -135,7 +136,7 @@ class SleepWatch:
         attempt.refused = attempt.refused or not isinstance(reply, Done)
         if attempt.awaited:
             return
-        if attempt.refused or not self._may_sleep(proxy_id):
+        if attempt.refused or not self._may_sleep(proxy_id, attempt.asked):
             self._cancel(proxy_id)
             return
         self.watch(proxy_id)

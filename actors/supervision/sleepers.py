@@ -69,7 +69,7 @@ class Sleepers:
         self._packs = context.packs
         self._start = start
         self._watch = SleepWatch(
-            context.loop, context.router, self._sockets_of, self._may_sleep, self._fell_asleep, self.wake
+            context.loop, context.router, self._sockets_of, self._are_still_idle, self._fell_asleep, self.wake
         )
 
     def __contains__(self, proxy_id: str) -> bool:
@@ -81,7 +81,7 @@ class Sleepers:
         """A process has had no client for long enough."""
         proxy_id = actor_proxy(sender)
         if self._may_sleep(proxy_id):
-            serving = tuple(address_of(sender, each.serving or 0) for each in self._processes(proxy_id))
+            serving = self._serving(proxy_id)
             process = address_of(sender, message.instance)
             if process in serving:
                 self._watch.idle(proxy_id, process, serving)
@@ -108,6 +108,15 @@ class Sleepers:
         processes = self._processes(proxy_id)
         settled = bool(processes) and all(each.is_settled for each in processes)
         return settled and not self._predecessors.has(forwarding_name(proxy_id))
+
+    def _are_still_idle(self, proxy_id: str, asked: tuple[str, ...]) -> bool:
+        """Whether it may sleep with these processes. One that was made since they were asked may have clients."""
+        return self._may_sleep(proxy_id) and self._serving(proxy_id) == asked
+
+    def _serving(self, proxy_id: str) -> tuple[str, ...]:
+        """The addresses of its processes, all of which serve."""
+        name = forwarding_name(proxy_id)
+        return tuple(address_of(name, each.serving or 0) for each in self._processes(proxy_id))
 
     def _fell_asleep(self, proxy_id: str) -> None:
         restarts = sum(each.life.restarts for each in self._processes(proxy_id))

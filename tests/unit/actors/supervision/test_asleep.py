@@ -147,9 +147,10 @@ class World:
         self._to_come -= 1
         self.waiting += 1
 
-    def _may_sleep(self, proxy_id: str) -> bool:
+    def _may_sleep(self, proxy_id: str, asked: tuple[str, ...]) -> bool:
         """Whether an operator's order has come by now."""
         assert proxy_id == PROXY
+        assert asked == tuple(name for name in self._processes if name != "next")
         return not (self._cancels and self._choose(2))
 
     def _accept(self, process: Process) -> None:
@@ -220,7 +221,7 @@ def test_a_proxy_of_many_workers_is_sent_to_sleep_when_all_of_them_are_idle() ->
         def unwatch(self, fd: int) -> None: ...
 
     bus = Bus()
-    watch = SleepWatch(bus, bus, lambda _id: (SOCKET,), lambda _id: True, lambda _id: None, lambda _id: None)
+    watch = SleepWatch(bus, bus, lambda _id: (SOCKET,), lambda _id, _all: True, lambda _id: None, lambda _id: None)
     watch.idle(PROXY, "w/1", ("w/1", "w/2"))
     watch.idle(PROXY, "w/1", ("w/1", "w/2"))
     assert asked == []
