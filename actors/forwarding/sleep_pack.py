@@ -42,12 +42,12 @@ class Pack:
 
 
 def write(folder: Path, worker: int, context: ForwardingContext) -> None:
-    """Write the pack of this process, if there is anything to keep. Raises `OSError`."""
-    packed = pack_of(context)
+    """Write the pack of this process, if there is anything to keep; a former one goes. Raises `OSError`."""
+    packed, path = pack_of(context), path_of(folder, worker)
     if packed == _empty():
+        path.unlink(missing_ok=True)
         return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = path_of(folder, worker)
     hidden = path.with_name(f".{path.name}")
     descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

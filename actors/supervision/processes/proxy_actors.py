@@ -80,6 +80,8 @@ class ProxyActors:
         self._routes: dict[str, Route] = {}
         self._taking_over: set[str] = set()
         """Proxies with several workers that wake, until the first of them serves."""
+        self._packed: set[str] = set()
+        """Proxies that wake, until their first worker serves: it takes what the processes before have left."""
         predecessors.on_process_end = self._process_ended
 
     def attach(self, sleepers: Sleepers, configuration: Callable[[str], Configure | None]) -> None:
@@ -188,6 +190,7 @@ class ProxyActors:
         """
         self._sleepers.forget(proxy_id)
         self._taking_over.discard(proxy_id)
+        self._packed.discard(proxy_id)
         self._listeners.defer_close(proxy_id)
         self._on_stop(proxy_id)
         self._predecessors.drain(forwarding_name(proxy_id), self._config.drain_timeout)
@@ -217,20 +220,25 @@ class ProxyActors:
     def _start(self, worker: Worker) -> None:
         """One that wakes gets what it needs to serve along with the request for its process.
 
-        The first worker takes over what those before have left, and the others count from there.
+        The first worker takes over what those before have left, and the others count from there. It is still to do so
+        when a process of it has ended before it served.
         """
-        asleep = self._sleepers.by_id.get(worker.proxy_id)
-        actor = self._actor(worker)
-        if asleep is None:
+        proxy_id, actor = worker.proxy_id, self._actor(worker)
+        asleep = self._sleepers.by_id.get(proxy_id)
+        if asleep is not None:
+            actor.life.restarts = asleep.restarts
+            self._taking_over.add(proxy_id)
+            self._packed.add(proxy_id)
+        if worker.index == 0 and proxy_id in self._packed:
+            actor.start({"asleep": True, **self._at_start(worker)})
+        else:
             actor.start()
-            return
-        actor.life.restarts = asleep.restarts
-        self._taking_over.add(worker.proxy_id)
-        actor.start({"asleep": True, **self._at_start(worker)})
 
     def has_taken_over(self, actor: ManagedActor) -> bool:
         """True once for a proxy with several workers that wakes: its first one serves, or failed; start the rest."""
         proxy_id = actor.worker.proxy_id
+        if actor.worker.index == 0 and actor.life.state is State.RUNNING:
+            self._packed.discard(proxy_id)
         if proxy_id not in self._taking_over:
             return False
         self._taking_over.discard(proxy_id)

@@ -252,6 +252,12 @@ def test_there_is_no_file_where_nothing_is_worth_keeping(hand: Hand, tmp_path: P
     hand.go_on(2 * MINUTE)
     write(tmp_path / "none", 0, before)
     assert not (tmp_path / "none").exists()
+    hand.go_on(-2 * MINUTE)
+    write(tmp_path, 0, before)
+    assert (tmp_path / "asleep.0").exists()
+    hand.go_on(2 * MINUTE)
+    write(tmp_path, 0, before)
+    assert not (tmp_path / "asleep.0").exists()  # no process has taken that of the sleep before
 
 
 @pytest.mark.parametrize(

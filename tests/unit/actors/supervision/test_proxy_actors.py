@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +14,15 @@ from actors.bus.loop import Loop
 from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import EgressSpec
+from actors.process import Boot
 from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.listeners.registry import ListenerRegistry
+from actors.supervision.processes.actor_spec import SupervisionContext
+from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.proxy_actors import APPLIED_WITHIN, CONFIGURED_WITHIN, ProxyActors
 from actors.supervision.processes.worker_id import Worker
+from actors.supervision.reconcile import Start
 from config.net.ports import Ports
 from tests.kit.clocks import Clock
 from tests.kit.ports import free_port
@@ -80,4 +85,67 @@ def test_a_change_waits_a_while_for_a_slow_process_which_gets_it_once(reply: Any
     on_reply(reply)
     assert applied == [True]
     assert actors.any_unconfigured() is not keeps
+    loop.close()
+
+
+class Zygote:
+    """Makes no processes; `boots` are those that were requested, in order."""
+
+    def __init__(self) -> None:
+        self.boots: list[Boot] = []
+
+    def spawn(self, _entry: str, boot: Boot, _sockets: Any, _observer: Any) -> Any:
+        self.boots.append(boot)
+        return SimpleNamespace(instance=boot.instance, pid=None, deadline=0.0)
+
+
+class OneAsleep:
+    """The proxies that sleep: one, until it is started."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Any] = {"a": SimpleNamespace(restarts=0)}
+
+    def __contains__(self, proxy_id: str) -> bool:
+        return proxy_id in self.by_id
+
+    def end(self, proxy_id: str) -> None:
+        self.by_id.pop(proxy_id, None)
+
+
+def test_the_first_worker_of_a_proxy_that_wakes_takes_what_is_left_also_at_its_second_try(tmp_path: Path) -> None:
+    loop, zygote = Loop(Clock(100.0)), Zygote()
+    router: Any = SimpleNamespace(**dict.fromkeys(("expect", "clear_current_instance"), lambda _name: None))
+    router.set_current_instance = lambda _name, _instance: None
+    spawner: Any = zygote
+    numbers = iter(range(1, 9))
+    context = SupervisionContext(
+        loop,
+        router,
+        spawner,
+        lambda name, settings, params: Boot(name, next(numbers), "", "", settings, params),
+        WorkerColumns(tmp_path),
+    )
+    context.settings.put({"logging": {}, "proxy": {}, "server": {"tls": {}}})
+    observer: Any = SimpleNamespace(label=lambda name, _index: name)
+    listeners: Any = SimpleNamespace(get=lambda _proxy_id: [], kept=lambda _proxy_id: (LOCAL, Ports.of(1)))
+    config: Any = SimpleNamespace(drain_timeout=1.0)
+    actors = ProxyActors(context, observer, "a:B", config, listeners, SimpleNamespace(), lambda _id: None)  # type: ignore[arg-type]
+    observer.actor_down = observer.actor_up = actors.has_taken_over
+    observer.actor_ready = lambda _actor, _instance: None
+    sleepers: Any = OneAsleep()
+    configure = Configure(spec("a", 1, workers=2, sleep_after=60), EgressSpec("all", (), ()))
+    actors.attach(sleepers, lambda _proxy_id: configure)
+
+    def start(index: int) -> Any:
+        actors.execute([Start(Worker("a", index))], CountdownLatch(lambda: None))
+        return actors.by_id["a"][index]
+
+    first = start(0)
+    first.process_ended(first._current.process, "was not made: no memory")
+    start(1)
+    first = start(0)
+    first.hello(first.instance, 4711)
+    first.process_ended(first._current.process, "was killed by SIGKILL")
+    start(0)
+    assert [bool(boot.params.get("asleep")) for boot in zygote.boots] == [True, False, True, False]
     loop.close()
