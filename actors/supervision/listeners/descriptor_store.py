@@ -20,7 +20,14 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from actors.supervision import systemd
-from actors.supervision.listeners.socket_batch import BATCH, Batches, batch_name, carrier_of, has_name_of_batch
+from actors.supervision.listeners.socket_batch import (
+    BATCH,
+    Batches,
+    batch_name,
+    carrier_of,
+    has_name_of_batch,
+    is_same,
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +60,8 @@ class DescriptorStore:
 
     def __init__(self) -> None:
         self.later: Later | None = None
-        self._stored: set[str] = set()
+        self._stored: dict[str, socket.socket] = {}
+        """Those that are stored one by one, by name."""
         self._inherited: set[str] = set()
         """Names of copies that the manager has passed on and still has."""
         self._batches = Batches()
@@ -80,9 +88,9 @@ class DescriptorStore:
         name = stored_name(listener)
         if name in self._inherited:
             self._inherited.discard(name)
-            self._stored.add(name)
+            self._stored[name] = listener
         elif name in self._stored or len(self._stored) + len(self._batches) < STORED_MAX:
-            self._stored.add(name)
+            self._stored[name] = listener
             self._add(_Message(name, listener))
             self._leave_batch(name)
         elif not self._is_full:
@@ -108,14 +116,26 @@ class DescriptorStore:
         self._batches.put(name, {stored_name(each): each for each in listeners})
 
     def drop(self, listener: socket.socket) -> None:
-        """Release the copy, before the socket itself is closed. Harmless if there is none."""
+        """Release the copy, before the socket itself is closed. Harmless if there is none.
+
+        Another socket may have the same name by now: a copy of that one stays.
+        """
         name = stored_name(listener) if self.outlives else ""
-        if name and not self._leave_batch(name):
-            self._stored.discard(name)
-            last = self._last_of.get(name)
-            if last is not None and self._unsent[last].listener is listener:
-                del self._unsent[last], self._last_of[name]
-            self._add(_Message(name))
+        batched, single = self._batches.socket_of(name), self._stored.get(name)
+        if not name:
+            return
+        if batched is not None:
+            if is_same(batched, listener):
+                self._leave_batch(name)
+            return
+        last = self._last_of.get(name)
+        if last is not None and self._unsent[last].listener is listener:
+            del self._unsent[last], self._last_of[name]
+        self._add(_Message(name))
+        if single is not None and not is_same(single, listener):
+            self._add(_Message(name, single))  # the name stood for both
+        else:
+            self._stored.pop(name, None)
 
     def claimed(self, name: str, listener: socket.socket) -> None:
         """A socket that this process was passed under `name` is used. One of an earlier release gets another name."""
@@ -138,10 +158,10 @@ class DescriptorStore:
     # --- batches ---
 
     def _put_batch(self, listeners: Sequence[socket.socket]) -> None:
-        """Store them together, and release what has them otherwise. What is there already is stored once."""
+        """Store them together, and release what has them otherwise. A batch that is there whole is stored once."""
         members = {stored_name(each): each for each in listeners}
         name = batch_name(members)
-        if name in self._batches:
+        if self._batches.has(name, members):
             self._batches.put(name, members)
             return
         try:
@@ -151,13 +171,13 @@ class DescriptorStore:
             for each in listeners:
                 self.put(each)
             return
-        if self._handed_over:
-            self._add(_Message(name))  # it may have these already
+        if self._batches.forget(name) or self._handed_over:
+            self._add(_Message(name))  # it may have these already, or others at their addresses
         self._add(_Message(name, carrier, closes=True))
         for member in members:
             self._leave_batch(member)
             if member in self._stored or member in self._inherited:
-                self._stored.discard(member)
+                self._stored.pop(member, None)
                 self._inherited.discard(member)
                 self._add(_Message(member))
         self._batches.put(name, members)
@@ -176,9 +196,12 @@ class DescriptorStore:
 
     def _renew(self, batch: str) -> None:
         """Store what is left of it, and release it: it would hold the addresses of the others."""
-        members = self._batches.members(batch)
-        if members:
-            self._put_batch(members)
+        if batch in self._batches:
+            members = self._batches.members(batch)
+            if members:
+                self._put_batch(members)
+            else:
+                self._add(_Message(batch))
         self._to_renew.discard(batch)
 
     # --- sending ---

@@ -7,6 +7,7 @@ they listen, and connections queue. Looking at the message doesn't take it out, 
 from __future__ import annotations
 
 import array
+import os
 import socket
 from base64 import b32encode
 from collections.abc import Collection, Iterable
@@ -58,6 +59,12 @@ def has_name_of_batch(name: str) -> bool:
     return name.startswith(_PREFIX) and len(name) == len(_PREFIX) + _LENGTH
 
 
+def is_same(former: socket.socket, present: socket.socket) -> bool:
+    """Whether the two are copies of one socket. A closed one was a copy that the present one replaces."""
+    closed = former.fileno() < 0
+    return closed or former is present or os.path.sameopenfile(former.fileno(), present.fileno())
+
+
 class Batches:
     """Which sockets are in which batch: those that are still used, by name."""
 
@@ -70,6 +77,22 @@ class Batches:
 
     def __contains__(self, batch: str) -> bool:
         return batch in self._members
+
+    def has(self, batch: str, members: dict[str, socket.socket]) -> bool:
+        """Whether it has just these sockets, or copies of them."""
+        known = self._members.get(batch, {})
+        return known.keys() == members.keys() and all(is_same(known[name], each) for name, each in members.items())
+
+    def socket_of(self, name: str) -> socket.socket | None:
+        """The socket of this name, if it is in a batch."""
+        batch = self._batch_of.get(name)
+        return None if batch is None else self._members[batch][name]
+
+    def forget(self, batch: str) -> bool:
+        """It is to be stored anew. False if there is none."""
+        for name in self._members.get(batch, ()):
+            del self._batch_of[name]
+        return self._members.pop(batch, None) is not None
 
     def put(self, batch: str, members: dict[str, socket.socket]) -> None:
         """It has these; they are in no other."""

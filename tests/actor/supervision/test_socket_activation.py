@@ -385,6 +385,47 @@ def test_the_rest_of_a_range_is_stored_when_another_proxy_takes_some_ports(
     assert [accepts(port) for port in ports] == [port in taken for port in ports]
 
 
+def test_a_batch_is_released_when_all_of_it_goes_on_as_ports_of_others(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    manager.always()
+    ports = free_ports(20)
+    first, rest = Ports.of(ports.first, ports.first + 9), Ports.of(ports.first + 10, ports.last)
+    inherited, turns = InheritedListeners(), Turns()
+    inherited.store.later = turns.later
+    listeners = keeper_of(inherited)
+    listeners.keep("one", LOCAL, ports)
+    listeners.reserve("two", LOCAL, rest, instead_of=["one"])
+    listeners.keep("one", LOCAL, first)
+    for _ in range(9):
+        turns.turn()  # all is sent before the other proxy is stored
+    listeners.keep("two", LOCAL, rest)
+    inherited.store.flush()
+    wait_until(lambda: len(manager.names()) == 2, "the batch of both is released")
+    abandon(listeners)
+    assert all(accepts(port) for port in ports)
+
+
+def test_sockets_in_two_batches_are_stored_once_after_a_restart(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
+) -> None:
+    ports = free_ports(20)
+    halves = [Ports.of(ports.first, ports.first + 9), Ports.of(ports.first + 10, ports.last)]
+    with ExitStack() as stack:
+        made = [stack.enter_context(listen(LOCAL, port)) for port in ports]
+        for group in (made[5:15], made[:10], made[10:]):  # the first one is of ranges before
+            with carrier_of(group) as carrier:
+                systemd.store(batch_name(map(stored_name, group)), carrier.fileno())
+        manager.listen()
+    manager.always()
+    listeners = keeper_of(passed(manager))
+    for name, half in zip(("one", "two"), halves, strict=True):
+        listeners.keep(name, LOCAL, half)
+    wait_until(lambda: len(manager.names()) == 2, "the batch that is not used is released")
+    abandon(listeners)
+    assert all(accepts(port) for port in ports)
+
+
 def test_sockets_that_an_earlier_release_has_stored_one_by_one_are_stored_together(
     manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
@@ -427,6 +468,24 @@ def test_a_batch_without_its_sockets_is_released(manager: Manager) -> None:
     passed(manager).close_unclaimed()
     assert manager.names() == []
     carrier.close()
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 3), (1, 3), (3, 1)])
+def test_a_proxy_that_follows_at_an_address_by_another_name_stays_stored(
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry], before: int, after: int
+) -> None:
+    manager.always()
+    first = free_ports(3).first
+    port, following = (Ports.of(first, first + count - 1) for count in (before, after))
+    listeners = keeper_of(InheritedListeners())
+    listeners.keep("one", "localhost", port)
+    listeners.reserve("two", LOCAL, following, instead_of=["one"])
+    listeners.defer_close("one")
+    listeners.keep("two", LOCAL, following)
+    listeners.close_deferred("one")
+    wait_until(lambda: len(manager.names()) == 1, "nothing else is stored")
+    abandon(listeners)
+    assert all(accepts(each) for each in following)
 
 
 def test_sockets_for_another_process_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
