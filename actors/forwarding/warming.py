@@ -39,6 +39,8 @@ _REFUSED = b"127.0.0.2:9"
 """A target that the egress guard denies."""
 _RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Type: text/plain\r\nServer: a\r\n\r\na"
 _TURNS_MAX = 50
+_CONNECTED_WITHIN = 1.0
+"""Seconds that a client may take to connect: without end where the machine drops what it sends to itself."""
 _TURN = 0.02
 """Seconds that a turn waits for the kernel, which nearly always has everything at once."""
 
@@ -62,7 +64,10 @@ _BOOT = Boot(
 
 
 def prepare() -> None:
-    """Warm this process, and put together what processes that are forked from it will use. Raises `OSError`."""
+    """Warm this process, and put together what processes that are forked from it will use.
+
+    Raises `OSError` without descriptors, or where this machine can't connect to itself.
+    """
     try:
         gather_code(called_code(lambda: warm(rounds=1)))
         warm()
@@ -72,18 +77,22 @@ def prepare() -> None:
 
 
 def warm(on_record: Callable[[Row], None] = lambda _row: None, rounds: int = ROUNDS) -> None:
-    """Run it all; `on_record` is called with the record of each client."""
-    before = _descriptors()
+    """Run it all; `on_record` is called with the record of each client. Raises `OSError` and `zmq.ZMQError`."""
+    before, failure = _descriptors(), None
     logging.disable()  # these clients are none
     try:
         for _ in range(rounds):
             _begin_as_forked()
             _run(on_record)
+    except (OSError, zmq.ZMQError) as error:
+        failure = error.with_traceback(None)  # which has all that was made
     finally:
         logging.disable(logging.NOTSET)
     gc.collect()  # all that it has made is gone now, but for raw descriptors
     for left in _descriptors() - before:
         os.close(left)
+    if failure is not None:
+        raise failure
 
 
 def _begin_as_forked() -> None:
@@ -122,13 +131,19 @@ def _run(on_record: Callable[[Row], None]) -> None:
     with _listener() as listener, _listener() as origin:
         actor = _WarmingActor(_boot(), [listener])
         actor.on_record = on_record
-        actor.loop.watch(origin.fileno(), select.EPOLLIN, lambda _mask: _accept(actor.loop, origin))
-        for protocol in _PROTOCOLS:
-            actor.mailbox.on_frame("supervisor", _configuration(protocol))
-            for target in (_REFUSED, b"127.0.0.1:%d" % origin.getsockname()[1]):
-                for pieces in _clients(protocol, target):
-                    _serve(actor, listener, pieces)
-        actor.discard()
+        try:
+            _serve_all(actor, listener, origin)
+        finally:
+            actor.discard()
+
+
+def _serve_all(actor: _WarmingActor, listener: socket.socket, origin: socket.socket) -> None:
+    actor.loop.watch(origin.fileno(), select.EPOLLIN, lambda _mask: _accept(actor.loop, origin))
+    for protocol in _PROTOCOLS:
+        actor.mailbox.on_frame("supervisor", _configuration(protocol))
+        for target in (_REFUSED, b"127.0.0.1:%d" % origin.getsockname()[1]):
+            for pieces in _clients(protocol, target):
+                _serve(actor, listener, pieces)
 
 
 def _listener() -> socket.socket:
@@ -172,6 +187,7 @@ def _serve(actor: _WarmingActor, listener: socket.socket, pieces: tuple[bytes, .
     """A client that sends this, until it has its record."""
     before = actor.recorded
     with socket.socket() as client:
+        client.settimeout(_CONNECTED_WITHIN)
         client.connect(listener.getsockname())
         _send_by_turns(actor.loop, client, pieces)
         for _ in range(_TURNS_MAX):

@@ -45,6 +45,34 @@ def test_no_descriptor_and_no_thread_is_left() -> None:
     assert done.stdout.strip() == "True"
 
 
+def test_a_machine_that_cannot_connect_to_itself_holds_it_up_for_a_moment_and_nothing_is_left() -> None:
+    program = (
+        "import gc, os, socket, time\n"
+        "from actors.forwarding import warming\n"
+        "warming.warm(rounds=1)\n"
+        "def state(): return len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))\n"
+        "before = state()\n"
+        "waiting = []\n"
+        "def silent():\n"
+        "    listener = socket.create_server(('127.0.0.1', 0), backlog=0)\n"
+        "    for _ in range(3):\n"
+        "        waiting.append(socket.socket())\n"
+        "        waiting[-1].setblocking(False)\n"
+        "        waiting[-1].connect_ex(listener.getsockname())\n"
+        "    return listener\n"
+        "listeners = [silent(), silent()]\n"
+        "warming._listener = listeners.pop\n"
+        "began = time.monotonic()\n"
+        "try: warming.prepare()\n"
+        "except OSError as error: print(error, time.monotonic() - began < 60)\n"
+        "for each in waiting: each.close()\n"
+        "gc.collect()\n"
+        "print(state() == before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["timed out True", "True", ""]
+
+
 def test_a_process_that_wakes_and_serves_loads_no_module() -> None:
     program = (
         "import importlib, sys\n"
