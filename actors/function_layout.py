@@ -96,6 +96,10 @@ def _describe(copy: FunctionType, function: FunctionType) -> None:
     copy.__qualname__ = function.__qualname__
     copy.__module__ = function.__module__
     copy.__doc__ = function.__doc__
-    copy.__annotations__ = function.__annotations__
+    annotate = getattr(function, "__annotate__", None)  # from Python 3.14 on: they are made when they are asked for
+    if annotate is None:
+        copy.__annotations__ = function.__annotations__
+    else:
+        copy.__annotate__ = annotate  # type: ignore[attr-defined]
     if vars(function):
         copy.__dict__ = vars(function)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from actors.function_layout import gather_functions
+from actors.function_layout import _describe, gather_functions
 from tests.unit.actors.layouts import alone
 
 _CLASSES = """
@@ -70,6 +71,26 @@ def test_all_that_is_known_of_a_function_goes_with_it(module: dict[str, Any]) ->
     assert (moved.label, moved.__module__, module["alias"] is moved) == ("counts", "made", True)
     gather_functions([module["pair"]["add"]])
     assert module["pair"]["add"].__annotations__ == {"number": "int", "return": "int"}
+
+
+def test_annotations_that_can_be_made_only_later_are_left_for_later(module: dict[str, Any]) -> None:
+    """As functions of Python 3.14 have them."""
+
+    class Lazy:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(module["counter"], name)
+
+        @property
+        def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+            raise NameError("a name for type checkers alone")
+
+        def __annotate__(self, _form: int) -> dict[str, Any]:
+            return {"made": "later"}
+
+    copy: Any = SimpleNamespace()
+    _describe(copy, Lazy())  # type: ignore[arg-type]
+    assert copy.__annotate__(1) == {"made": "later"}
+    assert not hasattr(copy, "__annotations__")
 
 
 @pytest.mark.parametrize("names", [("add",), ("read",), ("add", "read")])
