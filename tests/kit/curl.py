@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-SECONDS = 30
+SECONDS = 120
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
 

@@ -133,11 +133,14 @@ class Product:
         self.process.wait()
 
     def kill_all(self) -> None:
-        """SIGKILL to every process of it at once, as a power cut would."""
+        """SIGKILL to every process of it at once, as a power cut would; none is left when it returns."""
         assert self.process is not None
-        for process in [psutil.Process(self.process.pid), *self.processes()]:
+        family = self.processes()
+        for process in [psutil.Process(self.process.pid), *family]:
             _kill(process)
         self.process.wait()
+        # they hold the locks and listen at the ports until they have ended
+        wait_until(lambda: not any(map(_lives, family)), "all processes have ended", STOP_SECONDS)
 
     def discard(self) -> None:
         """End what still runs and remove its directory."""
@@ -239,6 +242,13 @@ def _name(process: psutil.Process) -> str:
         return process.name()
     except psutil.NoSuchProcess:
         return ""
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _kill(process: psutil.Process) -> None:

@@ -33,7 +33,7 @@ def serves(port: int) -> bool:
         f"http://127.0.0.1:{port}",
         "http://127.0.0.1:9/",
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout not in ("", "000")
+    return subprocess.run(command, capture_output=True, text=True, timeout=180).stdout not in ("", "000")
 
 
 def test_a_change_is_found_read_and_undone(shell: Shell, product: Product, proxy: dict[str, Any]) -> None:

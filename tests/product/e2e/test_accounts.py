@@ -86,7 +86,7 @@ def test_curl_with_each_protocol_is_let_in_by_its_account_and_by_no_other(
 
 
 def test_a_quota_reached_ends_its_tunnels_and_a_reset_lets_in_again(product: Product, origin: Origin) -> None:
-    proxy = product.proxy(accounts=[{**ADA, "quota": {"bytes": 50_000, "period": "month"}}, BOB])
+    proxy = product.proxy(accounts=[{**ADA, "quota": {"bytes": 50_000}}, BOB])
     with socket.create_server(("127.0.0.1", 0)) as server:
         ended, _far = tunnel(proxy, server, ADA)
         busy, busy_far = tunnel(proxy, server, ADA)

@@ -78,7 +78,7 @@ def test_curl_signs_in_over_tls_and_plain_http_is_not_answered(secured: Secured)
             "curl",
             "-sS",
             "-m",
-            "20",
+            "100",
             "--noproxy",
             "*",
             "-k",
@@ -93,7 +93,7 @@ def test_curl_signs_in_over_tls_and_plain_http_is_not_answered(secured: Secured)
     assert '"authenticated":true' in done.stdout, done.stderr
     plain = secured.base_url.replace("https", "http")
     refused = subprocess.run(
-        ["curl", "-sS", "-m", "20", "--noproxy", "*", f"{plain}/health"], capture_output=True, timeout=LONG
+        ["curl", "-sS", "-m", "100", "--noproxy", "*", f"{plain}/health"], capture_output=True, timeout=LONG
     )
     assert refused.returncode != 0
     assert refused.stdout == b""

@@ -41,14 +41,14 @@ def fetch(proxy: dict[str, Any], url: str) -> Answer:
         return client.get(url)
 
 
-def recorded(product: Product, url: str, status: int) -> dict[str, Any]:
-    """The record of this request, which must say why."""
+def recorded(product: Product, proxy: dict[str, Any], url: str, status: int) -> dict[str, Any]:
+    """The record of this request through this proxy, which must say why."""
 
     def found() -> list[dict[str, Any]]:
-        logs: list[dict[str, Any]] = product.api("GET", "/logs", params={"limit": 1000}).json()["data"]["logs"]
+        logs: list[dict[str, Any]] = product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=1000")["logs"]
         return [entry for entry in logs if entry["target_url"] == url]
 
-    entry = wait_until(found, f"the record of {url} is found", 15)[0]
+    entry = wait_until(found, f"the record of {url} is found")[0]
     assert entry["status_code"] == status
     assert entry["reason"]
     return entry
@@ -59,7 +59,7 @@ def test_a_refused_connection_is_502(product: Product, proxy: dict[str, Any]) ->
     response = fetch(proxy, url)
     assert response.status == 502
     assert "connection_refused" in response.fields["proxy-status"]
-    assert recorded(product, url, 502)["reason"] == "connection_refused"
+    assert recorded(product, proxy, url, 502)["reason"] == "connection_refused"
 
 
 def test_a_name_that_does_not_resolve_is_502(product: Product, proxy: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def test_a_name_that_does_not_resolve_is_502(product: Product, proxy: dict[str, 
     response = fetch(proxy, url)
     assert response.status == 502
     assert "dns_error" in response.fields["proxy-status"]
-    assert recorded(product, url, 502)["reason"] == "dns_error"
+    assert recorded(product, proxy, url, 502)["reason"] == "dns_error"
 
 
 def test_a_reset_is_502(product: Product, proxy: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def test_a_reset_is_502(product: Product, proxy: dict[str, Any]) -> None:
         response = fetch(proxy, url)
         assert response.status == 502
         assert "proxy-status" in response.fields
-        recorded(product, url, 502)
+        recorded(product, proxy, url, 502)
 
 
 def test_an_answer_that_is_not_http_is_502(product: Product, proxy: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ def test_an_answer_that_is_not_http_is_502(product: Product, proxy: dict[str, An
         response = fetch(proxy, url)
         assert response.status == 502
         assert "http_protocol_error" in response.fields["proxy-status"]
-        recorded(product, url, 502)
+        recorded(product, proxy, url, 502)
 
 
 def test_an_origin_that_hangs_is_504_after_the_proxys_timeout(product: Product) -> None:
@@ -95,7 +95,7 @@ def test_an_origin_that_hangs_is_504_after_the_proxys_timeout(product: Product) 
         response = fetch(proxy, url)
         assert response.status == 504
         assert "proxy-status" in response.fields
-        recorded(product, url, 504)
+        recorded(product, proxy, url, 504)
     product.data("DELETE", f"/proxies/{proxy['id']}")
 
 
@@ -113,7 +113,7 @@ def test_connect_to_a_closed_port_is_502(product: Product, proxy: dict[str, Any]
         head = client.connect(target)
     assert b" 502 " in head.split(b"\r\n")[0]
     assert b"connection_refused" in head
-    recorded(product, target, 502)
+    recorded(product, proxy, target, 502)
 
 
 def test_a_bad_origin_leaves_the_others_alone(product: Product, proxy: dict[str, Any], origin: Origin) -> None:

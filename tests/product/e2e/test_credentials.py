@@ -37,7 +37,7 @@ def basic(secret: str) -> str:
 
 
 def ended(sock: socket.socket) -> bool:
-    sock.settimeout(10)
+    sock.settimeout(60)
     try:
         return sock.recv(1) == b""
     except ConnectionResetError:

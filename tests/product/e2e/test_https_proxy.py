@@ -40,7 +40,7 @@ def secure(product: Product, pair: tuple[str, str]) -> Iterator[dict[str, Any]]:
 
 def curl(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["curl", "-sS", "-m", "20", "--noproxy", "", *arguments], capture_output=True, text=True, timeout=40
+        ["curl", "-sS", "-m", "120", "--noproxy", "", *arguments], capture_output=True, text=True, timeout=180
     )
 
 

@@ -170,5 +170,5 @@ def test_a_request_is_found_in_the_logs(product: Product, proxy: dict[str, Any],
         logs: list[dict[str, Any]] = product.api("GET", "/logs", params={"limit": 100}).json()["data"]["logs"]
         return [entry for entry in logs if entry["target_url"] == url]
 
-    entry = wait_until(found, "the record is found", 15)[0]
+    entry = wait_until(found, "the record is found")[0]
     assert (entry["status_code"], entry["proxy_id"], entry["client_ip"]) == (200, proxy["id"], "127.0.0.1")

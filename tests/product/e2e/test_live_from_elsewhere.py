@@ -21,7 +21,7 @@ PROGRAM = ROOT / "scripts" / "watch_metrics.py"
 
 def watch(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(PROGRAM), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=40, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
 
 
 def test_a_program_with_a_listed_key_sees_the_metrics(tmp_path: Path) -> None:

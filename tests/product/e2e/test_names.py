@@ -39,6 +39,8 @@ def test_names_come_from_the_configured_servers_and_their_cache_is_shown_and_dro
 ) -> None:
     proxy = named.proxy()
     wait_until(lambda: fetched_name(proxy, NAME, origin) == 200, "the name is resolved")
+    # an address of one family is used while that of the other is awaited
+    wait_until(lambda: len(named.data("GET", f"/dns/cache?name={NAME}")["entries"]) == 2, "both families are known")
     asked = len(server.asked(NAME))
     assert fetched_name(proxy, NAME, origin) == 200
     assert len(server.asked(NAME)) == asked

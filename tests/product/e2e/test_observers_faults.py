@@ -88,7 +88,7 @@ def test_on_a_full_disk_traffic_goes_on_and_what_happened_is_reported_and_saved_
         wait_until(lambda: len(target.received) >= 2, "what happened meanwhile is sent")
         assert [each.content["type"] for each in target.received[:2]] == ["proxy.down", "proxy.up"]
         wait_until(lambda: "series: recovered" in product.log, "the log says that it is over")
-        wait_until(lambda: stats(product, proxy)["total_requests"] >= 6, "they are known")
+        wait_until(lambda: stats(product, proxy)["total_requests"] >= 7, "all are known")
         known = stats(product, proxy)["total_requests"]
         before = product.actor("metrics")
         before.kill()

@@ -152,7 +152,7 @@ def _try_to_put(product: Product, name: str, entries: list[str]) -> None:
     headers = {"Authorization": f"Bearer {product.token}"}
     try:
         requests.patch(
-            f"{product.base_url}/api/v1/lists/{name}", json={"entries": entries}, headers=headers, timeout=10
+            f"{product.base_url}/api/v1/lists/{name}", json={"entries": entries}, headers=headers, timeout=300
         )
     except requests.RequestException:
         return  # it was killed before its response

@@ -76,7 +76,7 @@ def test_every_command_of_the_readme_prints_what_is_shown_there(origin: Origin, 
         clean |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "XDG_CONFIG_HOME": str(tmp_path)}
         for command, shown in steps(product, origin):
             expected = set().union(*(words(line) for line in shown))
-            deadline = time.monotonic() + 10  # a record is found within two seconds of its request
+            deadline = time.monotonic() + 120  # a record is found within two seconds where nothing else runs
             while True:
                 done = subprocess.run(
                     ["bash", "-c", command], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=180

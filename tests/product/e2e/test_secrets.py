@@ -179,13 +179,19 @@ def planted() -> Iterator[Planted]:
     provider.close()
 
 
-def files_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+def written_below(folder: Path) -> dict[str, bytes]:
+    """The contents of all files. One that is gone meanwhile was renamed over another, or was of no use."""
+    found = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                found[str(path)] = path.read_bytes()
+    return found
 
 
 def test_no_secret_is_written_shown_or_left_in_a_command_line(planted: Planted) -> None:
     product = planted.product
-    written = {str(path): path.read_bytes() for path in files_below(product.directory)}
+    written = written_below(product.directory)
     written["the answers"] = "\n".join(planted.answers).encode()
     for process in (psutil.Process(product.pid), *product.processes()):
         with suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):  # one of a few moments has ended

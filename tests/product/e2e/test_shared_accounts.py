@@ -191,7 +191,7 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
 
 
 def _ended(sock: socket.socket) -> bool:
-    sock.settimeout(10)  # a second, and room for a busy machine
+    sock.settimeout(60)  # a second, and room for a busy machine
     try:
         return not sock.recv(100)
     except ConnectionResetError:

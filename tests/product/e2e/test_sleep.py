@@ -111,7 +111,7 @@ def test_what_an_operator_does_while_it_sleeps(product: Product, proxy: dict[str
 def test_explain_wakes_none_and_knows_what_accounts_have_used(
     product: Product, proxy: dict[str, Any], origin: Origin
 ) -> None:
-    account = {"username": "ann", "password": "correct horse", "quota": {"bytes": 1, "period": "day"}}
+    account = {"username": "ann", "password": "correct horse", "quota": {"bytes": 1}}
     changed(product, proxy, 1, accounts=[account])
     with Client(proxy["port"]) as client:
         secret = b64encode(b"ann:correct horse").decode()

@@ -100,7 +100,8 @@ def test_the_userid_of_socks4_is_checked(product: Product, origin: Origin) -> No
         assert curl("--socks4a", proxy, "--proxy-user", "eve:", origin.url("/hello")).returncode == 97
         records = wait_until(lambda: in_log(product, proxy, 2), "two records")
         reported = [(record["status_code"], record["user"], record["target_url"]) for record in records]
-        assert reported == [(407, "eve", f"127.0.0.1:{origin.port}"), (200, "ada", f"127.0.0.1:{origin.port}")]
+        # in any order: a tunnel is recorded at its end, for which the origin has to close, too
+        assert sorted(reported) == [(200, "ada", f"127.0.0.1:{origin.port}"), (407, "eve", f"127.0.0.1:{origin.port}")]
 
 
 def test_an_ipv6_target_is_reached(product: Product) -> None:
@@ -150,7 +151,7 @@ def test_bind_lets_a_peer_of_ours_in(product: Product) -> None:
         client.send(b"\x05\x02\x00\x01\x7f\0\0\x01\0\x15")
         first = client.exactly(10)
         assert first[:8] == b"\x05\0\0\x01\x7f\0\0\x01"
-        with socket.create_connection(("127.0.0.1", int.from_bytes(first[8:], "big")), 15) as peer:
+        with socket.create_connection(("127.0.0.1", int.from_bytes(first[8:], "big")), 60) as peer:
             assert client.exactly(10) == first[:8] + peer.getsockname()[1].to_bytes(2, "big")
             peer.sendall(b"hello")
             assert client.exactly(5) == b"hello"
@@ -168,7 +169,7 @@ def test_a_dns_query_is_answered_over_udp_associate(product: Product) -> None:
     record_a = b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01"  # 60 s, 192.0.2.1
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 0))
-    server.settimeout(15)
+    server.settimeout(60)
 
     def serve() -> None:
         asked, sender = server.recvfrom(512)
@@ -182,10 +183,10 @@ def test_a_dns_query_is_answered_over_udp_associate(product: Product) -> None:
         relay = control.exactly(7)
         head = b"\0\0\0\x01\x7f\0\0\x01" + server.getsockname()[1].to_bytes(2, "big")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-            client.settimeout(15)
+            client.settimeout(60)
             client.sendto(head + query, (socket.inet_ntoa(relay[1:5]), int.from_bytes(relay[5:], "big")))
             response = client.recv(65535)
-        thread.join(15)
+        thread.join(60)
         assert response[:10] == head
         assert response[10:12] == query[:2]
         assert response.endswith(record_a)

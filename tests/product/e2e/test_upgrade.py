@@ -177,7 +177,7 @@ def test_a_program_that_would_not_start_is_not_taken_and_the_older_goes_on(
     assert "actors.forwarding.actor" in done.stderr
     assert knocking.failures == []
     assert installed.version == "1.0.0"
-    assert {process.pid for process in installed.lasting()} == family
+    wait_until(lambda: {process.pid for process in installed.lasting()} == family, "nothing of the trial is left")
 
 
 def test_a_configuration_that_the_new_program_refuses_is_said_by_its_key(origin: Origin) -> None:
@@ -203,12 +203,16 @@ def test_sigusr2_upgrades_too_and_takes_the_configuration_as_it_is_now(origin: O
 
 def kept(pid: int) -> Counter[str]:
     """How many descriptors a process has of the kinds that are handed on at an upgrade, or watch what was."""
-    links = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+    links = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            links.append(os.readlink(f"/proc/{pid}/fd/{number}"))
     return Counter(kind for link in links for kind in ("pipe:", "[pidfd]", "/lock") if kind in link)
 
 
 def test_upgrades_one_after_the_other_leave_nothing_behind(installed: Installed, origin: Origin) -> None:
     proxy = installed.proxy()
+    wait_until(lambda: set(installed.processes()) == set(installed.lasting()), "nothing runs for a moment only")
     before = kept(installed.pid)
     with knocking_at(installed, origin, proxy) as knocking:
         for version in ("2.0.0", "3.0.0"):

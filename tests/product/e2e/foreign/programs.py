@@ -43,7 +43,7 @@ def needs(program: str) -> pytest.MarkDecorator:
 
 
 def run(
-    *command: str, stdin: bytes = b"", check: bool = True, seconds: float = 60.0
+    *command: str, stdin: bytes = b"", check: bool = True, seconds: float = 180.0
 ) -> subprocess.CompletedProcess[str]:
     """What the program printed, in an environment without proxies of its own; unless `check` is off it must succeed."""
     clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}

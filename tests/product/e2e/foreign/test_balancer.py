@@ -20,7 +20,7 @@ def test_the_records_have_the_client_of_the_balancer(entrance: MakeEntrance, sit
     proxy = entrance(scheme, accept_proxy_protocol=True, access={"allow_clients": [CLIENT]})
     for announce in ANNOUNCE:
         with haproxy(proxy.port, announce) as port:
-            options = ("-sS", "-m", "20", "--noproxy", "", "--proxy-cacert", proxy.certificate, "--interface", CLIENT)
+            options = ("-sS", "-m", "120", "--noproxy", "", "--proxy-cacert", proxy.certificate, "--interface", CLIENT)
             done = run("curl", *options, "-x", f"{scheme}://127.0.0.1:{port}", site.url("/hello"))
             assert done.stdout == "hello"
 

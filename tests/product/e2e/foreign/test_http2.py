@@ -26,7 +26,7 @@ BASIC = ("proxy-authorization", "Basic " + base64.b64encode(b"ada:pass word 1").
 AUTH = {"enabled": True, "username": "ada", "password": "pass word 1"}
 VERSIONS = '    log stdout format raw local0\n    log-format "%HM %HV %ST"\n'
 
-CURL = ("-sS", "-m", "20", "--noproxy", "", "-U", "ada:pass word 1")
+CURL = ("-sS", "-m", "120", "--noproxy", "", "-U", "ada:pass word 1")
 PROXY_HTTP2 = "--proxy-http2"
 
 

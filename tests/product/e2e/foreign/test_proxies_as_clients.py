@@ -16,7 +16,7 @@ def fetch(through: str, certificate: str, site: Site) -> list[int]:
     """The lengths of what curl gets by http and by https, in one go."""
     urls = [url for path in ("/hello", "/two-megabytes") for url in (site.url(path), site.tls_url(path))]
     sizes = [part for url in urls for part in ("-o", "/dev/null", url)]
-    command = ("curl", "-sS", "-f", "-m", "30", "--noproxy", "", "--cacert", certificate, "-w", "%{size_download}\\n")
+    command = ("curl", "-sS", "-f", "-m", "120", "--noproxy", "", "--cacert", certificate, "-w", "%{size_download}\\n")
     return [int(line) for line in run(*command, "-x", through, *sizes).stdout.split()]
 
 

@@ -84,7 +84,7 @@ def test_datagrams_pass_both_ways(entrance: MakeEntrance, tmp_path: Path) -> Non
 def test_a_server_of_active_ftp_calls_curl_back(entrance: MakeEntrance, tmp_path: Path, scheme: str) -> None:
     proxy = entrance(scheme)
     with scripted(serve_actively) as port:
-        actively = ("curl", "-sS", "-m", "20", "--noproxy", "*", "--disable-eprt", "-P", "-")
+        actively = ("curl", "-sS", "-m", "120", "--noproxy", "*", "--disable-eprt", "-P", "-")
         assert socksify(proxy, tmp_path, *actively, f"ftp://127.0.0.1:{port}/file") == "here I am"
     reported = {(record["method"], record["status_code"]) for record in proxy.records(2)}
     assert reported == {("BIND", 200), ("CONNECT", 200)}

@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 
 from tests.product.e2e.foreign.entrances import Entrance
 
-SECONDS = 30
+SECONDS = 120
 
 
 MESSAGES: list[str | bytes] = ["hello", b"", os.urandom(300_000), "ä" * 70_000, "goodbye"]
