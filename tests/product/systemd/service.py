@@ -45,7 +45,7 @@ class ServiceOn:
         """`data` of a call as the administrator, which must succeed."""
         with self.machine.network():
             response = requests.request(
-                method, f"http://127.0.0.1:{API}/api/v1{path}", json=body, auth=("admin", PASSWORD), timeout=30
+                method, f"http://127.0.0.1:{API}/api/v1{path}", json=body, auth=("admin", PASSWORD), timeout=120
             )
         assert response.ok, f"{method} {path}: {response.status_code} {response.text}"
         return response.json()["data"]
