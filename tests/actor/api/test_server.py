@@ -17,6 +17,7 @@ from api.http.environ import AFTER_RESPONSE
 from api.server.channel import ChannelPhase
 from api.server.http_server import ApiServer
 from tests.kit.descriptor_limit import Poor
+from tests.kit.ports import free_port
 from tests.kit.wait import wait_until
 
 LONG = 120.0
@@ -59,7 +60,8 @@ def serving() -> Iterator[Serving]:
 
 
 def listening() -> socket.socket:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=16)
+    """At a port that no one else takes when it is closed."""
+    listener = socket.create_server(("127.0.0.1", free_port()), backlog=16)
     listener.setblocking(False)
     return listener
 

@@ -11,7 +11,7 @@ BIG = 20_000_000
 
 
 def connect(rig: Rig) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=60)
     sock.settimeout(20)
     return sock
 

@@ -22,7 +22,7 @@ def exactly(sock: socket.socket, count: int) -> bytes:
 
 
 def arrive(rig: Rig) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", rig.port), 15)
+    return socket.create_connection(("127.0.0.1", rig.port), 60)
 
 
 def address(host: bytes, port: int) -> bytes:

@@ -31,7 +31,7 @@ def rig() -> Iterator[Rig]:
 
 
 def arrive(rig: Rig) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", rig.port), 20)
+    return socket.create_connection(("127.0.0.1", rig.port), 60)
 
 
 def get(origin: Origin, path: str = "") -> bytes:
@@ -168,10 +168,11 @@ def test_a_wait_for_a_header_holds_a_place_and_can_be_looked_at_and_ended() -> N
 
 
 def test_an_actor_that_is_to_end_serves_whom_it_has_let_in_and_waits_for_no_header_long() -> None:
-    with Rig(accept_proxy_protocol=True) as rig, Origin(responds(counted(b"fine"))) as origin:
+    rig = Rig(accept_proxy_protocol=True, params={"first_request_timeout": 5.0})
+    with rig, Origin(responds(counted(b"fine"))) as origin:
         with arrive(rig) as client, arrive(rig) as silent:
             until(lambda: connections(rig).total == 2, "both are open")
-            rig.stop(drain=10)
+            rig.stop(drain=300)
             client.sendall(ANNOUNCED + get(origin))
             assert read_all(client).endswith(b"fine")
             assert is_closed(silent)

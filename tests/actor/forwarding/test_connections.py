@@ -218,7 +218,7 @@ def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overl
     pages: list[Connections] = []
     for offset in (0, 1000, 9500):
         table.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while len(pages) < 3 and time.monotonic() < end:
         before = Silent.samples
         loop.turn()
@@ -242,7 +242,7 @@ def test_of_ten_thousand_groups_no_more_are_sent_than_a_page_has_and_each_turn_i
     pages: list[ConnectionGroups] = []
     for limit, offset in ((50, 0), (50_000, 0), (50_000, 9500)):
         table.group(GroupConnections(ALL, "client", limit, offset), pages.append)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while len(pages) < 3 and time.monotonic() < end:
         before = Silent.samples
         loop.turn()

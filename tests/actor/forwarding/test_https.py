@@ -40,7 +40,7 @@ def test_requests_pass_and_the_connection_is_kept(rig: Rig, pair: tuple[str, str
 def test_tls_1_1_is_refused(rig: Rig, pair: tuple[str, str]) -> None:
     context = ssl.create_default_context(cafile=pair[0])
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=60)
     with pytest.raises(ssl.SSLError):
         context.wrap_socket(sock, server_hostname="localhost")
 
@@ -112,7 +112,7 @@ def test_an_origin_that_half_closes_first_is_received_to_its_end_and_still_recei
 @pytest.mark.parametrize("garbage", [b"GET http://127.0.0.1/ HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 500])
 def test_what_is_not_tls_is_closed_and_others_go_on(rig: Rig, pair: tuple[str, str], garbage: bytes) -> None:
     with Origin(responds(counted(b"fine"))) as origin, connect(rig, pair[0]) as good:
-        with socket.create_connection(("127.0.0.1", rig.port), timeout=20) as bad:
+        with socket.create_connection(("127.0.0.1", rig.port), timeout=60) as bad:
             bad.sendall(garbage)
             try:
                 while bad.recv(4096):
@@ -127,7 +127,7 @@ def _name_of(rig: Rig) -> str:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", rig.port), timeout=20) as sock, context.wrap_socket(sock) as tls:
+    with socket.create_connection(("127.0.0.1", rig.port), timeout=60) as sock, context.wrap_socket(sock) as tls:
         der = tls.getpeercert(binary_form=True)
     assert der is not None
     return next((name for name in ("first", "second", "ended") if name.encode() in der), "?")

@@ -30,7 +30,7 @@ from tests.actor.forwarding.in_process_actor import Inside
 from tests.kit.forwarding_rig import spec
 from tests.kit.settings import boot_settings
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 class Client:
@@ -105,7 +105,7 @@ def test_a_client_whose_jobs_hang_leaves_threads_for_others(loop: Loop, work: Wo
     for number in range(9):
         work.submit(f"a{number}", "a", f"zone {number}")
     work.submit("b", "b", "zone")
-    run_until(loop, lambda: "b" in work.began)
+    run_until(loop, lambda: len(work.began) >= 3)
     assert sorted(work.began) == ["a0", "a1", "b"]
 
 
@@ -113,7 +113,7 @@ def test_a_zone_whose_jobs_hang_leaves_threads_for_others(loop: Loop, work: Work
     for number in range(9):
         work.submit(f"dead {number}", f"client {number}", "dead")
     work.submit("live", "client 0", "live")
-    run_until(loop, lambda: "live" in work.began)
+    run_until(loop, lambda: len(work.began) >= 3)
     assert sorted(work.began) == ["dead 0", "dead 1", "live"]
 
 
@@ -220,7 +220,7 @@ def test_a_dead_zone_stalls_no_other_name_even_of_the_same_client(loop: Loop, na
     for number in range(40):
         names.ask(f"r{number}.dead.example", client)
     names.ask("live.test", client)
-    run_until(loop, lambda: names.results["live.test"])
+    run_until(loop, lambda: names.results["live.test"] and len(names.looked_up) > SHARE_OF_ZONE)
     assert len(names.looked_up) == SHARE_OF_ZONE + 1
 
 

@@ -74,7 +74,7 @@ def by_socks5(sock: socket.socket, send: Send, origin: Origin) -> None:
 
 
 def without_tls(rig: Rig, _pair: tuple[str, str]) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    return socket.create_connection(("127.0.0.1", rig.port), timeout=60)
 
 
 def with_tls(rig: Rig, pair: tuple[str, str]) -> socket.socket:

@@ -22,6 +22,7 @@ from actors.forwarding.access.password_check import prehash
 from tests.actor.forwarding.http_client import BIG, connect, get, read_response, tunnel
 from tests.kit.forwarding_rig import Rig, until
 from tests.kit.scripted_origins import Origin, counted, echoes, read_all, read_head, read_head_alone, responds
+from tests.kit.upstreams import closed_port
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +178,7 @@ def _send_what_goes(sock: socket.socket, data: bytes) -> None:
 
 
 def test_an_origin_that_refuses_is_502_with_a_record(rig: Rig) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = closed_port()
     with connect(rig) as client:
         client.sendall(f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         head, _ = read_response(client)
@@ -188,8 +188,7 @@ def test_an_origin_that_refuses_is_502_with_a_record(rig: Rig) -> None:
 
 
 def test_of_a_name_that_refuses_the_client_gets_the_name_and_the_record_has_the_address(rig: Rig) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = closed_port()
     with connect(rig) as client:
         client.sendall(f"GET http://localhost:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         head, body = read_response(client)

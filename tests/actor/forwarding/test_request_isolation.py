@@ -36,7 +36,7 @@ def upstream() -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def through(upstream: Rig) -> Iterator[Rig]:
     """A proxy with an upstream."""
-    with Rig(params={"handshake_timeout": 0.7}, upstreams=upstream_list(of_rig(upstream))) as one:
+    with Rig(params={"handshake_timeout": 3.0}, upstreams=upstream_list(of_rig(upstream))) as one:
         yield one
 
 
@@ -136,13 +136,14 @@ def test_and_of_a_client_of_socks_that_had_agreed_on_none() -> None:
 
 
 def test_a_process_that_drains_keeps_no_connection_whatever_is_configured_then(plain: Rig) -> None:
-    with Rig(timeout=5.0) as rig, Origin(responds(*[counted(b"yes")] * 2)) as origin, connect(rig) as client:
+    rig = Rig(timeout=50.0, params={"first_request_timeout": 20.0})
+    with rig, Origin(responds(*[counted(b"yes")] * 2)) as origin, connect(rig) as client:
         client.sendall(get(origin))
         read_response(client)
         with connect(rig) as waiting:
             until(lambda: connections_of(rig).total == 2, "both are there")
-            rig.stop(5.0)
-            rig.configure(timeout=6.0)
+            rig.stop(60.0)
+            rig.configure(timeout=60.0)
             waiting.sendall(get(origin))
             assert b"onnection: close" in read_response(waiting)[0]
 

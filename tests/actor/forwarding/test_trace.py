@@ -80,7 +80,7 @@ def test_each_decision_has_a_line_while_the_level_is_debug(tmp_path: Path, monke
             r"GET [0-9.:]+: status 403, destination_denied: [^(]*\(by [^)]*127.0.0.0/8",
             "ended after [0-9.]+ s",
         ):
-            until(lambda wanted=wanted: re.search(start + wanted, log()), wanted, 20)  # type: ignore[misc]
+            until(lambda wanted=wanted: re.search(start + wanted, log()), wanted)  # type: ignore[misc]
         seen = log()
         assert SECRET not in seen
         assert "accepted" not in seen.partition("authenticated")[0], "not before the level was debug"

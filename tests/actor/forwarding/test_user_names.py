@@ -182,9 +182,9 @@ def test_without_credentials_the_first_known_parameter_ends_the_name(rig: Rig, t
     rig.configure(auth_required=False, accounts=())
     found = {name: curl(*how, URL) for name, how in ways(rig, tls, "any-one-session-9", "x").items()}
     assert len(set(found.values())) == 1, found
-    numbers = {session: via(rig, f"any-one-session-{session}") for session in range(8)}
+    numbers = {session: via(rig, f"any-one-session-{session}") for session in range(20)}
     assert len(set(numbers.values())) > 1
-    assert numbers == {session: via(rig, f"any-one-session-{session}") for session in range(8)}
+    assert numbers == {session: via(rig, f"any-one-session-{session}") for session in range(20)}
     assert rig.record(parameters="session=3 ttl=600")["user"] == ""
     rig.configure(username_params=STRICT)
     assert via(rig, "x-session-1-colour-blue") == "407"
@@ -206,9 +206,9 @@ def test_a_back_end_gets_the_account_alone(rig: Rig) -> None:
 def test_sessions_spread_and_stay_whatever_the_policy_is(rig: Rig) -> None:
     for policy in ("failover", "least_connections", "sticky"):
         rig.configure(upstreams=UpstreamsSpec(rig.spec.upstreams.entries, policy, check_enabled=False))
-        numbers = {session: via(rig, f"alice-session-{session}") for session in range(24)}
+        numbers = {session: via(rig, f"alice-session-{session}") for session in range(40)}
         assert len(set(numbers.values())) > 2
-        assert numbers == {session: via(rig, f"alice-session-{session}") for session in range(24)}
+        assert numbers == {session: via(rig, f"alice-session-{session}") for session in range(40)}
 
 
 def test_rotation_takes_another_each_time_and_moves_a_session_once(rig: Rig) -> None:
@@ -224,10 +224,10 @@ def test_a_session_whose_upstream_fails_gets_another_and_stays_there(rig: Rig, e
     with Origin(numbered(9)) as mortal:
         entries = upstream_entry(exits[0].port), upstream_entry(mortal.port), upstream_entry(exits[1].port)
         rig.configure(upstreams=upstream_list(*entries))
-        before = {session: via(rig, f"alice-session-{session}") for session in range(40)}
+        before = {session: via(rig, f"alice-session-{session}") for session in range(60)}
     bereft = [session for session, number in before.items() if number == "9"]
     assert bereft
-    after = {session: via(rig, f"alice-session-{session}") for session in range(40)}
+    after = {session: via(rig, f"alice-session-{session}") for session in range(60)}
     assert {after[session] for session in bereft} <= {"0", "1"}
     assert all(after[session] == before[session] for session in before if session not in bereft)
     rig.configure(upstreams=upstream_list(entries[0], entries[2], upstream_entry(exits[2].port)))
@@ -246,9 +246,9 @@ def test_labels_choose_within_a_pool_and_sessions_stay_within_them(rig: Rig, exi
     rig.configure(FleetObjects(pools=(labelled(exits),)), pool="paris", upstreams=UpstreamsSpec())
     assert {via(rig, "alice-country-fr") for _ in range(4)} == {"2"}
     assert {via(rig, "alice-country-de-rotate") for _ in range(4)} == {"0", "1"}
-    sessions = {session: via(rig, f"alice-session-{session}-country-de") for session in range(24)}
+    sessions = {session: via(rig, f"alice-session-{session}-country-de") for session in range(40)}
     assert set(sessions.values()) == {"0", "1"}
-    assert sessions == {session: via(rig, f"alice-session-{session}-country-de") for session in range(24)}
+    assert sessions == {session: via(rig, f"alice-session-{session}-country-de") for session in range(40)}
     assert via(rig, "alice-country-mars") == "502"
     assert rig.record(status_code=502, reason="no_upstream_matches")
 

@@ -13,5 +13,5 @@ def connect(rig: Rig, cert: str, **limits: ssl.TLSVersion) -> ssl.SSLSocket:
     context.set_alpn_protocols(["h2", "http/1.1"])
     for name, version in limits.items():
         setattr(context, name, version)
-    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=60)
     return context.wrap_socket(sock, server_hostname="localhost")
