@@ -139,14 +139,6 @@ class ScriptedNameServer:
                     connection.sendall(len(each).to_bytes(2, "big") + each)
 
 
-def free_udp_port() -> int:
-    """A port at which nothing listened a moment ago."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 class SilentNameServer:
     """Takes all queries and never responds."""
 

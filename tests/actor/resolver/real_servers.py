@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.ports import free_port
 from tests.kit.wait import wait_until
 
 UNBOUND_CONF = """
@@ -49,24 +50,6 @@ def program(name: str) -> str:
     return found
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that are free for datagrams and connections."""
-    sockets = []
-    while len(sockets) < count:
-        tcp = socket.create_server(("127.0.0.1", 0))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            try:
-                udp.bind(tcp.getsockname())
-            except OSError:
-                tcp.close()
-                continue
-        sockets.append(tcp)
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def accepts(port: int) -> bool:
     """Whether something listens there."""
     with socket.socket() as probe:
@@ -88,7 +71,7 @@ def running(command: list[str], ports: list[int]) -> Iterator[None]:
 @contextmanager
 def dnsmasq() -> Iterator[str]:
     """It knows www.example and many.example, which has more addresses than fit into a datagram; yields its address."""
-    (port,) = free_ports(1)
+    port = free_port()
     many = [f"--host-record=many.example,192.0.2.{number},60" for number in range(1, 120)]
     command = [
         *(program("dnsmasq"), "--keep-in-foreground", "--no-resolv", "--no-hosts", f"--port={port}"),
@@ -102,7 +85,7 @@ def dnsmasq() -> Iterator[str]:
 @contextmanager
 def unbound(folder: Path, cert: str, key: str) -> Iterator[tuple[str, str, str]]:
     """Yields how it is named for plain DNS, TLS and HTTPS; its certificate is for `localhost` and 127.0.0.1."""
-    plain, tls, https = free_ports(3)
+    plain, tls, https = free_port(), free_port(), free_port()
     many = "\n".join(f'    local-data: "many.example. 60 IN A 192.0.2.{number}"' for number in range(1, 120))
     file = folder / "unbound.conf"
     file.write_text(

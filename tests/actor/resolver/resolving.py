@@ -12,7 +12,7 @@ from actors.resolver.profiles import Profile, ProfileKey
 from actors.resolver.service import Service
 from actors.resolver.system_config import SystemConfig
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 class Resolving:

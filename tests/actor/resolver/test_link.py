@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
+from actors.forwarding.net import resolver_link
 from actors.forwarding.net.dns_settings import DnsSettings
 from actors.forwarding.net.hosts_file import HostsFile
 from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
@@ -66,7 +67,9 @@ class Front:
 
 
 @pytest.fixture
-def front(tmp_path: Path) -> Iterator[Front]:
+def front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+    """A resolver that is slow to get its turn does not hang."""
+    monkeypatch.setattr(resolver_link, "HUNG_AFTER", 60.0)
     front = Front(tmp_path)
     yield front
     front.link.close()
@@ -114,10 +117,13 @@ def test_a_resolver_that_is_back_is_used_again(front: Front) -> None:
             front.turn_until(lambda: front.resolve(f"c{front.loop.now}.example.com") == Resolved(("192.0.2.1",)))
 
 
-def test_a_resolver_that_hangs_is_given_up_until_it_replies_again(front: Front) -> None:
+def test_a_resolver_that_hangs_is_given_up_until_it_replies_again(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ResolverProcess(front.folder) as resolver, ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server:
         front.link.set_profile(Profile((server.address,)))
         assert front.resolve("a.example.com") == Resolved(("192.0.2.1",))
+        monkeypatch.setattr(resolver_link, "HUNG_AFTER", 1.0)
         resolver.process.send_signal(signal.SIGSTOP)
         assert front.resolve("b.example.com") == FROM_SYSTEM
         resolver.process.send_signal(signal.SIGCONT)

@@ -10,14 +10,15 @@ import dns.rdatatype
 import pytest
 
 from actors.net.resolver_protocol import BUSY, FAILED, FOUND, SOME, TIMED_OUT
-from actors.resolver import fair_queue
+from actors.resolver import exchange, fair_queue
 from actors.resolver.cache import FOUND as FOUND_OUTCOME
 from actors.resolver.cache import Cache, Outcome
 from actors.resolver.fair_queue import RUNNING_MAX, RUNNING_OF_CLIENT, WAITING_MAX, FairQueue
 from actors.resolver.profiles import ProfileKey
 from actors.resolver.wire import A
 from tests.actor.resolver.resolving import Resolving
-from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, free_udp_port, negative, zone
+from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, negative, zone
+from tests.kit.ports import free_port
 
 NAMES = [f"host{number}.example.com" for number in range(60)]
 EVERY = zone({"*": ("192.0.2.1",)})
@@ -25,13 +26,14 @@ EVERY = zone({"*": ("192.0.2.1",)})
 
 def test_a_server_where_nothing_listens_costs_no_time(resolving: Resolving) -> None:
     with ScriptedNameServer(EVERY) as server:
-        profile = resolving.profile(f"127.0.0.1:{free_udp_port()}", server.address)
+        profile = resolving.profile(f"127.0.0.1:{free_port()}", server.address)
         before = resolving.loop.now
         assert resolving.addresses(profile, NAMES) == [("192.0.2.1",)] * len(NAMES)
         assert resolving.loop.now - before < 10.0
 
 
-def test_a_silent_server_is_soon_asked_last(resolving: Resolving) -> None:
+def test_a_silent_server_is_soon_asked_last(resolving: Resolving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "AGAIN_AFTER", 100.0)  # the other server may take a second to get its turn
     with SilentNameServer() as silent, ScriptedNameServer(EVERY) as server:
         profile = resolving.profile(silent.address, server.address)
         resolving.addresses(profile, NAMES)
@@ -116,6 +118,7 @@ def test_addresses_of_one_family_do_not_wait_for_late_ones_of_the_other(
 def test_names_in_dead_zones_of_many_clients_delay_no_live_name(resolving: Resolving) -> None:
     with ScriptedNameServer(EVERY, ignores=b"dead") as server:
         profile = resolving.profile(server.address)
+        profile.deadline = 300.0
         dead = [
             resolving.begin(profile, f"a{number}.dead{client}.example", f"10.0.0.{client}")
             for client in range(60)

@@ -9,11 +9,18 @@ import dns.rdatatype
 import pytest
 
 from actors.net.resolver_protocol import FAILED, FOUND
+from actors.resolver import exchange
 from tests.actor.resolver.resolving import Resolving
 from tests.kit.name_servers import ScriptedNameServer, negative, records, zone
 
 NAME = "www.example.com"
 BOTH = ("2001:db8::1", "192.0.2.1")
+
+
+@pytest.fixture(autouse=True)
+def no_query_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries are counted here, also where the name server takes a second to get its turn."""
+    monkeypatch.setattr(exchange, "AGAIN_AFTER", 100.0)
 
 
 def test_a_name_has_the_addresses_of_both_families(resolving: Resolving) -> None:

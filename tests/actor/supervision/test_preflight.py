@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.supervision.upgrade.preflight import OUTPUT_MAX, WOULD_START, Preflight
+from tests.kit.clocks import Clock
 from tests.kit.wait import wait_until
 
 
@@ -28,9 +30,13 @@ def program(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
-def outcome(command: str, meanwhile: Callable[[Preflight], None] = lambda _rehearsal: None) -> str | None:
+def outcome(
+    command: str,
+    meanwhile: Callable[[Preflight], None] = lambda _rehearsal: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> str | None:
     """What is wrong, when it has ended."""
-    loop, problem = Loop(), list[str | None]()
+    loop, problem = Loop(clock), list[str | None]()
     rehearsal = Preflight(loop, [command], problem.append)
 
     def ended() -> bool:
@@ -72,12 +78,15 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
 ) -> None:
     monkeypatch.setattr("actors.supervision.upgrade.preflight.TIMEOUT", 0.5)
     grandchildren: list[psutil.Process] = []
+    clock = Clock(1_000.0)
 
     def remember_children(rehearsal: Preflight) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             grandchildren[:] = psutil.Process(rehearsal.pid).children() or grandchildren
+        if grandchildren:
+            clock.now += 0.1  # its time runs from when it has done what it is to do, however long that took
 
-    problem = outcome(program("echo began; sleep 1000; true"), remember_children)
+    problem = outcome(program("echo began; sleep 1000; true"), remember_children, clock)
     assert problem == "it took longer than 0.5 s: began"
     assert grandchildren
     wait_until(lambda: not any(alive(each) for each in grandchildren), "nothing of it is left")

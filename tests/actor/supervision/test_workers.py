@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Callable
 
 from actors.bus.messages.common import Done
 from actors.bus.messages.supervision import (
@@ -128,8 +129,8 @@ def test_all_workers_stop_with_their_proxy_and_leave_nothing(supervised: Supervi
     wait_until(lambda: not folder.exists(), "what they have counted is gone")
 
 
-def test_a_worker_that_drains_keeps_its_column_until_its_end(supervised: Supervised) -> None:
-    port = free_port()
+def test_a_worker_that_drains_keeps_its_column_until_its_end(supervise: Callable[..., Supervised]) -> None:
+    supervised, port = supervise(drain=100.0), free_port()
     supervised.put(spec("a", port, workers=2))
     all_run(supervised, 2)
     columns = open_columns(supervised.directory / "run" / "workers" / "a")
