@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,12 @@ def origin() -> Iterator[Origin]:
 
 def ask(product: Product, proxy: dict[str, Any], url: str) -> int:
     through = {"http": f"http://127.0.0.1:{proxy['port']}"}
-    return product.session.get(url, proxies=through, timeout=10).status_code
+    return product.session.get(url, proxies=through, timeout=60).status_code
+
+
+def line_with(text: str) -> Callable[[str], bool]:
+    """Is it in what was printed, with its whole line? Ctrl-C drops what was not read yet from a terminal."""
+    return lambda seen: any(text in line and line.endswith("\n") for line in seen.splitlines(keepends=True))
 
 
 def test_records_are_searched_and_filtered_by_the_name_of_a_proxy(
@@ -74,7 +79,7 @@ def test_what_comes_is_followed_each_record_once(
         wait_until(lambda: len(shell.good("logs", "--proxy", proxy["name"]).rows) == 1, "the first record is found")
         for number in range(3):
             ask(product, proxy, origin.url(f"/hello?{number}"))
-            terminal.until(f"hello?{number}")
+            terminal.until(line_with(f"hello?{number}"))
         terminal.type("\x03")
         assert terminal.end() == 130
     entries = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
@@ -93,7 +98,7 @@ def test_following_goes_on_when_the_api_was_away(
         wait_until(lambda: product.actor("api").pid != before, "another API")
         product.wait_healthy()
         ask(product, proxy, origin.url("/hello?after"))
-        terminal.until("hello?after")
+        terminal.until(line_with("hello?after"))
         terminal.type("\x03")
         assert terminal.end() == 130
     entries = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
