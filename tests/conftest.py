@@ -16,8 +16,11 @@ from tests.kit.folders import FOLDERS
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", FOLDERS)  # asked for by pytest after this, and handed to its workers
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("any machine")
+"""A change is judged by the same examples each time; by hand each run tries others."""
 
 
 SLOW_FOLDERS = (

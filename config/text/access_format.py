@@ -28,7 +28,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 Record = Mapping[str, Any]
 Line = Callable[[Record], str]
@@ -119,8 +118,10 @@ def _apache_time(record: Record) -> str:
 
 
 def _path(record: Record) -> str:
-    url = str(record["target_url"])
-    return quoted(urlsplit(url).path or "/") if "://" in url else _NOTHING
+    """Of a refused request the target can be anything, and `urlsplit` raises `ValueError` for some of that."""
+    _scheme, absolute, rest = str(record["target_url"]).partition("://")
+    _authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return quoted(slash + path or "/") if absolute else _NOTHING
 
 
 def _target_host(record: Record) -> str:

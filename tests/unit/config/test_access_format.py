@@ -90,6 +90,21 @@ def test_a_template_of_the_operator(template: str, expected: str) -> None:
     assert line(template, reason="dns_error") == expected
 
 
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("http://example.org/a?b#c", "/a"),
+        ("http://example.org", "/"),
+        ("http://example.org?b=/c", "/"),
+        ("http://[x/a", "/a"),
+        ("http://a]b", "/"),
+        ("example.org:443", "-"),
+    ],
+)
+def test_any_target_has_a_path_or_none(target: str, path: str) -> None:
+    assert line("%rp", target_url=target) == path
+
+
 @pytest.mark.parametrize("template", ["%zz", "%", "%{nothing}", "%>", "a %6"])
 def test_a_code_that_does_not_exist_is_refused_with_those_that_do(template: str) -> None:
     with pytest.raises(BadTemplate, match="codes are %ts"):
@@ -102,3 +117,4 @@ def test_a_code_that_does_not_exist_is_refused_with_those_that_do(template: str)
 def test_no_value_forges_a_field_of_the_line(user: str, target: str, method: str) -> None:
     assert len(line("squid", user=user, target_url=target, method=method).split()) == 10
     assert line("combined", user=user, target_url=target, method=method).count('"') == 6
+    assert len(line("%rp %rm", user=user, target_url="http://" + target, method=method).split()) == 2
