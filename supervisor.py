@@ -131,13 +131,13 @@ def run(
     handover.release_locks(but=locks)
     finish_restore(data)
     bring_up_to_date(data)
-    stored, desired, objects, is_first = translated(ChildProcessError, lambda: apart(lambda: _read_stored(data)))
+    stored, desired, objects, is_first = translated(OSError, lambda: apart(lambda: _read_stored(data)))
     base, settings = settings, _effective(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
     translated(ConfigError, settings.server.tls.check_certificate)
     api_socket = _listen(settings, stored, inherited)
     given = settings.admin_password.get_secret_value() if settings.admin_password else None
-    password = apart(lambda: _make_administrator(data, given)) if is_first else None
+    password = translated(OSError, lambda: apart(lambda: _make_administrator(data, given))) if is_first else None
     _show_password(data, password)
     resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors)
 
