@@ -59,6 +59,12 @@ class ServiceOn:
         made = self.api("POST", "/proxies", {"name": name, "port": port, "protocol": "http", **fields})["proxy"]
         return wait_until(lambda: self.running(made["id"]), f"{name} runs")
 
+    def runtime(self, proxy_id: str) -> dict[str, Any]:
+        """What runs of it."""
+        proxy: dict[str, Any] = self.api("GET", f"/proxies/{proxy_id}")["proxy"]
+        runtime: dict[str, Any] = proxy["runtime"]
+        return runtime
+
     def running(self, proxy_id: str, other_than: int | None = None) -> dict[str, Any] | None:
         proxy: dict[str, Any] = self.api("GET", f"/proxies/{proxy_id}")["proxy"]
         runtime = proxy["runtime"]

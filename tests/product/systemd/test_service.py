@@ -97,6 +97,27 @@ def test_a_killed_supervisor_is_started_again_and_no_one_is_refused(started: Ser
     assert [each for each in knocking.failures if "refused" in each.lower()] == []
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["restarted", "killed"])
+def test_a_proxy_stays_asleep_when_the_service_ends_and_wakes_for_waiting_clients(
+    started: ServiceOn, killed: bool
+) -> None:
+    machine, proxy = started.machine, started.proxy("one", PROXY, sleep_after=1)
+    wait_until(lambda: started.runtime(proxy["id"])["state"] == "sleeping", "it sleeps")
+    first = started.pid
+    end = ("kill", "-KILL", str(first)) if killed else ("systemctl", "restart", "--no-block", SERVICE)
+    machine.run(*end)
+    with started.origin() as origin, machine.network():
+        url = origin.url("/hello")
+        response = requests.get(url, proxies={"http": f"http://127.0.0.1:{PROXY}"}, timeout=120)
+        assert response.status_code == 200
+        wait_until(lambda: started.pid not in (0, first) and started.state == "active", "the service is back")
+        wait_until(lambda: started.runtime(proxy["id"])["state"] == "sleeping", "it sleeps again")
+        machine.systemctl("restart", SERVICE)
+        assert started.runtime(proxy["id"])["state"] == "sleeping"
+        assert requests.get(url, proxies={"http": f"http://127.0.0.1:{PROXY}"}, timeout=120).status_code == 200
+    assert started.health()["status"] == "healthy"
+
+
 def test_a_supervisor_that_hangs_is_killed_by_the_watchdog_and_started_again(service: ServiceOn) -> None:
     service.machine.drop_in("test-watchdog", "[Service]\nWatchdogSec=5s\n")
     service.start()
