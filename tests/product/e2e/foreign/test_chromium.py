@@ -14,8 +14,9 @@ from tests.product.e2e.foreign.programs import Site, find, needs, run
 pytestmark = [pytest.mark.product, needs("chromium"), needs("nginx"), needs("openssl")]
 
 RESOURCES = 50
-EXPECTED = {"destination_denied", "tls_handshake_failed"}
-"""Of the browser's own requests, and of connections that it opens to a TLS proxy in advance and drops half-way."""
+EXPECTED = {"destination_denied", "tls_handshake_failed", "connection_terminated"}
+"""Of the browser's own requests, which its end may cut off, and of connections that it opens to a TLS proxy in advance
+and drops half-way."""
 
 
 @pytest.fixture(scope="module")
