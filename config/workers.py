@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 WORKERS_MAX = 64
+WORKERS_FORM = f"must be a whole number from 1 to {WORKERS_MAX}, or auto"
 SOCKETS_MAX = 16_384
 """Listening sockets of one proxy in all its workers."""
 

@@ -62,8 +62,7 @@ and run on its machine as its user.
 - **With `-o json`**: the `data` of the API's response. Commands with several requests (`proxies start A B`, `status`)
   print one object with all data; errors are one JSON object on standard error, also of a wrong command line.
 - Results go to standard output, all else to standard error. Characters that a terminal would obey are printed as
-escapes,
-  also in JSON. Documents (`export`) are UTF-8 in every locale.
+  escapes, also in JSON. Documents (`export`) are UTF-8 in every locale.
 - Errors name the option, those of `apply` the line of the file, and most of them the next step.
 - **Times** (`--since`, `--until`, `--expires`) are `15m`, `2h` or `7d` from now, `12:30`, `yesterday`,
   `yesterday 12:30`, `2030-01-31`, or ISO 8601. They are UTC unless they have an offset. All printed

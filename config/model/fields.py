@@ -18,7 +18,10 @@ from pydantic import (
     PlainValidator,
     StrictInt,
     StrictStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -27,6 +30,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from config.model import json_patterns
 from config.net.host_names import is_host_name
 from config.net.ports import FORM, PORTS_MAX, Ports
+from config.workers import WORKERS_FORM
 
 SOCKS5_TEXT_MAX = 255
 
@@ -117,6 +121,18 @@ PortOrRange = Annotated[
     ),
 ]
 """A port, or consecutive ones as `20000-20999` (`config.net.ports`); a range of one is that port."""
+
+
+def _workers(given: Any, read: ValidatorFunctionWrapHandler) -> int | str:
+    try:
+        workers: int | str = read(given)
+    except ValidationError:
+        raise ValueError(WORKERS_FORM) from None
+    return workers
+
+
+WORKERS = WrapValidator(_workers)
+"""What a number of workers may be, in one sentence for both forms: pydantic has an error for each."""
 FilePath = Annotated[
     StrictStr,
     Field(max_length=4096),

@@ -38,6 +38,7 @@ from config.model.dns import ProxyDns
 from config.model.egress import BindAddress, refuse_foreign
 from config.model.fields import (
     NULLABLE,
+    WORKERS,
     Body,
     FilePath,
     Host,
@@ -69,7 +70,7 @@ def _description(text: str) -> str:
     return text and plain_text(text)
 
 
-Workers = Annotated[StrictInt, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"]
+Workers = Annotated[Annotated[StrictInt, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"], WORKERS]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 SLEEP_MAX = 31_536_000

@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from config.files.credentials import as_settings
-from config.model.fields import Host
+from config.model.fields import WORKERS, Host
 from config.net.tcp_address import TCP_ADDRESS
 from config.settings.dns import Dns
 from config.settings.env import ENV_PREFIX
@@ -112,7 +112,7 @@ class Proxy(Group):
     max_idle_connections: Annotated[int, Field(ge=0, le=10_000), Live()] = 100
     dns_cache_seconds: Annotated[int, Field(ge=0, le=3600), Live()] = 30
     sleep_after: Annotated[int, Field(ge=0, le=31_536_000), Live()] = 0
-    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"] = 1
+    workers: Annotated[Annotated[int, Field(ge=1, le=WORKERS_MAX)] | Literal["auto"], WORKERS] = 1
     egress_guard: Literal["public_only", "off"] = "public_only"
     egress_allow: tuple[EgressException, ...] = ()
     upstreams_allow: tuple[EgressException, ...] | None = None

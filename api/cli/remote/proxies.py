@@ -371,6 +371,7 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("sign-in", _sign_in(proxy)),
         ("accounts", [each["username"] for each in proxy["accounts"]]),
         ("settings", Fields(proxy["settings"])),
+        ("sleep", Fields({"sleep_after": proxy["sleep_after"]})),
         ("limits", Fields(proxy["limits"])),
         ("access", Fields(proxy["access"])),
         ("headers", Fields({**headers, "set": [f"{name}: {value}" for name, value in headers["set"].items()]})),

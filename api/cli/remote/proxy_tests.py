@@ -135,13 +135,14 @@ def explain(
     addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]
     rules = [(f"{each['policy']}[{each['index']}]", _matching(each)) for each in data["rules"]]
     known = [("user name", _understood(data["name"]))] if data["name"] else []
+    fields = [("headers", headers)] if (headers := _headers(data["headers"])) else []
     pairs = [
         *((name, data[name]) for name in names),
         *known,
         *addresses,
         *rules,
         *_upstreams(data["upstreams"]),
-        ("headers", _headers(data["headers"])),
+        *fields,
     ]
     session.out.data(data, lambda: session.out.details(pairs))
 

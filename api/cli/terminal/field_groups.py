@@ -37,4 +37,4 @@ class Fields:
 
 def _with_unit(name: str, value: Any, plain: bool) -> str:
     text = cell_text(with_unit(name, value), plain)
-    return f"{text} s" if name == "timeout" and not plain else text
+    return f"{text} s" if name in ("timeout", "sleep_after") and not plain else text

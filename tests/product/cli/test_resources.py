@@ -31,7 +31,10 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert shell.good("proxies", "show", "desk").details["settings"].startswith("timeout 30, keep_alive yes")
     changed = shell.good("proxies", "update", "desk", "--idle-timeout", "60", "--set", 'tags=["b","c"]', "-o", "json")
     assert (changed.data["proxy"]["settings"]["timeout"], changed.data["proxy"]["tags"]) == (60, ["b", "c"])
-    assert shell.good("proxies", "show", "desk").details["headers"] == "via pseudonym, forwarded off"
+    shown = shell.good("proxies", "show", "desk").details
+    assert (shown["headers"], shown["sleep"]) == ("via pseudonym, forwarded off", "-")
+    shell.good("proxies", "update", "desk", "--sleep-after", "300")
+    assert shell.good("proxies", "show", "desk").details["sleep"] == "sleep_after 300"
     for given in (("--via", "off"), ("--set", "headers.via=on")):
         changed = shell.good("proxies", "update", "desk", *given, "-o", "json")
         assert changed.data["proxy"]["headers"]["via"] == given[1].rpartition("=")[2]
@@ -145,6 +148,7 @@ def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: 
     product.api("PATCH", f"/proxies/{proxy['id']}", {"access": {"deny_destinations": ["example.com"]}})
     result = shell.good("proxies", "explain", proxy["name"], "http://example.com/").details
     assert (result["decision"], "deny_destinations" in result["rule"]) == ("deny", True)
+    assert "headers" not in result
 
 
 def test_explain_tries_a_policy_before_it_is_stored(shell: Shell, proxy: dict[str, Any], tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def test_variables_that_are_options_of_commands_are_no_keys(monkeypatch: pytest.
         ("[proxy]\negress_allow = ['10.0.0.0/33']", "proxy.egress_allow[0]: "),
         ("[proxy]\negress_allow = ['bad name']", "proxy.egress_allow[0]: "),
         ("[proxy]\ntest_url = 'nonsense'", "proxy.test_url: "),
+        ("[proxy]\nworkers = 65", "proxy.workers: must be a whole number from 1 to 64, or auto (got 65)"),
+        ("[proxy]\nworkers = 'all'", "proxy.workers: must be a whole number from 1 to 64, or auto (got 'all')"),
         ("[server]\ntrusted_proxies = ['x']", "server.trusted_proxies[0]: "),
         ("not toml", "not TOML"),
     ],
