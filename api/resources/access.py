@@ -29,6 +29,9 @@ from config.net.entries import one_address
 
 
 def _target(text: str) -> str:
+    scheme, separator, _rest = text.partition("://")
+    if separator and scheme.lower() not in ("http", "https"):
+        raise ValueError("must be an http or https URL, host:port, or a host")
     try:
         read_target(text)
     except Refused as refused:

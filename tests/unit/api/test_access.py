@@ -209,6 +209,12 @@ def test_explain_with_a_bad_field_is_400_naming_it(
     assert (status, details["field"]) == (400, field)
 
 
+def test_explain_of_another_scheme_says_which_targets_there_are(api: Api, headers: dict[str, str]) -> None:
+    path = f"/proxies/{create(api, headers)['id']}/explain"
+    details = error_of(api.post(path, {**QUESTION, "target": "ftp://a.example"}, headers))[2]
+    assert details == {"field": "target", "error": "must be an http or https URL, host:port, or a host"}
+
+
 def test_explain_of_an_inactive_a_silent_and_an_unknown_proxy(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     path = f"/proxies/{proxy['id']}"
