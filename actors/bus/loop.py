@@ -21,10 +21,13 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import zmq
+
+T = TypeVar("T")
 
 Handler = Callable[[int], None]
 """Called with the epoll mask of what is ready."""
@@ -227,6 +230,14 @@ class Loop:
     def turn_exceeded(self) -> bool:
         """True when a handler or call with more to do should leave it for the next turn."""
         return self._clock() - self.now > TURN_MAX
+
+    def while_time(self, items: Iterable[T]) -> Iterator[T]:
+        """Of `items` as many as this turn has time for, `UNCHECKED` at least. An iterator has the others still."""
+        iterator = iter(items)
+        while some := tuple(islice(iterator, UNCHECKED)):
+            yield from some
+            if self.turn_exceeded():
+                return
 
     def turn(self, longest: float = LONGEST_WAIT) -> None:
         """One turn: what is due, then the ZeroMQ sockets, then one wait and what it brought."""

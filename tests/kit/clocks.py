@@ -22,3 +22,7 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        """So much time has passed."""
+        self.now += seconds

@@ -9,6 +9,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
+from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 from actors.bus.loop import Loop, Timer
@@ -18,7 +20,7 @@ ALARM_MAX = 600.0
 CLOCK_STEP = 0.5
 """Seconds by which the wall clock differs from what the timer was set by, if it was set."""
 ROLLED_AT_ONCE = 200
-"""Accounts that are looked after in one turn of the loop: the periods of all quotas end at midnight."""
+"""Accounts that are looked after in one turn of the loop at most: the periods of all quotas end at midnight."""
 SURPLUS_MAX = 64
 """Outdated entries of the heap beyond the accounts, from which on it is made anew."""
 
@@ -89,16 +91,18 @@ class Alarms:
     def _on_timer(self) -> None:
         self._timer = None
         now = time.time()
-        due: list[Rolling] = []
-        while self._heap and self._heap[0][0] <= now and len(due) < ROLLED_AT_ONCE:
-            moment, _number, account = heapq.heappop(self._heap)
-            if self._moments.get(account) == moment:
-                del self._moments[account]
-                due.append(account)
-        for account in due:
+        for account in self._loop.while_time(islice(self._due(now), ROLLED_AT_ONCE)):
             account.roll(now)
             self.watch(account)
         self._set_timer()
+
+    def _due(self, now: float) -> Iterator[Rolling]:
+        """Take the accounts whose moment has come."""
+        while self._heap and self._heap[0][0] <= now:
+            moment, _number, account = heapq.heappop(self._heap)
+            if self._moments.get(account) == moment:
+                del self._moments[account]
+                yield account
 
     def __len__(self) -> int:
         """Accounts that are watched."""

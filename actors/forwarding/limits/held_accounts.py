@@ -26,6 +26,7 @@ from actors.forwarding.limits.accounts import (
 )
 from actors.forwarding.limits.credentials import REVOKED, Credential, spec_of
 from actors.forwarding.limits.meter import Meter
+from actors.garbage import spare_collections
 
 if TYPE_CHECKING:
     from actors.accounts.records import CredentialRecord
@@ -37,9 +38,8 @@ POLL = 0.25
 IDLE = 60.0
 """Seconds without connections after which an account or credential is held no longer; at once if it has lapsed."""
 SWEEP = 10.0
-SWEPT_AT_ONCE = 2_000
 UPDATED_AT_ONCE = 200
-"""Accounts or credentials that are brought up to date in one turn; four milliseconds or so."""
+"""Accounts or credentials that are brought up to date in one turn at most; fewer when it has no time for them."""
 
 
 class UnreadableError(Exception):
@@ -189,9 +189,10 @@ class HeldAccounts:
 
     def _update_portion(self) -> None:
         """Bring the next ones up to date, and the others in the turns after this one. Raises `UnreadableError`."""
-        for identifier in tuple(islice(self.outdated, UPDATED_AT_ONCE)):
+        for identifier in self._loop.while_time(tuple(islice(self.outdated, UPDATED_AT_ONCE))):
             self.bring_up_to_date(identifier)
         if self.outdated:
+            spare_collections()
             self._updates = True
             self._loop.call_soon(self._update_some)
 
@@ -261,15 +262,16 @@ class HeldAccounts:
     # --- what isn't used any more ---
 
     def _sweep(self) -> None:
-        """Drop what isn't used any more: some of it at each poll, until all were checked."""
-        now, wall = self._loop.now, time.time()
-        if self._unswept is None and now - self._swept >= SWEEP:
-            self._swept = now
+        """Drop what isn't used any more, from time to time."""
+        if self._unswept is None and self._loop.now - self._swept >= SWEEP:
+            self._swept = self._loop.now
             self._unswept = chain(_each(self._accounts), _each(self._credentials))
-        some = tuple(islice(self._unswept or (), SWEPT_AT_ONCE))
-        if len(some) < SWEPT_AT_ONCE:
-            self._unswept = None
-        for table, identifier in some:
+            self._sweep_some()
+
+    def _sweep_some(self) -> None:
+        """Check as many as the turn has time for, and the others in the turns after this one."""
+        now, wall = self._loop.now, time.time()
+        for table, identifier in self._loop.while_time(self._unswept or ()):
             held = table.get(identifier)
             if held is None:
                 continue
@@ -277,6 +279,10 @@ class HeldAccounts:
                 held.used = now
             elif now - held.used >= IDLE or held.account.lapsed(wall):
                 self._drop(table, identifier, held.account)
+        if self._loop.turn_exceeded():
+            self._loop.call_soon(self._sweep_some)
+        else:
+            self._unswept = None
 
     def _drop(self, table: dict[str, _Held], identifier: str, account: Account) -> None:
         del table[identifier]

@@ -26,6 +26,7 @@ SILENT_FOR = 0.5
 HUNG_AFTER = 1.0
 """Seconds that it has to reply to that."""
 AT_ONCE = 64
+"""Packets in one turn at most."""
 
 
 class Profile(NamedTuple):
@@ -155,7 +156,7 @@ class ResolverLink:
             self._flush()
             if not self._unsent:
                 self._watch(select.EPOLLIN)
-        for _ in range(AT_ONCE):
+        for _ in self._loop.while_time(range(AT_ONCE)):
             sock = self._socket
             if sock is None:
                 return

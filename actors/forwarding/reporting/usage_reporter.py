@@ -30,8 +30,8 @@ REQUESTED_AGAIN = (1.5, 5.0, 12.0)
 TIME_PERIOD = 60.0
 """Seconds after which the time of open connections is reported though nothing else has changed."""
 
-ACCOUNTS_MAX = 200
-"""Accounts in one message: four milliseconds or so to make it, and as long to take the reply."""
+ACCOUNTS_MAX = 64
+"""Accounts in one message: a millisecond or three to make it, and as long to take the reply."""
 
 OnAcknowledged = Callable[[bool], None]
 """Called with whether the collector has acknowledged the report."""

@@ -8,13 +8,15 @@ import select
 import signal
 import threading
 import time
+from itertools import chain
 from typing import Any
 
 import pytest
 import zmq
 
-from actors.bus.loop import LONGEST_WAIT, Loop, new_socket
+from actors.bus.loop import LONGEST_WAIT, TURN_MAX, UNCHECKED, Loop, new_socket
 from tests.kit.bus import Bench
+from tests.kit.clocks import Clock
 from tests.kit.compiled import interpreted
 
 MESSAGES = 20_000
@@ -155,6 +157,24 @@ def test_a_turn_is_overdue_by_the_clock_and_not_by_what_it_did() -> None:
     assert loop.turn_exceeded()
     loop.turn(0.0)
     assert not loop.turn_exceeded()
+    loop.close()
+
+
+def test_as_many_as_the_turn_has_time_for_and_the_others_are_left_in_the_iterator() -> None:
+    clock = Clock(1.0)
+    loop = Loop(clock)
+    numbers = iter(range(100))
+    portions: list[list[int]] = []
+    while not portions or portions[-1]:
+        loop.turn(0.0)
+        portions.append([])
+        for number in loop.while_time(numbers):
+            portions[-1].append(number)
+            clock.advance(TURN_MAX / 10)
+    assert list(chain.from_iterable(portions)) == list(range(100))
+    assert [len(each) for each in portions[:-1]] == [16] * 6 + [4]
+    clock.advance(10 * TURN_MAX)
+    assert len(list(loop.while_time(range(100)))) == UNCHECKED
     loop.close()
 
 

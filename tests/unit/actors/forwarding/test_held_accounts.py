@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import cast
 
 import pytest
 
 from actors.accounts.records import CredentialRecord
-from actors.bus.loop import Loop
+from actors.bus.loop import TURN_MAX, UNCHECKED, Loop
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits import held_accounts
-from actors.forwarding.limits.held_accounts import POLL, SWEPT_AT_ONCE, UPDATED_AT_ONCE, Found, UnreadableError
+from actors.forwarding.limits.held_accounts import POLL, UPDATED_AT_ONCE, Found, UnreadableError
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.limits.meter import MeteredConnection
 from actors.forwarding.protocols import failures
@@ -31,6 +32,7 @@ class Table:
         self.credentials: dict[str, CredentialRecord] = {}
         self.read: list[str] = []
         self.unreadable = False
+        self.on_read: Callable[[], None] = lambda: None
 
     def named(self, username: str) -> Found | None:
         found = next((each for each in self.specs.values() if each.username == username), None)
@@ -40,6 +42,7 @@ class Table:
         if self.unreadable:
             raise UnreadableError
         self.read.append(identifier)
+        self.on_read()
         found = self.specs.get(identifier)
         return None if found is None else Found(found, PLAN)
 
@@ -166,18 +169,37 @@ def test_a_second_change_while_the_first_is_applied_adds_no_work_to_a_turn(world
     assert world.turn() == UPDATED_AT_ONCE
 
 
+def test_a_slow_machine_updates_as_many_as_a_turn_has_time_for(world: World) -> None:
+    world.table.on_read = lambda: world.clock.advance(TURN_MAX / 20)
+    world.limits.held.changed(None)
+    portions = [len(world.table.read)]
+    while portions[-1]:
+        portions.append(world.turn())
+    assert sum(portions) == MANY
+    assert all(UNCHECKED <= each <= 20 + UNCHECKED for each in portions[:-1])
+
+
 def test_accounts_that_are_not_used_are_dropped_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_accounts, "SWEPT_AT_ONCE", 100)
     world = World(350)
     busy = world.request("user3")[0]
+    monkeypatch.setattr(world.limits.usage, "release", lambda _account_id: world.clock.advance(TURN_MAX / 20))
     world.clock.now += held_accounts.IDLE + held_accounts.SWEEP
-    left = []
-    for _ in range(6):
-        world.clock.now += POLL
+    left = [350]
+    while len(left) < 2 or left[-1] < left[-2]:
         world.loop.turn(0)
         left.append(len(list(world.limits.held)))
-    assert left == [251, 151, 51, 1, 1, 1]
+    assert left[-1] == 1
+    assert all(before - after <= 20 + 2 * UNCHECKED for before, after in pairwise(left))
     assert list(world.limits.accounts) == ["user3"]
     assert busy.ended is None
-    assert SWEPT_AT_ONCE == 2_000
+    world.loop.close()
+
+
+def test_a_sweep_that_has_ended_is_followed_by_another() -> None:
+    world = World(3)
+    for _ in range(2):
+        assert world.limits.account("user1") is not None
+        world.clock.now += held_accounts.IDLE + held_accounts.SWEEP
+        world.loop.turn(0)
+        assert list(world.limits.held) == []
     world.loop.close()
