@@ -28,6 +28,7 @@ import termios
 import threading
 import time
 from enum import Enum, auto
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -36,6 +37,7 @@ from waitress.utilities import InternalServerError
 
 from actors.net.proxy_protocol import BadHeader, read_header
 from api.server.parser import Parser
+from api.server.repeated_fields import RepeatedFields
 from api.server.tasks import ErrorResponse, Response
 
 log = logging.getLogger(__name__)
@@ -77,7 +79,6 @@ class Channel(HTTPChannel):
     `outdated_since` is set when it came by an address that the API has left: its next response is its last.
     """
 
-    parser_class = Parser
     task_class = Response
     error_task_class = ErrorResponse
     request: Parser | None = None
@@ -94,6 +95,7 @@ class Channel(HTTPChannel):
 
     def __init__(self, server: Any, *arguments: Any, **options: Any) -> None:
         super().__init__(server, *arguments, **options)
+        self.parser_class = partial(Parser, repeated=RepeatedFields())
         self._enter(ChannelPhase.PROXY_HEADER if server.behind_tls else ChannelPhase.FRESH)
         self._proxy_header = b""
         self._active, self._sent = self._entered, 0

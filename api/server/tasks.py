@@ -10,7 +10,7 @@ from api.http.body import MAX_BODY, MAX_IMPORT, RETRY_AFTER
 from api.http.client import request_id
 from api.http.environ import AFTER_RESPONSE, BODY_GATE
 from api.http.errors import INVALID_REQUEST, envelope_bytes
-from api.server.header_case import spelled
+from api.server.header_case import spelled, whole_head
 from api.server.rejected_requests import RejectedRequest
 
 MAX_HEAD = 64 * 1024
@@ -120,4 +120,8 @@ class Response(WSGITask):
         moves = self.environ is not None and AFTER_RESPONSE in self.environ  # after it, the API has another address
         if moves or self.channel.server.draining_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
+        if self.version == "1.1" and self.has_body and self.request.headers.get("CONNECTION", "").lower() != "close":
+            head = whole_head(self.status, self.response_headers, self.start_time)
+            if head is not None:
+                return head
         return spelled(super().build_response_header())
