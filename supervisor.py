@@ -95,12 +95,13 @@ def serve(
 @contextmanager
 def _zygote() -> Iterator[ZygoteProcess]:
     """The zygote, which loads its modules while this process loads its own; at the end it has ended."""
+    from actors.supervision.actor_classes import ActorClasses
     from actors.supervision.processes import fd_reserve
     from actors.supervision.processes.zygote_process import ZygoteProcess
 
     os.umask(0o077)
     fd_reserve.raise_limit()
-    zygote = ZygoteProcess()
+    zygote = ZygoteProcess(ahead=ActorClasses().api)
     try:
         yield zygote
     finally:

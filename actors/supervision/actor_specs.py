@@ -20,7 +20,8 @@ from actors.bus.messages.common import (
     forwarding_name,
 )
 from actors.bus.messages.forwarding import Configure
-from actors.supervision.config import ActorClasses, SupervisionConfig
+from actors.supervision.actor_classes import ActorClasses
+from actors.supervision.config import SupervisionConfig
 from actors.supervision.processes.actor_spec import ActorSpec
 from actors.supervision.processes.worker_id import Worker
 

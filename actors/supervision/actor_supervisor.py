@@ -34,9 +34,10 @@ from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import DrainConnections, QueryRuntime, QueryWorkers, StartExplainer
 from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
+from actors.supervision.actor_classes import ActorClasses
 from actors.supervision.actor_specs import collector_specs, pools_spec
 from actors.supervision.callbacks import CountdownLatch, noop
-from actors.supervision.config import ActorClasses, SupervisionConfig
+from actors.supervision.config import SupervisionConfig
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.egress_config import EgressConfigPublisher
 from actors.supervision.explainers import Explainers

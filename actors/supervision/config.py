@@ -1,4 +1,4 @@
-"""What the supervisor gets at its start: the classes of the actors, and the settings that concern them."""
+"""The settings that concern actors, as the supervisor gets them at its start."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ from typing import Any
 
 from config.net.tcp_address import tcp_parts
 from config.settings.settings import Settings, plain
-
-
-@dataclass(frozen=True, slots=True)
-class ActorClasses:
-    """The actor classes, `package.module:Class`."""
-
-    api: str = "api.process:ApiActor"
-    tls: str = "api.server.tls_terminator:TlsTerminator"
-    forwarding: str = "actors.forwarding.actor:ForwardingActor"
-    explaining: str = "actors.forwarding.explaining_actor:ExplainingActor"
-    metrics: str = "actors.metrics.actor:MetricsActor"
-    logs: str = "actors.logs.actor:LogsActor"
-    webhooks: str = "actors.webhooks.actor:WebhooksActor"
-    telemetry: str = "actors.telemetry.actor:TelemetryActor"
-    resolver: str = "actors.resolver.actor:ResolverActor"
-    pools: str = "actors.pools.actor:PoolsActor"
 
 
 @dataclass(frozen=True, slots=True)

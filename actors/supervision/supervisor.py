@@ -36,9 +36,10 @@ from actors.bus.messages.supervision import (
 )
 from actors.memory import give_back
 from actors.process import Boot
+from actors.supervision.actor_classes import ActorClasses
 from actors.supervision.actor_specs import api_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor
-from actors.supervision.config import ActorClasses, SupervisionConfig
+from actors.supervision.config import SupervisionConfig
 from actors.supervision.effective_settings import EffectiveSettings
 from actors.supervision.listeners.api import ApiListener, inner_listener
 from actors.supervision.listeners.registry import ListenerRegistry

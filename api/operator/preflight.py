@@ -10,7 +10,7 @@ import importlib
 import shutil
 from dataclasses import asdict
 
-from actors.supervision.config import ActorClasses
+from actors.supervision.actor_classes import ActorClasses
 from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from api.store import StoreError, migration, migrations

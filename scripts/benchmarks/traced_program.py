@@ -30,7 +30,7 @@ def main() -> None:
     """The command line of the product."""
     import supervisor
     from actors.supervision import supervisor as process
-    from actors.supervision.config import ActorClasses
+    from actors.supervision.actor_classes import ActorClasses
 
     traced = partial(ActorClasses, forwarding="benchmarks.traced_program:TracedActor")
     process.ActorClasses = traced  # type: ignore[assignment,misc]

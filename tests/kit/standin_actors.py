@@ -28,7 +28,7 @@ from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.bus.messages.specs import ProxySpec
 from actors.counters import NAMES, ZEROS
 from actors.process import Actor, Boot, set_up_logging
-from actors.supervision.config import ActorClasses
+from actors.supervision.actor_classes import ActorClasses
 from actors.supervision.listeners.bind import listen
 from actors.supervision.locks import lock
 from actors.supervision.processes import instance, spawner

@@ -18,6 +18,9 @@ from it    `{failed: why, token}`: there is no such process    none
 from it    `{ended: pid, status}`: exit code or -signal        none
 =========  ==================================================  ======================================
 
+Actors of the class that it was started with (`ahead`) come first from the process that was forked ahead for it
+(`actors.supervision.processes.forked_ahead`).
+
 The socket's end is the zygote's end. `slot` is the actor's slot on the liveness page (`actors.liveness`), which the
 zygote has mapped and every fork of it shares.
 """
@@ -44,6 +47,7 @@ from actors.liveness import deadline_writer, open_page
 from actors.process import Boot, main, set_up_logging
 from actors.signals import OF_THE_GROUP, block, ignore, unblock
 from actors.supervision.processes import reaping, zygote_packets
+from actors.supervision.processes.forked_ahead import ForkedAhead, fork_ahead
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +71,12 @@ passwords. Upstreams (with `ssl`) cost 0.2 MB in each forwarding actor, and save
 function behind a colon is called: it saves 2.5 MB in each forwarding actor."""
 
 
-def serve(control: socket.socket, liveness: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:
-    """Fork an actor for every request until the control socket ends."""
+def serve(
+    control: socket.socket, liveness: memoryview[float], preload: Sequence[str] = PRELOAD, ahead: str | None = None
+) -> None:
+    """Fork an actor for every request until the control socket ends; `ahead`, a class of actors, one before any."""
     _name_process("zygote")
+    forked = _fork_ahead(ahead, control, liveness) if ahead else None  # first: it imports while this process does
     for module in preload:
         _preload(module)
     gc.collect()
@@ -83,7 +90,7 @@ def serve(control: socket.socket, liveness: memoryview[float], preload: Sequence
             if fd == wake:
                 os.read(wake, 4096)
                 _report_ended(control)
-            elif not _fork_on_request(control, liveness):
+            elif not _fork_on_request(control, liveness, forked):
                 return
 
 
@@ -114,7 +121,16 @@ def _report_ended(control: socket.socket) -> None:
         _send(control, {"ended": pid, "status": status})
 
 
-def _fork_on_request(control: socket.socket, liveness: memoryview[float]) -> bool:
+def _fork_ahead(entry: str, control: socket.socket, liveness: memoryview[float]) -> ForkedAhead | None:
+    """Called while the signals are still blocked, as they are in the child until it has its handlers."""
+    try:
+        return fork_ahead(entry, control, lambda request, descriptors: _become(request, descriptors, liveness))
+    except OSError as error:
+        log.warning("no process is forked ahead, the start takes longer: %s", error)
+        return None
+
+
+def _fork_on_request(control: socket.socket, liveness: memoryview[float], ahead: ForkedAhead | None) -> bool:
     try:
         received = zygote_packets.receive(control)
     except ConnectionResetError:
@@ -124,11 +140,13 @@ def _fork_on_request(control: socket.socket, liveness: memoryview[float]) -> boo
     request, descriptors, truncated = received
     if "logging" in request:
         set_up_logging(*request["logging"])
+        if ahead is not None:
+            ahead.inherit(descriptors)
         return True  # the descriptors stay open
     try:
         if truncated:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        pid, pidfd = _fork(control, request, descriptors, liveness)
+        pid, pidfd = (ahead and ahead.request(request, descriptors)) or _fork(control, request, descriptors, liveness)
     except OSError as error:
         _send(control, {"failed": error.strerror, "token": request["token"]})
     else:
@@ -187,7 +205,8 @@ def _become(request: dict[str, Any], descriptors: list[int], liveness: memoryvie
 
 def _leave_zygote() -> None:
     old = signal.set_wakeup_fd(-1)
-    os.close(old)
+    if old >= 0:  # not in a process that was forked ahead
+        os.close(old)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     gc.enable()
 
@@ -199,10 +218,13 @@ def _name_process(name: str) -> None:
     setthreadtitle(f"fwd-{rest[-8:]}" if rest else kind)
 
 
-def run(descriptor: int, page: int) -> None:
-    """The zygote's main: `descriptor` is its end of the control socket, `page` that of the liveness page."""
+def run(descriptor: int, page: int, ahead: str | None = None) -> None:
+    """The zygote's main: `descriptor` is its end of the control socket, `page` that of the liveness page.
+
+    `ahead`: see `serve`.
+    """
     gc.disable()
     liveness = open_page(page)
     os.close(page)
     with socket.socket(fileno=descriptor) as control:
-        serve(control, liveness)
+        serve(control, liveness, ahead=ahead)

@@ -39,9 +39,9 @@ class Received(NamedTuple):
 
 
 def packets_of(request: dict[str, Any], descriptors: Sequence[int]) -> list[Packet]:
-    """The packets of a request that has at least one descriptor."""
+    """The packets of a request."""
     parts = [descriptors[at : at + DESCRIPTORS_MAX] for at in range(0, len(descriptors), DESCRIPTORS_MAX)]
-    if len(parts) == 1:
+    if len(parts) <= 1:
         return [Packet(msgpack.packb(request), descriptors)]
     first = Packet(msgpack.packb({**request, "more": len(parts) - 1}), parts[0])
     return [first, *(Packet(msgpack.packb({"more": len(parts) - at}), part) for at, part in enumerate(parts[1:], 2))]

@@ -22,7 +22,7 @@ _PROGRAM = """
 import json, os, sys
 sys.path[:] = json.loads(os.environ.pop("ZYGOTE_PATH"))
 from actors.supervision.processes.zygote import run
-run(int(sys.argv[1]), int(sys.argv[2]))
+run(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
 """
 
 _OWN = (ENV_PREFIX, "LISTEN_", "SUPERVISOR_")
@@ -35,12 +35,13 @@ class ZygoteProcess:
     The limit of descriptors and the mode of new files are those of this process at the start.
     """
 
-    def __init__(self, page: LivenessPage | None = None) -> None:
-        """Start it. Raises `OSError`."""
+    def __init__(self, page: LivenessPage | None = None, ahead: str | None = None) -> None:
+        """Start it. `ahead` is the class of an actor that is sure to be requested soon: a process is forked for it
+        before (`actors.supervision.processes.forked_ahead`). Raises `OSError`."""
         self.page = LivenessPage() if page is None else page
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = self._start(theirs)
+            self._process = self._start(theirs, [ahead] if ahead else [])
         except OSError:
             self.control.close()
             raise
@@ -67,11 +68,11 @@ class ZygoteProcess:
         self._process.kill()
         self._process.wait()
 
-    def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
+    def _start(self, control: socket.socket, ahead: list[str]) -> subprocess.Popen[bytes]:
         descriptors = (control.fileno(), self.page.descriptor)
         with blocked():
             return subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors)],
+                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *ahead],
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 env=_environment(),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from actors.bus.mailbox import MailboxRouter
 from actors.process import Boot
 from actors.supervision.processes import zygote
 from actors.supervision.processes.spawner import ActorProcess, Spawner, describe_status
+from actors.supervision.processes.zygote_process import ZygoteProcess
 from config.files.paths import open_run_dir
 from tests.kit.folders import FOLDERS
 from tests.kit.settings import boot_settings
@@ -34,7 +38,7 @@ QUIET = "tests.kit.standin_actors:Quiet"
 class Nursery:
     """A spawner with a bus around it, so that actors can live."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, zygote: ZygoteProcess | None = None, inherited: tuple[int, ...] = ()) -> None:
         self.directory = directory
         self.loop = Loop()
         self.context: zmq.Context[bytes] = zmq.Context()
@@ -46,7 +50,7 @@ class Nursery:
             run.mailbox,
             lambda sender, _message, _answer: self._helloed.append(sender.removeprefix(KIND)),
         )
-        self.spawner = Spawner(self.loop, "warning", "text")
+        self.spawner = Spawner(self.loop, "warning", "text", inherited, zygote)
         self.started: list[ActorProcess] = []
         self.ended: list[tuple[ActorProcess, str]] = []
 
@@ -87,15 +91,20 @@ class Nursery:
 
 
 @pytest.fixture
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    import shutil
-    import tempfile
+def nursery() -> Iterator[Nursery]:
+    with new_nursery() as made:
+        yield made
 
+
+@contextmanager
+def new_nursery(**how: Any) -> Iterator[Nursery]:
     directory = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
-    made = Nursery(directory)
-    yield made
-    made.close()
-    shutil.rmtree(directory, ignore_errors=True)
+    made = Nursery(directory, **how)
+    try:
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def send(pid: int | None, number: signal.Signals) -> None:
@@ -182,7 +191,7 @@ def test_a_fork_that_fails_is_reported_and_the_zygote_goes_on(monkeypatch: pytes
     reading, writing = os.pipe()
     with ours, theirs:
         socket.send_fds(ours, [msgpack.packb({"token": 7, "entry": QUIET, "boot": {}, "slot": 0})], [reading])
-        assert zygote._fork_on_request(theirs, memoryview(bytearray(8)).cast("d"))
+        assert zygote._fork_on_request(theirs, memoryview(bytearray(8)).cast("d"), None)
         assert msgpack.unpackb(ours.recv(1000)) == {"failed": "Resource temporarily unavailable", "token": 7}
     os.close(reading)
     with pytest.raises(BrokenPipeError):
@@ -247,6 +256,70 @@ def test_an_actor_whose_lifeline_is_let_go_ends_by_itself(nursery: Nursery) -> N
 def test_a_kill_before_it_exists_is_carried_out_when_it_does(nursery: Nursery) -> None:
     nursery.spawn().kill()
     nursery.until(lambda: nursery.ended, "it has ended")
+
+
+# --- forked ahead ---
+
+
+def forked_ahead(zygote: ZygoteProcess) -> psutil.Process:
+    """The process that the zygote forks before any request."""
+    parent, deadline = psutil.Process(zygote.pid), time.monotonic() + 120
+    while not (children := parent.children()):
+        assert time.monotonic() < deadline, "nothing is forked ahead"
+        time.sleep(0.01)
+    return children[0]
+
+
+def test_a_process_that_is_forked_ahead_becomes_the_first_actor_of_its_class(tmp_path: Path) -> None:
+    zygote = ZygoteProcess(ahead=QUIET)
+    ahead = forked_ahead(zygote)
+    lock = os.open(tmp_path, os.O_RDONLY)
+    with new_nursery(zygote=zygote, inherited=(lock,)) as nursery, socket.create_server(("127.0.0.1", 0)) as listener:
+        other = nursery.spawn("other", entry="tests.kit.standin_actors:Echo")
+        first = nursery.spawn("first", sockets=[listener] * 300)
+        second = nursery.spawn("second")
+        nursery.until(lambda: {"first", "second"} <= set(nursery.hellos) and other.pid, "all are made")
+        assert first.pid == ahead.pid
+        assert (ahead.name(), ahead.ppid()) == ("fwd-first", zygote.pid)
+        assert second.pid not in (None, first.pid, other.pid)
+        for process in (first, second):
+            assert str(tmp_path) in {os.path.realpath(each) for each in Path(f"/proc/{process.pid}/fd").iterdir()}
+        opened = [os.readlink(each) for each in Path(f"/proc/{first.pid}/fd").iterdir()]
+        assert sum(each.startswith("socket:") for each in opened) > 300
+        send(first.pid, signal.SIGKILL)
+        nursery.until(lambda: nursery.ended, "its end is reported")
+        assert nursery.ended == [(first, "was killed by SIGKILL")]
+    os.close(lock)
+
+
+def test_when_what_was_forked_ahead_has_ended_the_actor_is_made_all_the_same() -> None:
+    zygote = ZygoteProcess(ahead=QUIET)
+    ahead = forked_ahead(zygote)
+    ahead.kill()
+    assert psutil.wait_procs([ahead], 120)[1] == []  # one that dies later was the actor that was requested
+    with new_nursery(zygote=zygote) as nursery:
+        first = nursery.spawn("first")
+        nursery.until(lambda: "first" in nursery.hellos, "it is made")
+        assert first.pid != ahead.pid
+        assert nursery.ended == []
+
+
+def test_a_class_that_can_not_be_imported_fails_at_its_request() -> None:
+    zygote = ZygoteProcess(ahead="no.such.module:Actor")
+    forked_ahead(zygote)
+    with new_nursery(zygote=zygote) as nursery:
+        nursery.spawn("first", entry="no.such.module:Actor")
+        nursery.until(lambda: nursery.ended, "its end is reported")
+        assert "status 1" in nursery.ended[0][1]
+
+
+def test_what_is_forked_ahead_ends_with_the_zygote() -> None:
+    zygote = ZygoteProcess(ahead=QUIET)
+    ahead = forked_ahead(zygote)
+    ahead.send_signal(signal.SIGTERM)  # waits until it is an actor
+    zygote.end()
+    assert psutil.wait_procs([ahead], 120)[1] == []
+    zygote.page.close()
 
 
 @pytest.mark.parametrize(

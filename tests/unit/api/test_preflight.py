@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.supervision.config import ActorClasses
+from actors.supervision.actor_classes import ActorClasses
 from api.operator.preflight import WouldNotStart, check_start
 from config.files.paths import DataDir
 from config.settings.loading import load
