@@ -6,17 +6,15 @@ proxies to make a short message of each would have five times the memory of the 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
-import signal
 import traceback
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-T = TypeVar("T")
+from actors.death_signal import end_with
 
-_PR_SET_PDEATHSIG = 1
+T = TypeVar("T")
 
 
 def apart(work: Callable[[], T]) -> T:
@@ -53,7 +51,7 @@ def _run(work: Callable[[], T], writing: int, parent: int) -> NoReturn:
     """In the fork: nothing of the parent's is left to run in it."""
     status = 1
     try:
-        _end_with(parent)
+        end_with(parent)  # this process has its locks
         packed = pickle.dumps(_outcome(work), pickle.HIGHEST_PROTOCOL)
         with open(writing, "wb") as pipe:
             pipe.write(packed)
@@ -69,10 +67,3 @@ def _outcome(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
         return work(), None
     except Exception as error:  # noqa: BLE001 - the caller's, who gets it
         return None, error
-
-
-def _end_with(parent: int) -> None:
-    """Be killed when the parent ends: this process has its locks."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)

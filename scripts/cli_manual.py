@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from api.cli.application import app
 from api.cli.commands import common_options
 from api.cli.errors import MEANINGS
-from supervisor import app
 
 COMMON = {option.name for option in common_options()}
 

@@ -11,10 +11,10 @@ from typing import Any, get_args
 from cli_manual import Command, commands, description, option_names, synopsis, value_text
 from typer.models import ArgumentInfo
 
+from api.cli.application import app
 from api.cli.commands import common_options
 from api.cli.errors import MEANINGS
 from config import VERSION
-from supervisor import app
 
 INTRODUCTION = """Proxyfleet is a forward-proxy service with a management API.
 .B proxyfleet serve

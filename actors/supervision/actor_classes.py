@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ActorClasses:
+class ActorClasses(NamedTuple):
     """The actor classes, `package.module:Class`."""
 
     api: str = "api.process:ApiActor"

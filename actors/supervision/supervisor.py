@@ -44,9 +44,10 @@ from actors.supervision.effective_settings import EffectiveSettings
 from actors.supervision.listeners.api import ApiListener, inner_listener
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.listeners.socket_activation import InheritedListeners
-from actors.supervision.processes import fd_reserve, reaping
+from actors.supervision.processes import reaping
 from actors.supervision.processes.actor_spec import ActorSpec, SupervisionContext
 from actors.supervision.processes.columns import WorkerColumns
+from actors.supervision.processes.fd_limit import raise_limit
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.processes.zygote_process import ZygoteProcess
 from actors.supervision.program_lifecycle import ProgramEvent, ProgramLifecycle, ProgramState
@@ -126,7 +127,7 @@ class SupervisorProcess:
         self._status = 0
         self._wake = _signal_pipe()
         reaping.become_subreaper()
-        fd_reserve.raise_limit()
+        raise_limit()
         settings = self._effective.now
         run, inherited = resources.run, resources.inherited
         address = settings.server.host, settings.server.port

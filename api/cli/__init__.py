@@ -1,10 +1,10 @@
-"""The command line, except `serve`, which runs the product (`supervisor.py`).
+"""The command line. The console script is `supervisor.py`; `local/serve.py` runs the product.
 
 A command is a function that takes a session and options: `command` (`commands.py`) adds the options that all commands
 share, and passes a `Session` with a `Client` (`client.py`) and an `Output` (`terminal/output.py`). Every failure is a
 `CommandError` (`errors.py`), which is printed as message and hint, and becomes the exit status, in one place. `remote`
 has the commands that call the API, `local` those that work on the product's machine, also while it is stopped.
 
-`application.py` adds all of them. To start fast, the modules of commands import typer alone; requests and rich are
-loaded by the first call and the first table on a terminal.
+`application.py` adds all of them, `serve_application.py` `serve` alone. To start fast, the modules of commands import
+typer alone; requests and rich are loaded by the first call and the first table on a terminal.
 """

@@ -1,19 +1,13 @@
-"""The application with all commands but `serve`."""
+"""The application with all commands."""
 
 from __future__ import annotations
 
-import os
-import sys
-from shutil import get_terminal_size
 from typing import Annotated, Literal
 
 import typer
 
-from actors.compiled import runs_compiled
-from api.cli.commands import CONFIGURE, OTHER, RECOVER, RESOURCES, RUN, WATCH, command, guarded, local_command
-from api.cli.errors import EXIT_STATUSES
+from api.cli.commands import CONFIGURE, OTHER, RECOVER, RESOURCES, RUN, WATCH, command, local_command
 from api.cli.flags import FlagsGroup
-from api.cli.help import Commands
 from api.cli.local import backup, check, convert, effective_settings, offline, reset_password, restore, upgrade
 from api.cli.remote import (
     account_files,
@@ -38,37 +32,13 @@ from api.cli.remote import (
     users,
     webhooks,
 )
+from api.cli.serve_application import new_application, version
 from api.cli.terminal.output import Output
 from api.cli.time_options import PERIOD
-from config import VERSION
-
-WIDTH = 110
-"""Columns of help in a pipe, where descriptions fit into a line; help at a narrower terminal has no panels."""
 
 
-def new_application() -> typer.Typer:
-    """An application without commands. Only a wide terminal gets help with panels: elsewhere it is searched and
-    piped."""
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    wide = terminal and get_terminal_size().columns >= WIDTH
-    return typer.Typer(
-        name="proxyfleet",
-        cls=Commands,
-        help="A forward-proxy service with a management API.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="markdown" if wide and not os.environ.get("NO_COLOR") else None,
-        context_settings={
-            "help_option_names": ["-h", "--help"],
-            **({} if terminal or os.environ.get("COLUMNS") else {"terminal_width": WIDTH}),
-        },
-        epilog=f"Sign in first: proxyfleet login. Exit statuses: {EXIT_STATUSES}.",
-    )
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add all commands to `app`, in the order of the help."""
-    app.callback()(_top_level_options)
+def _add_commands(app: typer.Typer) -> None:
+    """Add all commands but `serve`, in the order of the help."""
     local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
     whole = typer.Typer(help="The configuration as a whole.", no_args_is_help=True)
     local_command(whole, "show")(effective_settings.show_config)
@@ -99,21 +69,6 @@ def add_commands(app: typer.Typer) -> None:
     local_command(app, "version", rich_help_panel=OTHER)(version)
 
 
-def _print_version(given: bool) -> None:
-    if given:
-        guarded(Output(), lambda: version(Output()))
-        raise typer.Exit
-
-
-def _top_level_options(
-    _version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
-    ] = False,
-) -> None:
-    """Options before a command."""
-
-
 _GROUPS = {
     "proxies": proxies.group,
     "accounts": accounts.group,
@@ -142,8 +97,5 @@ def completion(
     out.data({"shell": shell, "script": script}, lambda: out.line(script))
 
 
-def version(out: Output) -> None:
-    """Print the version, and whether the forwarding path is compiled."""
-    compiled = runs_compiled()
-    line = f"proxyfleet {VERSION} (compiled)" if compiled else f"proxyfleet {VERSION}"
-    out.data({"version": VERSION, "compiled": compiled}, lambda: out.line(line))
+app = new_application()
+_add_commands(app)

@@ -6,7 +6,6 @@ hint, and one JSON object with `-o json`.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from api.cli.commands import discard_output, output_error
 from api.cli.errors import CommandError, Status
 from api.cli.flags import FlagsGroup
 from api.cli.terminal.output import Output
+from api.cli.terminal.streams import open_missing_streams
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """The base class of parse errors; its module differs between releases of Typer."""
@@ -50,12 +50,12 @@ class Commands(FlagsGroup):
         return params
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit status."""
-    _open_missing_streams()
+def run(app: typer.Typer, arguments: Sequence[str] | None = None, obj: object = None) -> int:
+    """Run a command line and return its exit status. Commands find `obj` in their context."""
+    open_missing_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = app(given, prog_name="proxyfleet", standalone_mode=False)
+        status = app(given, prog_name="proxyfleet", standalone_mode=False, obj=obj)
     except UsageError as error:
         return _report_usage_error(error, given)
     except OSError as error:  # from the help; commands report errors of their output
@@ -65,13 +65,6 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     except typer.Abort:  # standard input ended at a prompt
         return int(Status.INTERRUPTED)
     return status if isinstance(status, int) else int(Status.OK)
-
-
-def _open_missing_streams() -> None:
-    """Replace closed streams (`>&-`) by /dev/null: Python has None for them, and the next file takes the number."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _report_usage_error(error: Any, given: Sequence[str]) -> int:

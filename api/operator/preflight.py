@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from dataclasses import asdict
 
 from actors.supervision.actor_classes import ActorClasses
 from actors.supervision.effective_settings import with_overrides
@@ -32,7 +31,7 @@ class WouldNotStart(Exception):
 
 def check_start(settings: Settings, data: DataDir, entries: ActorClasses | None = None) -> None:
     """Raise `WouldNotStart` when a start with these settings and data would fail."""
-    for name, entry in asdict(entries or ActorClasses()).items():
+    for name, entry in (entries or ActorClasses())._asdict().items():
         if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
             _load(entry)
     if error_text := unwritable(data.path):

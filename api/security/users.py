@@ -8,7 +8,6 @@ import time
 from typing import Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
-from email_validator import EmailNotValidError, validate_email
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
 from api.security.permissions import GRANTABLE, ROLES
@@ -50,6 +49,8 @@ def _not_common(password: str) -> str:
 
 
 def _email(text: str) -> str:
+    from email_validator import EmailNotValidError, validate_email  # 40 ms of a start, and few set an address
+
     try:
         return validate_email(text, check_deliverability=False, test_environment=True).normalized
     except EmailNotValidError as error:

@@ -183,8 +183,7 @@ def main() -> None:
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
     resources = RuntimeResources(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))
     settings = load(None, {"server": {"drain_timeout": drain, "port": port}})
-    fields = {name: getattr(STAND_INS, name) for name in ActorClasses.__slots__}
-    service = SupervisorProcess(settings, resources, load, lambda: print("ready"), ActorClasses(**{**fields, **others}))
+    service = SupervisorProcess(settings, resources, load, lambda: print("ready"), STAND_INS._replace(**others))
     sys.exit(service.run(()))
 
 

@@ -25,7 +25,7 @@ from actors.supervision.listeners.bind import BACKLOG, end_listening, listen, re
 from actors.supervision.listeners.descriptor_store import DescriptorStore, is_own
 from actors.supervision.listeners.hostname import Found
 from actors.supervision.listeners.socket_batch import is_batch, listeners_of
-from actors.supervision.processes.fd_reserve import raise_limit
+from actors.supervision.processes.fd_limit import raise_limit
 
 log = logging.getLogger(__name__)
 

@@ -64,9 +64,3 @@ def _is_free(number: int) -> bool:
         return False  # beyond the limit, or no room at all
     os.close(copy)
     return copy == number
-
-
-def raise_limit() -> None:
-    """As many descriptors as the system allows: every tunnel takes two, and actors inherit the limit."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

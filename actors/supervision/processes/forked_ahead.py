@@ -2,8 +2,9 @@
 
 The API imports for most of the time that the product takes to start. The supervisor can request it only when it has
 read the configuration and has bound the API's socket; a process that is forked ahead imports during that time, on
-another core. It gets the packets that the zygote gets (`actors.supervision.processes.zygote`), over a socket of its
-own: how to log, then the request for its actor. When that socket ends first, it ends too.
+another core. It has what the zygote had loaded until then, which is what both need. It gets the packets that the
+zygote gets (`actors.supervision.processes.zygote`), over a socket of its own: how to log, then the request for its
+actor. Until that request it ends with the zygote.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from actors.death_signal import end_with, end_with_none
+from actors.supervision.processes.process_name import name_process
 from actors.supervision.processes.zygote_packets import packets_of, receive
 
 Become = Callable[[dict[str, Any], list[int]], NoReturn]
@@ -65,6 +68,7 @@ class ForkedAhead:
 
 def fork_ahead(entry: str, control: socket.socket, become: Become) -> ForkedAhead:
     """Fork a process for the actor class `entry`, which closes `control`, the zygote's own. Raises `OSError`."""
+    parent = os.getpid()
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         try:
@@ -75,7 +79,7 @@ def fork_ahead(entry: str, control: socket.socket, become: Become) -> ForkedAhea
         if pid == 0:
             mine.close()
             control.close()
-            _run(entry, theirs, become)
+            _run(entry, theirs, parent, become)
     try:
         return ForkedAhead(entry, pid, os.pidfd_open(pid), mine)
     except OSError:
@@ -83,13 +87,16 @@ def fork_ahead(entry: str, control: socket.socket, become: Become) -> ForkedAhea
         raise
 
 
-def _run(entry: str, requests: socket.socket, become: Become) -> NoReturn:
+def _run(entry: str, requests: socket.socket, parent: int, become: Become) -> NoReturn:
     try:
+        end_with(parent)
+        name_process("forked-ahead")
         _import(entry)
         inherited: list[int] = []  # open until this process ends
         while (received := receive(requests)) is not None and not received.truncated:
             if "entry" in received.request:
                 requests.close()
+                end_with_none()
                 become(received.request, received.descriptors)
             inherited += received.descriptors
     except BaseException:  # noqa: BLE001 - nothing may escape into the zygote's own code; it ends this process

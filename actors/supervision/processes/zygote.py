@@ -37,28 +37,33 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import msgpack
-from setproctitle import setproctitle, setthreadtitle
 
 from actors.liveness import deadline_writer, open_page
 from actors.process import Boot, main, set_up_logging
 from actors.signals import OF_THE_GROUP, block, ignore, unblock
 from actors.supervision.processes import reaping, zygote_packets
 from actors.supervision.processes.forked_ahead import ForkedAhead, fork_ahead
+from actors.supervision.processes.process_name import name_process
 
 log = logging.getLogger(__name__)
 
-PRELOAD = (
+PRELOAD_FIRST = (
     "zmq",
     "msgpack",
     "actors.process",
     "actors.bus.records",
+    "actors.forwarding.explain",
+    "config.passwords",
+)
+"""Those of `PRELOAD` that the API imports, too: what is forked ahead has them from here."""
+PRELOAD = (
+    *PRELOAD_FIRST,
     "actors.forwarding.actor",
     "actors.forwarding.access.fleet",
-    "config.passwords",
     "lmdb._envid",
     "actors.forwarding.upstreams.pool_upstream_set",
     "actors.forwarding.warming:prepare",
@@ -71,17 +76,19 @@ passwords. Upstreams (with `ssl`) cost 0.2 MB in each forwarding actor, and save
 function behind a colon is called: it saves 2.5 MB in each forwarding actor."""
 
 
-def serve(
-    control: socket.socket, liveness: memoryview[float], preload: Sequence[str] = PRELOAD, ahead: str | None = None
-) -> None:
+def serve(control: socket.socket, liveness: memoryview[float], ahead: str = "") -> None:
     """Fork an actor for every request until the control socket ends; `ahead`, a class of actors, one before any."""
-    _name_process("zygote")
-    forked = _fork_ahead(ahead, control, liveness) if ahead else None  # first: it imports while this process does
-    for module in preload:
-        _preload(module)
+    name_process("zygote")
+    forked = None
+    if ahead:
+        _preload(PRELOAD_FIRST)
+        gc.freeze()
+        forked = _fork_ahead(ahead, control, liveness)
+    _preload(PRELOAD)
     gc.collect()
     gc.freeze()  # shared pages stay shared: the collector of a child doesn't touch what was here before
     wake = _wake_on_child()
+    _report_ended(control)  # what was forked ahead may have ended before; its signal is gone
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(wake, select.POLLIN)
@@ -94,7 +101,12 @@ def serve(
                 return
 
 
-def _preload(entry: str) -> None:
+def _preload(entries: Iterable[str]) -> None:
+    for each in entries:
+        _preload_one(each)
+
+
+def _preload_one(entry: str) -> None:
     module, _, function = entry.partition(":")
     try:
         imported = importlib.import_module(module)
@@ -191,7 +203,7 @@ def _become(request: dict[str, Any], descriptors: list[int], liveness: memoryvie
     try:
         _leave_zygote()
         boot = Boot(**request["boot"])
-        _name_process(boot.name)
+        name_process(boot.name)
         lifeline, *others = descriptors
         sockets = [socket.socket(fileno=fd) for fd in others]
         status = main(request["entry"], boot, sockets, lifeline, deadline_writer(liveness, request["slot"]))
@@ -211,14 +223,7 @@ def _leave_zygote() -> None:
     gc.enable()
 
 
-def _name_process(name: str) -> None:
-    """What ps shows, and in short what top, ss and the kernel show (proc(5), comm)."""
-    setproctitle(f"proxyfleet: {name}")
-    kind, _, rest = name.partition(".")
-    setthreadtitle(f"fwd-{rest[-8:]}" if rest else kind)
-
-
-def run(descriptor: int, page: int, ahead: str | None = None) -> None:
+def run(descriptor: int, page: int, ahead: str = "") -> None:
     """The zygote's main: `descriptor` is its end of the control socket, `page` that of the liveness page.
 
     `ahead`: see `serve`.

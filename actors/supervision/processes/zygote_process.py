@@ -6,23 +6,20 @@ module itself imports little, for the same reason.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
-
-import msgpack
 
 from actors.liveness import LivenessPage
 from actors.signals import blocked
 from config.settings.env import ENV_PREFIX
 
 _PROGRAM = """
-import json, os, sys
-sys.path[:] = json.loads(os.environ.pop("ZYGOTE_PATH"))
+import sys
+_, control, page, ahead, *sys.path[:] = sys.argv
 from actors.supervision.processes.zygote import run
-run(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+run(int(control), int(page), ahead)
 """
 
 _OWN = (ENV_PREFIX, "LISTEN_", "SUPERVISOR_")
@@ -41,7 +38,7 @@ class ZygoteProcess:
         self.page = LivenessPage() if page is None else page
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = self._start(theirs, [ahead] if ahead else [])
+            self._process = self._start(theirs, ahead or "")
         except OSError:
             self.control.close()
             raise
@@ -56,6 +53,8 @@ class ZygoteProcess:
     def configure(self, log_level: str, log_format: str, inherited: tuple[int, ...]) -> None:
         """The first packet. `inherited` are descriptors that it keeps and that its children inherit. Raises
         `OSError`."""
+        import msgpack  # not before the zygote is started
+
         socket.send_fds(self.control, [msgpack.packb({"logging": [log_level, log_format]})], list(inherited))
 
     def kill(self) -> None:
@@ -68,11 +67,11 @@ class ZygoteProcess:
         self._process.kill()
         self._process.wait()
 
-    def _start(self, control: socket.socket, ahead: list[str]) -> subprocess.Popen[bytes]:
+    def _start(self, control: socket.socket, ahead: str) -> subprocess.Popen[bytes]:
         descriptors = (control.fileno(), self.page.descriptor)
         with blocked():
             return subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *ahead],
+                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), ahead, *sys.path],
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 env=_environment(),
@@ -80,6 +79,5 @@ class ZygoteProcess:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with its module path, and without what is for the supervisor alone."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
-    return {**inherited, "ZYGOTE_PATH": json.dumps(sys.path)}
+    """This process's, without what is for the supervisor alone."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}

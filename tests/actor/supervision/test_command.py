@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import sqlite3
@@ -13,12 +14,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 import supervisor
 from actors.supervision.systemd import notify, watchdog_period
 from api.audit import Trail
 from api.audit.trail import trail_file
+from api.cli.local import serve
 from api.store import open_store
 from config.files import paths
 from config.files.paths import PathError, default_run_dir, open_data_dir, private_directory
@@ -112,6 +115,63 @@ def test_a_bad_start_is_refused_with_the_key_and_status_1(
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "starts"),
+    [
+        ("serve", True),
+        ("serve --port 8080", True),
+        ("serve --check --port 8080", False),
+        ("serve --help", False),
+        ("serve -h", False),
+        ("", False),
+        ("version", False),
+        ("proxies list --name serve", False),
+    ],
+)
+def test_a_start_of_the_product_begins_with_a_zygote(line: str, starts: bool) -> None:
+    assert supervisor._starts_product(line.split()) is starts
+
+
+def processes_with(mark: str) -> list[psutil.Process]:
+    """Those that have this in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and mark in process.environ():
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+@pytest.mark.parametrize("wrong", [["--no-such-option"], ["--port", "0"], ["--port", "many"]])
+def test_a_start_that_is_refused_leaves_no_process(short: Path, wrong: list[str]) -> None:
+    mark = f"MARK_{secrets.token_hex(8)}"
+    refused = proxyfleet("serve", *wrong, "--data-dir", str(short / "data"), **{mark: "1"})
+    assert refused.returncode != 0
+    assert "--no-such-option" in refused.stderr or "port" in refused.stderr
+    wait_until(lambda: not processes_with(mark), "none is left")
+
+
+def test_a_start_that_is_killed_leaves_no_process(short: Path) -> None:
+    mark = f"MARK_{secrets.token_hex(8)}"
+    command = [
+        sys.executable,
+        "-m",
+        "supervisor",
+        "serve",
+        "--data-dir",
+        str(short / "d"),
+        "--run-dir",
+        str(short / "r"),
+    ]
+    with subprocess.Popen(command, env={**os.environ, mark: "1"}, stderr=subprocess.DEVNULL) as started:
+        children = psutil.Process(started.pid).children
+        wait_until(lambda: len(children(recursive=True)) > 1, "a process is forked ahead")
+        started.kill()
+    wait_until(lambda: not processes_with(mark), "none is left")
+
+
 @pytest.mark.product
 def test_the_first_start_makes_a_password_that_only_the_terminal_and_a_private_file_have() -> None:
     product = Product()
@@ -147,7 +207,7 @@ def test_the_password_of_the_first_start_is_printed_on_a_terminal_alone(
     master, slave = os.openpty() if terminal else os.pipe()
     with os.fdopen(slave, "w") as out, os.fdopen(master, "rb", buffering=0) as seen:
         monkeypatch.setattr(sys, "stdout", out)
-        supervisor._show_password(open_data_dir(short / "data"), "made-up-password")
+        serve._show_password(open_data_dir(short / "data"), "made-up-password")
         said = seen.read(4096)
     assert (b"made-up-password" in said) == terminal
     assert b"initial-admin-password" in said

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer.main
 
-from supervisor import app
+from api.cli.application import app
 
 
 def all_commands() -> Iterator[tuple[str, Any]]:

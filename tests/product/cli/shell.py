@@ -22,8 +22,8 @@ from typing import Any, Self
 
 import typer.main
 
+from api.cli.application import app
 from api.cli.help import run
-from supervisor import app
 from tests.kit.product import PASSWORD, Product
 
 COMMANDS: Any = typer.main.get_command(app)

@@ -364,7 +364,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from typer.testing import CliRunner
-from supervisor import app
+from api.cli.application import app
 left, decided, renamed = 0, False, Path.rename
 def rename(self, target):
     global left, decided

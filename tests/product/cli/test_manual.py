@@ -10,7 +10,7 @@ import pytest
 from cli_manual import Command, commands, manual
 from man_page import page
 
-from supervisor import app
+from api.cli.application import app
 from tests.kit.folders import ROOT
 
 DOCS = ROOT / "docs"

@@ -246,7 +246,9 @@ for arguments in (["--help"], ["version"], ["proxies", "--help"], ["serve", "--h
     try:
         main()
     except SystemExit:
-        heavy = {"requests", "rich", "zmq", "falcon", "cryptography", "config.settings.settings"} & set(sys.modules)
+        heavy = {"requests", "rich", "zmq", "falcon", "cryptography", "config.settings.settings"}
+        heavy |= {"msgpack", "actors.supervision.processes.zygote_process"}
+        heavy &= set(sys.modules)
         print("loaded:", *sorted(heavy))
 """
     ended = subprocess.run(
