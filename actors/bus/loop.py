@@ -39,7 +39,7 @@ EVENTS_MAX: Final = 256
 """Of one wait; the kernel keeps the others, level- and edge-triggered, and reports them first next time."""
 EVENTS_BEHIND: Final = 32
 """While calls are left over from the last turn, so that they are not outnumbered by those that events bring."""
-UNCHECKED: Final = 8
+UNCHECKED: Final = 4
 """Calls between two looks at the clock."""
 CANCELLED_MAX: Final = 64
 """Cancelled timers that are kept in any case; beyond that, never more than others."""

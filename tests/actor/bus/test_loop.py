@@ -172,7 +172,7 @@ def test_as_many_as_the_turn_has_time_for_and_the_others_are_left_in_the_iterato
             portions[-1].append(number)
             clock.advance(TURN_MAX / 10)
     assert list(chain.from_iterable(portions)) == list(range(100))
-    assert [len(each) for each in portions[:-1]] == [16] * 6 + [4]
+    assert [len(each) for each in portions[:-1]] == [12] * 8 + [4]
     clock.advance(10 * TURN_MAX)
     assert len(list(loop.while_time(range(100)))) == UNCHECKED
     loop.close()
