@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 
@@ -22,4 +21,6 @@ def end_with_none() -> None:
 
 
 def _set(number: int) -> None:
+    import ctypes  # not for the zygote, which imports this module, too
+
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -9,7 +9,9 @@ actor. Until that request it ends with the zygote.
 
 from __future__ import annotations
 
+import gc
 import importlib
+import logging
 import os
 import socket
 import traceback
@@ -19,6 +21,8 @@ from typing import Any, NoReturn
 from actors.death_signal import end_with, end_with_none
 from actors.supervision.processes.process_name import name_process
 from actors.supervision.processes.zygote_packets import packets_of, receive
+
+log = logging.getLogger(__name__)
 
 Become = Callable[[dict[str, Any], list[int]], NoReturn]
 """Be the actor that was requested, with these descriptors."""
@@ -41,12 +45,17 @@ class ForkedAhead:
         """Make it the requested actor: its id and a pidfd, which is the caller's from now on.
 
         None when it is none of this entry, has become one already, or has ended. It gets copies of the descriptors.
-        Raises `OSError` when there can be none.
         """
         if request["entry"] != self._entry or not self._send(request, descriptors):
             return None
-        self._close()
+        self._leave()
         return self._pid, self._pidfd
+
+    def close(self) -> None:
+        """Let go of it: it ends, unless another process has it too."""
+        if self._requests is not None:
+            self._leave()
+            os.close(self._pidfd)
 
     def _send(self, packet: dict[str, Any], descriptors: list[int]) -> bool:
         if self._requests is None:
@@ -54,13 +63,13 @@ class ForkedAhead:
         try:
             for each in packets_of(packet, descriptors):
                 socket.send_fds(self._requests, [each.data], each.descriptors)
-        except (BrokenPipeError, ConnectionResetError):  # it has ended
-            self._close()
-            os.close(self._pidfd)
+        except OSError as error:  # mostly since it has ended; half a request would be of no use either
+            log.info("the process that was forked ahead can't be used: %s", error)
+            self.close()
             return False
         return True
 
-    def _close(self) -> None:
+    def _leave(self) -> None:
         if self._requests is not None:
             self._requests.close()
             self._requests = None
@@ -90,6 +99,7 @@ def fork_ahead(entry: str, control: socket.socket, become: Become) -> ForkedAhea
 def _run(entry: str, requests: socket.socket, parent: int, become: Become) -> NoReturn:
     try:
         end_with(parent)
+        gc.freeze()  # not in the zygote, where `actors.memory_layout` looks for what it has loaded among all objects
         name_process("forked-ahead")
         _import(entry)
         inherited: list[int] = []  # open until this process ends

@@ -82,7 +82,6 @@ def serve(control: socket.socket, liveness: memoryview[float], ahead: str = "") 
     forked = None
     if ahead:
         _preload(PRELOAD_FIRST)
-        gc.freeze()
         forked = _fork_ahead(ahead, control, liveness)
     _preload(PRELOAD)
     gc.collect()
@@ -158,7 +157,8 @@ def _fork_on_request(control: socket.socket, liveness: memoryview[float], ahead:
     try:
         if truncated:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        pid, pidfd = (ahead and ahead.request(request, descriptors)) or _fork(control, request, descriptors, liveness)
+        made = None if ahead is None else ahead.request(request, descriptors)
+        pid, pidfd = made or _fork(control, ahead, request, descriptors, liveness)
     except OSError as error:
         _send(control, {"failed": error.strerror, "token": request["token"]})
     else:
@@ -171,7 +171,11 @@ def _fork_on_request(control: socket.socket, liveness: memoryview[float], ahead:
 
 
 def _fork(
-    control: socket.socket, request: dict[str, Any], descriptors: list[int], liveness: memoryview[float]
+    control: socket.socket,
+    ahead: ForkedAhead | None,
+    request: dict[str, Any],
+    descriptors: list[int],
+    liveness: memoryview[float],
 ) -> tuple[int, int]:
     """The new process's id and a pidfd of it. Raises `OSError`, and then there is no process."""
     block()  # until the child has its handlers
@@ -179,6 +183,8 @@ def _fork(
         pid = os.fork()
         if pid == 0:
             control.close()
+            if ahead is not None:
+                ahead.close()
             _become(request, descriptors, liveness)
     finally:
         unblock()

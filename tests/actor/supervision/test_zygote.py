@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 import shutil
@@ -10,7 +11,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -284,12 +285,34 @@ def test_a_process_that_is_forked_ahead_becomes_the_first_actor_of_its_class(tmp
         assert second.pid not in (None, first.pid, other.pid)
         for process in (first, second):
             assert str(tmp_path) in {os.path.realpath(each) for each in Path(f"/proc/{process.pid}/fd").iterdir()}
+        assert not any("pidfd" in os.readlink(each) for each in Path(f"/proc/{other.pid}/fd").iterdir())
         opened = [os.readlink(each) for each in Path(f"/proc/{first.pid}/fd").iterdir()]
         assert sum(each.startswith("socket:") for each in opened) > 300
         send(first.pid, signal.SIGKILL)
         nursery.until(lambda: nursery.ended, "its end is reported")
         assert nursery.ended == [(first, "was killed by SIGKILL")]
     os.close(lock)
+
+
+def test_what_puts_functions_together_finds_all_that_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector doesn't list frozen objects."""
+
+    class LoadedError(Exception):
+        pass
+
+    def preload(entries: Sequence[str]) -> None:
+        if entries == zygote.PRELOAD:
+            raise LoadedError
+
+    forked = []
+    monkeypatch.setattr(zygote, "name_process", lambda _name: None)
+    monkeypatch.setattr(zygote, "_preload", preload)
+    monkeypatch.setattr(zygote, "_fork_ahead", lambda *_arguments: forked.append(1))
+    frozen = gc.get_freeze_count()
+    with socket.socket() as control, pytest.raises(LoadedError):
+        zygote.serve(control, memoryview(bytearray(8)).cast("d"), ahead=QUIET)
+    assert forked
+    assert gc.get_freeze_count() == frozen
 
 
 def test_when_what_was_forked_ahead_has_ended_the_actor_is_made_all_the_same() -> None:

@@ -13,9 +13,11 @@ from actors.accounts.records import CredentialRecord
 from actors.bus.loop import TURN_MAX, UNCHECKED, Loop
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits import held_accounts
-from actors.forwarding.limits.held_accounts import POLL, UPDATED_AT_ONCE, Found, UnreadableError
+from actors.forwarding.limits.accounts import Account
+from actors.forwarding.limits.held_accounts import POLL, UPDATED_AT_ONCE, Found, HeldAccounts, UnreadableError
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.limits.meter import MeteredConnection
+from actors.forwarding.limits.usage_counters import UsageCounters
 from actors.forwarding.protocols import failures
 from tests.kit.clocks import Clock
 from tests.kit.forwarding_rig import spec
@@ -179,17 +181,37 @@ def test_a_slow_machine_updates_as_many_as_a_turn_has_time_for(world: World) -> 
     assert all(UNCHECKED <= each <= 20 + UNCHECKED for each in portions[:-1])
 
 
-def test_accounts_that_are_not_used_are_dropped_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(350)
-    busy = world.request("user3")[0]
-    monkeypatch.setattr(world.limits.usage, "release", lambda _account_id: world.clock.advance(TURN_MAX / 20))
-    world.clock.now += held_accounts.IDLE + held_accounts.SWEEP
+def test_accounts_that_are_not_used_are_dropped_as_a_turn_has_time_for() -> None:
+    clock = Clock(100.0)
+    loop, usage = Loop(clock), UsageCounters(Loop(clock))
+    by_name: dict[str, Account] = {}
+
+    def new(kind: type[Account], of_it: AccountSpec) -> Account:
+        return kind(loop, of_it, 0.0, usage.acquire(of_it.id))
+
+    def dropped(_account: Account) -> None:
+        clock.advance(TURN_MAX / 20)
+
+    held = HeldAccounts(loop, by_name, new, lambda _account: None, dropped)
+    held.source = table = Table(350)
+    for each in table.specs.values():
+        assert held.account(each.username) is not None
+    clock.advance(held_accounts.IDLE + held_accounts.SWEEP)
     left = [350]
-    while len(left) < 2 or left[-1] < left[-2]:
+    while left[-1]:
+        loop.turn(0)
+        left.append(len(list(held)))
+    assert all(UNCHECKED <= before - after <= 20 + 2 * UNCHECKED for before, after in pairwise(left[:-1]))
+    assert not by_name
+    loop.close()
+
+
+def test_an_account_with_a_connection_is_not_dropped() -> None:
+    world = World(20)
+    busy = world.request("user3")[0]
+    world.clock.now += held_accounts.IDLE + held_accounts.SWEEP
+    for _ in range(20):
         world.loop.turn(0)
-        left.append(len(list(world.limits.held)))
-    assert left[-1] == 1
-    assert all(before - after <= 20 + 2 * UNCHECKED for before, after in pairwise(left))
     assert list(world.limits.accounts) == ["user3"]
     assert busy.ended is None
     world.loop.close()
