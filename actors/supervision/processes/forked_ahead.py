@@ -52,7 +52,7 @@ class ForkedAhead:
         return self._pid, self._pidfd
 
     def close(self) -> None:
-        """Let go of it: it ends, unless another process has it too."""
+        """Close this end of its socket; when the last process has done so, it ends."""
         if self._requests is not None:
             self._leave()
             os.close(self._pidfd)
