@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bus.mailbox import Reply
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 _URL = re.compile(r"(https?)://([^/?#]*)([/?][^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
-_BARE_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
+_V6_MAX = 45
+"""Characters of an IPv6 address."""
 DEFAULT_PORT = 443
 BY_BACKEND = "auth.backend: allowed if the authentication back end knows this user, which was not asked"
 
@@ -71,12 +73,19 @@ def read_target(text: str) -> Authority:
     port = DEFAULT_PORT
     if match := _URL.fullmatch(text):
         port, text = (80 if match[1].lower() == "http" else 443), match[2]
-    elif _BARE_V6.fullmatch(text):
+    elif _is_bare_v6(text):
         text = f"[{text}]"
     try:
         return parse_authority(text.encode("ascii"), port)
     except UnicodeEncodeError:
         raise failures.malformed("the target is not ASCII; write the name as it is in the DNS (xn--…)") from None
+
+
+def _is_bare_v6(text: str) -> bool:
+    try:
+        return ":" in text and len(text) <= _V6_MAX and ip_address(text).version == 6
+    except ValueError:
+        return False
 
 
 def plain_path(text: str) -> str:

@@ -36,6 +36,8 @@ from config.net.entries import GEO
 REDIRECTS_MAX: Final = 5
 TIMEOUT: Final = 30.0
 """Seconds of silence after which a fetch ends."""
+CPU_MAX: Final = 300
+"""Seconds of a processor after which the process of a fetch ends."""
 PIECE: Final = 64 * 1024
 USER_AGENT: Final = "Proxyfleet-Lists/1"
 _REDIRECTS: Final = (301, 302, 303, 307, 308)

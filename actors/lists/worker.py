@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 from setproctitle import setproctitle
 
-from actors.lists.fetching import Fetched, Job, fetch
+from actors.lists.fetching import CPU_MAX, Fetched, Job, fetch
 from actors.signals import OF_THE_GROUP
 
 NICENESS = 10
@@ -33,6 +33,8 @@ def main() -> None:
     signal.alarm(LONGEST)
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_MAX, CPU_MAX + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGXCPU leaves one
     given = json.load(sys.stdin)
     try:
         result = fetch(Job(**{**given, "own": [(host, first, last) for host, first, last in given["own"]]}))

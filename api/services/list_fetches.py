@@ -1,7 +1,8 @@
 """Fetches the lists that have a source, when they are due: one process for each fetch (`actors.lists.worker`).
 
 Whatever goes wrong, the content that there is stays. The first failure after a success is an event; the interval to the
-next attempt begins with a minute and doubles up to that of the list.
+next attempt begins with a minute and doubles up to that of the list. Lists that failed have one place of those for
+fetches: others are fetched whatever those take.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import logging
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, Final
 
-from actors.lists.fetching import Fetched, Job
+from actors.lists.fetching import CPU_MAX, Fetched, Job
 from actors.lists.files import is_whole, remove_outdated, version_of
 from actors.throttled_log import ThrottledLog
 from api.services.list_states import ListState, ListStates, asked
@@ -79,6 +81,8 @@ class ListFetches:
         self._versions: dict[str, tuple[str, str]] = {}
         """Of the files that lists are read from: which was there last, and which was read."""
         self._under_way: set[str] = set()
+        self._retried = ""
+        """The one list under way whose last fetch failed."""
         self._processes: set[subprocess.Popen[str]] = set()
         self._wake = threading.Event()
         self._closed = False
@@ -132,13 +136,17 @@ class ListFetches:
 
     def _begin_due(self, records: Sequence[DestinationList]) -> None:
         now = time.time()
-        for record in records:
+        for record in sorted(records, key=lambda each: self.states.get(each.id).next_at if each.source else now):
             with self._lock:
                 wanted = record.id in self._wanted
                 if self._closed or record.id in self._under_way or record.source is None:
                     continue
                 if not wanted and not self._is_due(record, now):
                     continue
+                if self.states.get(record.id).failures:
+                    if self._retried:
+                        continue
+                    self._retried = record.id
                 self._wanted.discard(record.id)
                 self._under_way.add(record.id)
             self._workers.submit(self._fetch, record, record.source)
@@ -180,6 +188,9 @@ class ListFetches:
         finally:
             with self._lock:
                 self._under_way.discard(record.id)
+                if self._retried == record.id:
+                    self._retried = ""
+                    self._wake.set()
 
     def _result_of(self, record: DestinationList, source: ListSource) -> Fetched:
         """The result; whatever goes wrong is its error."""
@@ -218,6 +229,8 @@ class ListFetches:
         finally:
             with self._lock:
                 self._processes.discard(process)
+        if process.returncode == -signal.SIGXCPU:
+            return Fetched(f"reading it takes more than {CPU_MAX} s of a processor")
         if process.returncode:
             return Fetched(f"the process that fetches it has ended with status {process.returncode}")
         return _read(json.loads(written))

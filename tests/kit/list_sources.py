@@ -63,8 +63,12 @@ class Source:
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.port: int = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}/list.txt"
+        self.url = self.url_of("/list.txt")
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+
+    def url_of(self, path: str) -> str:
+        """The URL of what `by_path` has."""
+        return f"http://127.0.0.1:{self.port}{path}"
 
     def __enter__(self) -> Self:
         self._thread.start()

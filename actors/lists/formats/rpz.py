@@ -15,8 +15,9 @@ from actors.lists.formats.parsers import NOTHING, Skip
 _TYPES = frozenset(("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "PTR", "LOC", "HTTPS", "SVCB"))
 _OF_THE_ZONE = frozenset(("SOA", "NS", "DNSKEY", "RRSIG", "NSEC", "NSEC3", "NSEC3PARAM", "DS"))
 _CLASSES = frozenset(("IN", "CH", "HS"))
-_TTL = re.compile(r"(?:[0-9]+[smhdw]?)+", re.IGNORECASE | re.ASCII)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_TTL = re.compile(r"(?:[0-9]{1,10}[smhdw])*+[0-9]{0,10}+", re.IGNORECASE | re.ASCII)
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"?+')
+"""A text; one without end goes to the end of the line."""
 _EXCEPTIONS = ("rpz-passthru.", "rpz-passthru")
 _OTHER_TRIGGERS = ("rpz-client-ip", "rpz-nsdname", "rpz-nsip")
 

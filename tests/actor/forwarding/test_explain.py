@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -46,6 +47,13 @@ def test_a_target_may_be_written_as(written: str, host: str, port: int) -> None:
 def test_what_a_proxy_would_not_read_is_no_target(written: str) -> None:
     with pytest.raises(Refused):
         read_target(written)
+
+
+def test_a_long_target_takes_no_time() -> None:
+    before = time.thread_time()
+    with pytest.raises(Refused):
+        read_target(":" * 2047 + "x")
+    assert time.thread_time() - before < 1
 
 
 # --- a real actor ---

@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import zlib
@@ -226,3 +227,14 @@ def test_the_worker_writes_its_result(source: Source, tmp_path: Path) -> None:
     found = json.loads(ran.stdout)
     assert (found["error"], found["entries"]) == ("", 10)
     assert names(tmp_path) == [found["file"]]
+
+
+def test_the_worker_ends_when_it_takes_too_much_of_a_processor() -> None:
+    program = (
+        "import itertools, actors.lists.worker as worker\n"
+        "worker.CPU_MAX, worker.fetch = 1, lambda job: all(itertools.count(1))\n"
+        "worker.main()"
+    )
+    job = json.dumps(asdict(Job("list_1", "", "domains", "", "plain", 1)))
+    done = subprocess.run([sys.executable, "-c", program], input=job, text=True, cwd=ROOT, check=False, timeout=120)
+    assert done.returncode == -signal.SIGXCPU

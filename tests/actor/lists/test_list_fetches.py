@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ class Stage:
         self.record = DestinationList(
             id="list_1", name="ads", kind="domains", created_at=0, updated_at=0, source=ListSource(url=source.url)
         )
+        self.others: list[DestinationList] = []
         self.states = ListStates(folder)
         self.guard: tuple[list[tuple[str, int]], str] = ([], "")
         self.fetches = self.started()
@@ -38,7 +40,7 @@ class Stage:
     def started(self, fetch_max: float = 60.0) -> ListFetches:
         made = ListFetches(
             self.states,
-            lambda: [self.record],
+            lambda: [self.record, *self.others],
             lambda: self.guard,
             lambda kind, data: self.events.append((kind, data)),
             self.changes.append,
@@ -142,6 +144,35 @@ def test_a_source_that_sends_too_slowly_is_given_up(stage: Stage) -> None:
     assert stage.matches("a.example") == "a.example"
 
 
+def test_lists_that_failed_leave_a_place_to_others(stage: Stage) -> None:
+    released = threading.Event()
+
+    def stuck() -> Iterator[bytes]:
+        yield b"#\n"
+        released.wait(60)
+
+    paths = {"list_2": "/two", "list_3": "/three"}
+    stage.source.by_path = {path: Content(status=503) for path in paths.values()}
+    stage.others = [
+        stage.record.model_copy(update={"id": each, "source": ListSource(url=stage.source.url_of(path))})
+        for each, path in paths.items()
+    ]
+    for each in paths:
+        stage.fetches.refresh(each)
+    wait_until(lambda: all(stage.states.get(each).failures for each in paths), "two lists that failed")
+    stage.source.by_path = {path: Content(stuck()) for path in paths.values()}
+    before = len(stage.source.requests)
+    for each in paths:
+        stage.fetches.refresh(each)
+    try:
+        wait_until(lambda: len(stage.source.requests) > before, "a fetch that is stuck")
+        stage.refresh()
+        assert all(map(stage.fetches.is_under_way, paths))
+    finally:
+        released.set()
+    wait_until(lambda: not any(stage.states.get(each).failures for each in paths), "both lists in turn")
+
+
 def test_a_damaged_file_is_fetched_anew_at_the_next_fetch(stage: Stage) -> None:
     path = stage.states.folder / stage.state.file
     path.write_bytes(path.read_bytes()[:-1])
@@ -162,6 +193,9 @@ def test_a_fetch_that_crashes_is_an_error_of_the_list(stage: Stage, monkeypatch:
     assert stage.refresh().last_error.startswith("no process that fetches it can be started: No such file")
     monkeypatch.setattr(list_fetches, "_PROGRAM", (sys.executable, "-c", "raise SystemExit(3)"))
     assert stage.refresh().last_error == "the process that fetches it has ended with status 3"
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGXCPU)"
+    monkeypatch.setattr(list_fetches, "_PROGRAM", (sys.executable, "-c", program))
+    assert stage.refresh().last_error == "reading it takes more than 300 s of a processor"
     monkeypatch.setattr(list_fetches, "_PROGRAM", (sys.executable, "-c", "print('[')"))
     assert stage.refresh().last_error.startswith("fetching it failed: JSONDecodeError")
     assert [kind for kind, _data in stage.events] == ["list.error"]

@@ -105,10 +105,11 @@ ZONE = """$TTL 60
   1 ; serial
   2 3 4 5 )
   IN NS localhost.
-bad.com CNAME .
+bad.com 1w2d3H CNAME .
 *.bad.com 300 IN CNAME .
 local.net  A 127.0.0.1
    TXT "a;b ( c"
+   TXT "a;b \\" ( c
 good.com CNAME rpz-passthru.
 24.0.2.0.192.rpz-ip CNAME .
 48.zz.8.db8.2001.rpz-ip CNAME *.
