@@ -79,7 +79,7 @@ def with_binary_units(text: str) -> str:
     return _OF_THE_API.sub(lambda found: f"{found[1]} {found[2]}iB" if found[2] else f"{found[1][:-3]} B", text)
 
 
-_OF_THE_API = re.compile(r"([0-9]+\.[0-9]{2}) ([KMGTP]?)B\b", re.ASCII)
+_OF_THE_API = re.compile(r"(?<![0-9])([0-9]+\.[0-9]{2}) ([KMGTP]?)B\b", re.ASCII)
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(

@@ -14,7 +14,7 @@ from config.model.webhooks import MASK
 _INTERNAL = frozenset({"renewal_hash"})
 """What says nothing to people beside the other fields."""
 _OMITTED = frozenset({"id", *BOOKKEEPING, *_INTERNAL})
-_ELEMENT = re.compile(r"\[[^\]]*\]")
+_ELEMENT = re.compile(r"\[[^\]]*+\]?")
 _STORED_AS = re.compile(r"_(hash|sealed)$")
 
 

@@ -17,6 +17,7 @@ from pydantic import WithJsonSchema
 # --- parts, without anchors ---------------------------------------------------------------------------------------
 
 _CONTROL = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_BLANKS = rf"[^\S{_CONTROL}]*"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = rf"(?:{_OCTET}\.){{3}}{_OCTET}"
 _H16 = r"[0-9A-Fa-f]{1,4}"
@@ -44,16 +45,16 @@ _NUMBER = r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)"
 
 # --- whole texts; lengths are in the patterns where they are no mere count of characters ---
 
-PLAIN = rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
+PLAIN = rf"^{_BLANKS}[^\s{_CONTROL}][^{_CONTROL}]*$"
 """No control characters, and not blank."""
-USER_NAME = rf"^[^:{_CONTROL}]*[^:\s{_CONTROL}][^:{_CONTROL}]*$"
+USER_NAME = rf"^{_BLANKS}[^:\s{_CONTROL}][^:{_CONTROL}]*$"
 _UNSEEN = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
     r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
 )
 PERSON_NAME = rf"^[^:\s{_CONTROL}{_UNSEEN}](?:[^:{_CONTROL}{_UNSEEN}]*[^:\s{_CONTROL}{_UNSEEN}])?$"
 """`config.model.user_names` judges scripts besides, which no pattern knows."""
-ACCOUNT_NAME = rf"^(?!\.{{1,2}}$)[^:/{_CONTROL}]*[^:/\s{_CONTROL}][^:/{_CONTROL}]*$"
+ACCOUNT_NAME = rf"^(?!\.{{1,2}}$){_BLANKS}[^:/\s{_CONTROL}][^:/{_CONTROL}]*$"
 FILE_PATH = rf"^/[^{_CONTROL}]{{0,4095}}$"
 ADDRESS = rf"^(?:{_IPV4}|{_IPV6})$"
 NETWORK = rf"^(?:{_NET4}|{_NET6})$"
@@ -90,7 +91,7 @@ WEB_URL = rf"^(?!.{{2049}}){_WEB}://{_AUTHORITY}(?:[/?#][!-~]*)?$"
 WEBHOOK_URL = rf"^{_WEB}://{_AUTHORITY}(?:[/?][!-\"$-\[\]-~]*)?$"
 """Such a URL without a fragment and backslashes."""
 CERTIFICATE = (
-    rf"^(?:CN=[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*"
+    rf"^(?:CN={_BLANKS}[^\s{_CONTROL}][^{_CONTROL}]*"
     rf"|DNS:(?:\*\.)?(?!.{{254}})(?!(?:.*\.)?{_NUMBER}$){_LABEL}(?:\.{_LABEL})*"
     r"|URI:[A-Za-z][A-Za-z0-9+.-]*:[!-~]+|SHA256:[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31})$"
 )
@@ -112,8 +113,8 @@ DOMAIN = rf"^(?!.{{254}}.)(?!(?:.*\.)?{_NUMBER}\.?$){_LABEL}(?:\.{_LABEL})*\.?$"
 LABEL_NAME = "^(?!(?:session|ttl|rotate)$)[a-z][a-z0-9_]{0,31}$"
 """The name of a label of an upstream, and of a parameter in a user name that selects by it."""
 ACCOUNT_MATCH = (
-    rf"^(?:tag:(?![\s\S]{{65}})[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*"
-    rf"|(?![\s\S]{{129}})[^:{_CONTROL}]*[^:\s{_CONTROL}][^:{_CONTROL}]*)$"
+    rf"^(?:tag:(?![\s\S]{{65}}){_BLANKS}[^\s{_CONTROL}][^{_CONTROL}]*"
+    rf"|(?![\s\S]{{129}}){_BLANKS}[^:\s{_CONTROL}][^:{_CONTROL}]*)$"
 )
 """A user name, or `tag:` and a tag of accounts."""
 FIELD_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"

@@ -33,12 +33,13 @@ class Live:
 
 OUTPUTS = ("stderr", "stdout", "journald", *FILE_FORMATS)
 """Values of `logging.output`; a format, a colon and an absolute path is another one, in the configuration alone."""
+_OUTPUT_FILE = re.compile(rf"(?:{'|'.join(FILE_FORMATS)}):/[^\0]+")
 _OUTPUT_PATTERN = rf"^({'|'.join(OUTPUTS)}|({'|'.join(FILE_FORMATS)}):/[^\x00]{{1,4096}})$"
 
 
 def good_output(text: str) -> str:
     """A good value of `logging.output`. Raises `ValueError`."""
-    if text not in OUTPUTS and not re.fullmatch(rf"({'|'.join(FILE_FORMATS)}):/[^\0]+", text):
+    if text not in OUTPUTS and not _OUTPUT_FILE.fullmatch(text):
         formats = ", ".join(FILE_FORMATS)
         raise ValueError(f"must be one of {', '.join(OUTPUTS)}; or one of {formats}, a colon and an absolute path")
     return text

@@ -46,7 +46,7 @@ class Router {
   }
 
   #read(): void {
-    const path = decoded(location.pathname.slice(BASE.length)).replace(/\/+$/, "");
+    const path = decoded(location.pathname.slice(BASE.length)).replace(/(?<!\/)\/+$/, "");
     this.path = path || "/";
     this.query = new URLSearchParams(location.search);
   }
