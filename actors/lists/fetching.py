@@ -39,6 +39,7 @@ TIMEOUT: Final = 30.0
 CPU_MAX: Final = 300
 """Seconds of a processor after which the process of a fetch ends."""
 PIECE: Final = 64 * 1024
+UNUSABLE_FILE: Final = "its file can't be used; the log says why"
 USER_AGENT: Final = "Proxyfleet-Lists/1"
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 
@@ -70,7 +71,7 @@ class Job:
 class Fetched:
     """The result: `error` says why there is no new content. Without it `file` is its name, empty when it is the same.
 
-    `examples` are lines that were skipped: number, text and why.
+    `cause` is what the log says in place of it. `examples` are lines that were skipped: number, text and why.
     """
 
     error: str = ""
@@ -80,10 +81,19 @@ class Fetched:
     examples: list[tuple[int, str, str]] = field(default_factory=list)
     etag: str = ""
     last_modified: str = ""
+    cause: str = ""
 
 
 def fetch(job: Job) -> Fetched:
-    """Fetch and compile. Never raises for what a server or the network does, or for a full disk."""
+    """Fetch and compile. Never raises for what a server or the network does, or for a full disk.
+
+    Whatever is wrong with a file is one error: who may name files of this machine doesn't learn which there are.
+    """
+    found = _tried(job)
+    return Fetched(UNUSABLE_FILE, cause=found.error) if job.file and found.error else found
+
+
+def _tried(job: Job) -> Fetched:
     try:
         return _from_file(job) if job.file else _from_url(job)
     except ListError as error:

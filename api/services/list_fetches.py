@@ -124,6 +124,7 @@ class ListFetches:
                 records = self._lists()
                 self._begin_due(records)
                 self._settle_others(records)
+                self._forget_others(records)
             except Exception as error:  # noqa: BLE001 - whatever it is about, the other lists are fetched on
                 self._errors.error(error)
             else:
@@ -133,6 +134,16 @@ class ListFetches:
     def _settle_others(self, records: Sequence[DestinationList]) -> None:
         for list_id in self._settle(records):
             self._changed(list_id)
+
+    def _forget_others(self, records: Sequence[DestinationList]) -> None:
+        """Forget deleted lists, and files that are not current any more."""
+        ids = {each.id for each in records}
+        self.states.keep_only(ids)
+        self._whole &= {self.states.get(each.id).file for each in records if each.source}
+        for deleted in self._versions.keys() - ids:
+            del self._versions[deleted]
+        with self._lock:
+            self._wanted &= ids
 
     def _begin_due(self, records: Sequence[DestinationList]) -> None:
         now = time.time()
@@ -242,7 +253,7 @@ class ListFetches:
             return
         before, now = self.states.get(record.id), time.time()
         if result.error:
-            self._failed(record, source, before, result.error, now)
+            self._failed(record, source, before, result, now)
             return
         after = before.model_copy(
             update={
@@ -271,9 +282,12 @@ class ListFetches:
         before = self.states.get(record.id)
         self.states.remember(record.id, _after_failure(record, source, before, error, time.time()))
 
-    def _failed(self, record: DestinationList, source: ListSource, before: ListState, error: str, now: float) -> None:
+    def _failed(
+        self, record: DestinationList, source: ListSource, before: ListState, result: Fetched, now: float
+    ) -> None:
+        error = result.error
         if not before.failures or before.last_error != error:
-            log.warning("the list %s can't be fetched, its content stays: %s", record.name, error)
+            log.warning("the list %s can't be fetched, its content stays: %s", record.name, result.cause or error)
         if not before.failures:
             self._publish("list.error", {"list_id": record.id, "name": record.name, "error": error})
         self.states.put(record.id, _after_failure(record, source, before, error, now))

@@ -7,6 +7,7 @@ crash the list has its old content or the new one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -97,6 +98,13 @@ class ListStates:
     def forget(self, list_id: str) -> None:
         """The list is gone, and so is its file."""
         self._known.pop(list_id, None)
+
+    def keep_only(self, ids: Collection[str]) -> None:
+        """Forget all lists but these."""
+        for known in (self._known, self._files):
+            for list_id in list(known):
+                if list_id not in ids:
+                    known.pop(list_id, None)
 
     def current_file(self, record: DestinationList) -> str:
         """The name of the compiled file of a list; empty while it has no content.

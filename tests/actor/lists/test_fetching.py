@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from actors.lists.compiled import CompiledList
-from actors.lists.fetching import REDIRECTS_MAX, Fetched, Job, fetch
+from actors.lists.fetching import REDIRECTS_MAX, UNUSABLE_FILE, Fetched, Job, fetch
 from tests.kit.folders import ROOT
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.place_databases import country, database
@@ -150,7 +150,7 @@ def test_a_database_is_read_from_a_file_again_only_when_that_is_another(source: 
     assert source.requests == []
 
 
-def test_what_is_no_readable_file_is_an_error(source: Source, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_only_the_log_says(source: Source, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "secret").write_text("not for others\n" * 100)
     for path, error in (
@@ -160,7 +160,7 @@ def test_what_is_no_readable_file_is_an_error(source: Source, tmp_path: Path) ->
         ("secret", "it is no MaxMind database, or damaged"),
     ):
         given = job(source, tmp_path / "lists", kind="geo", form="mmdb", url="", file=str(tmp_path / path))
-        assert fetch(given) == Fetched(error)
+        assert fetch(given) == Fetched(UNUSABLE_FILE, cause=error)
 
 
 # --- where requests may go ---

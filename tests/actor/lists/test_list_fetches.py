@@ -250,6 +250,17 @@ def test_a_database_that_is_replaced_is_read_without_being_asked(stage: Stage, t
     assert stage.states.current_file(stage.record) == stage.state.file
 
 
+def test_nothing_is_kept_of_contents_before_and_of_lists_that_are_gone(stage: Stage, tmp_path: Path) -> None:
+    stage.source.now = content("a.example\ne.example\n")
+    stage.refresh()
+    kept = stage.fetches._whole, stage.states._known, stage.fetches._versions
+    wait_until(lambda: kept[0] <= {stage.state.file}, "only the current content")
+    stage.others = [stage.record.model_copy(update={"id": "list_2", "source": ListSource(file=str(tmp_path))})]
+    wait_until(lambda: stage.states.get("list_2").failures and kept[2], "a list of a file")
+    stage.others = []
+    wait_until(lambda: "list_2" not in kept[1] and not kept[2], "no trace of it")
+
+
 def test_the_guard_holds(stage: Stage) -> None:
     stage.guard = [("127.0.0.1", stage.source.port, stage.source.port)], ""
     assert stage.refresh().last_error == "the target is this service itself"
