@@ -166,7 +166,7 @@ class ForwardingActor(Actor):
     def _configure(self, message: Configure, done: Callable[[], None]) -> None:
         self._join_workers(message.column)
         self._place = message.worker, message.workers
-        objects = self._objects.read(message.objects)
+        objects = self._objects.read(message.objects, message.changes)
         self._reconfiguration.configure(Configuration(message.spec, message.egress, objects), done)
 
     def _configured(self, spec: ProxySpec) -> None:

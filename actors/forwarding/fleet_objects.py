@@ -30,9 +30,11 @@ class ObjectReader:
         self._values: dict[str, Any] = {}
         self._objects = FleetObjects()
 
-    def read(self, packed: Mapping[str, bytes] | None) -> FleetObjects:
-        """The set of `Configure.objects`; None: that of the configuration before. Raises `ProtocolError`."""
-        if packed is None or packed == self._packed:
+    def read(self, packed: Mapping[str, bytes], changes: bool = False) -> FleetObjects:
+        """The set of `Configure.objects`, or the one before with these `changes`. Raises `ProtocolError`."""
+        if changes:
+            packed = {key: value for key, value in sorted({**self._packed, **packed}.items()) if value}
+        if packed == self._packed:
             return self._objects
         kept = {key: value for key, value in self._values.items() if packed.get(key) == self._packed[key]}
         lists = dict(_read(ListRef, "list:", packed, kept))

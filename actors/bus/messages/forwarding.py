@@ -14,17 +14,19 @@ from actors.bus.messages.specs import EgressSpec, ProxySpec
 class Configure:
     """Supervisor → forwarding actor, at its hello and at every change: holds for new connections, drops none.
 
-    `objects` has by key all objects that the proxy needs, packed (`FleetObject`); None: as before. → `Done`, if that is
-    asked for: when objects have changed. `worker` is the receiver's index among all `workers` of the proxy, `column`
+    `objects` has by key all objects that the proxy needs, packed (`FleetObject`), or where `changes` is set those alone
+    that differ from the configuration before, empty for one that is gone. → `Done`, if that is asked for: when objects
+    have changed. `worker` is the receiver's index among all `workers` of the proxy, `column`
     where it counts together with the others (`actors.workers.columns`), -1 if it counts for itself.
     """
 
     spec: ProxySpec
     egress: EgressSpec
-    objects: dict[str, bytes] | None = field(default_factory=dict, repr=False)
+    objects: dict[str, bytes] = field(default_factory=dict, repr=False)
     worker: int = 0
     workers: int = 1
     column: int = -1
+    changes: bool = False
 
 
 @message

@@ -271,7 +271,7 @@ class ProxyActors:
     def configure(
         self, actor: ManagedActor, instance: int, configure: Configure, latch: CountdownLatch | None = None
     ) -> None:
-        """Send a process the configuration of its proxy, with objects if they have changed.
+        """Send a process the configuration of its proxy, with the objects that have changed.
 
         `latch` waits a while until the process has those, and with several workers for all that changes. One that
         refuses it or never replies gets all of it again.
@@ -279,10 +279,9 @@ class ProxyActors:
         to, worker = address_of(actor.name, instance), actor.worker
         sent = self._for_worker(configure, worker, instance)
         known = self._configured.get(worker)
-        if known is not None and known.objects == configure.objects:
-            sent, waits = replace(sent, objects=None), sent.workers > 1
-        else:
-            waits = bool(configure.objects or known)
+        if known is not None:
+            sent = replace(sent, objects=_changes(known.objects, configure.objects), changes=True)
+        waits = bool(sent.objects) or (known is not None and sent.workers > 1)
         if latch is None or not waits:
             if self._context.router.tell(to, sent):
                 self._configured[worker] = configure
@@ -293,8 +292,8 @@ class ProxyActors:
 
             def on_reply(reply: object) -> None:
                 late.cancel()
-                if not isinstance(reply, Done) and self._configured.get(worker) is configure:
-                    del self._configured[worker]
+                if not isinstance(reply, Done):  # later changes are none of what it has
+                    self._configured.pop(worker, None)
                 applied()
 
             self._context.router.ask(to, sent, on_reply, APPLIED_WITHIN)
@@ -365,3 +364,9 @@ class ProxyActors:
         if not workers:
             del self.by_id[worker.proxy_id]
             self._routes.pop(worker.proxy_id, None)
+
+
+def _changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[str, bytes]:
+    """See `Configure.objects`."""
+    changed = {key: packed for key, packed in after.items() if before.get(key) != packed}
+    return changed | dict.fromkeys(before.keys() - after.keys(), b"")

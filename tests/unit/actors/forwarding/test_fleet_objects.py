@@ -21,12 +21,16 @@ def test_objects_are_of_their_kind() -> None:
     assert ObjectReader().read({}) == FleetObjects()
 
 
-def test_without_objects_those_before_hold() -> None:
+def test_changes_are_of_the_objects_before() -> None:
     reader = ObjectReader()
-    assert reader.read(None) == FleetObjects()
+    assert reader.read({}, changes=True) == FleetObjects()
     before = reader.read(PACKED)
-    assert reader.read(None) is before
+    assert reader.read({}, changes=True) is before
     assert reader.read(dict(PACKED)) is before
+    other = ListRef("3", "mirrors", 6, "domains", "b.list")
+    after = reader.read({"list:mirrors": pack(other), "policy:builds": b""}, changes=True)
+    assert after == FleetObjects((other,), (POOL,), ())
+    assert after.pools[0] is before.pools[0]
     assert reader.read({}) == FleetObjects()
 
 

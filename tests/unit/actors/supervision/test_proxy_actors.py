@@ -53,8 +53,10 @@ class Router:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Callable[[Any], None], float]] = []
+        self.sent: list[Any] = []
 
-    def ask(self, _to: str, _message: Any, on_reply: Callable[[Any], None], timeout: float) -> None:
+    def ask(self, _to: str, message: Any, on_reply: Callable[[Any], None], timeout: float) -> None:
+        self.sent.append(message)
         self.asked.append((on_reply, timeout))
 
 
@@ -85,6 +87,26 @@ def test_a_change_waits_a_while_for_a_slow_process_which_gets_it_once(reply: Any
     on_reply(reply)
     assert applied == [True]
     assert actors.any_unconfigured() is not keeps
+    loop.close()
+
+
+def test_a_process_gets_the_objects_that_have_changed_and_all_of_them_after_a_failure() -> None:
+    router = Router()
+    loop = Loop(Clock(100.0))
+    context: Any = SimpleNamespace(loop=loop, router=router)
+    noop: Any = SimpleNamespace()
+    actors = ProxyActors(context, noop, "a:B", noop, noop, noop, lambda _proxy_id: None)
+    actor: Any = SimpleNamespace(name="forwarding.a", worker=Worker("a"), life=SimpleNamespace(state=State.RUNNING))
+
+    def sent(**objects: bytes) -> tuple[dict[str, bytes], bool]:
+        actors.configure(actor, 1, Configure(spec("a", 1), EgressSpec("all", (), ()), objects), CountdownLatch(bool))
+        return router.sent[-1].objects, router.sent[-1].changes
+
+    assert sent(x=b"1", y=b"1", z=b"1") == ({"x": b"1", "y": b"1", "z": b"1"}, False)
+    assert sent(x=b"1", y=b"2", new=b"1") == ({"y": b"2", "new": b"1", "z": b""}, True)
+    assert sent(x=b"2", y=b"2", new=b"1") == ({"x": b"2"}, True)
+    router.asked[1][0](Failed("no"))
+    assert sent(x=b"2", y=b"2", new=b"1") == ({"x": b"2", "y": b"2", "new": b"1"}, False)
     loop.close()
 
 
