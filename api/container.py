@@ -15,12 +15,13 @@ from pydantic import BaseModel
 
 from actors.bus.events import event_topic, new_event
 from actors.bus.messages.common import Failed
+from actors.net.client_key import client_key
 from actors.net.own_requests import OutgoingGuard
 from actors.process import set_up_logging
 from api.audit import AuditedStore, Trail, origin, resource_named
 from api.audit.context import on_behalf_of
 from api.audit.masking import difference, field_names
-from api.audit.refused import RefusedActions
+from api.audit.refused import BoundedEntries
 from api.audit.store import ACCOUNTS, CONFIGURATION
 from api.audit.trail import trail_file
 from api.bus_bridge import Bridge
@@ -146,7 +147,10 @@ class Services:
         self.ending = threading.Event()
         """Set when the API ends: requests that wait for something return."""
         self.audit = Trail(data)
-        self.refused_actions = RefusedActions(self._append)
+        self.refused_actions = BoundedEntries(self._append)
+        self.sign_ins_of_holders = BoundedEntries(self.audit.append)
+        """Those that succeed, and sign-outs."""
+        self._failed_sign_ins = {each: BoundedEntries(self._append) for each in ("user", "account")}
         self.seal = secret_box_of(data)
         self.history = Recorder(self.audit, self.seal)
         self.store = store = AuditedStore(store, self.audit, self.history)
@@ -348,14 +352,17 @@ class Services:
         self._record("auth.login_failed", None, "", reason)
 
     def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
-        """Record a failed sign-in; one that can't be written is logged."""
-        resource = {"type": "user", "id": user.id if user else None, "name": username[:64]}
-        self._append(action, resource, outcome="failed", details={"reason": reason})
+        """Record a failed sign-in of a user."""
+        self._record_failed("user", action, user.id if user else None, username, reason)
 
     def _record_holder(self, action: str, account_id: str | None, username: str, reason: str) -> None:
-        """Record a failed sign-in of a holder of an account; one that can't be written is logged."""
-        resource = {"type": "account", "id": account_id, "name": username[:64]}
-        self._append(action, resource, outcome="failed", details={"reason": reason})
+        """Record a failed sign-in of a holder of an account."""
+        self._record_failed("account", action, account_id, username, reason)
+
+    def _record_failed(self, kind: str, action: str, identifier: str | None, username: str, reason: str) -> None:
+        """Bounded by the client's address; an entry that can't be written is logged."""
+        resource = {"type": kind, "id": identifier, "name": username[:64]}
+        self._failed_sign_ins[kind].record(client_key(origin().address or ""), resource, {"reason": reason}, action)
 
     def _append(self, action: str, resource: dict[str, Any] | None, **more: Any) -> None:
         try:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from config.model.webhooks import MASK, masked_url
 from config.text.formatting import timestamp_text
 
 LONGEST_LIST = 200
 """A list with more entries is recorded as their number and a hash."""
+LONGEST_FIELD = 1024
+"""Bytes of a field in an entry (a map's are those of each key): the rest becomes its number of bytes and a hash."""
+MOST_KEYS = 100
+"""Keys of a map of which each is a field of its own."""
 
 _SECRET_ENDINGS = ("password", "secret", "token", "_hash", "sealed", "private_key", "passphrase", "authorization")
 HIDING = frozenset({"headers"})
@@ -24,6 +28,7 @@ _MOMENT_ENDINGS = ("_at", "_until", "last_used", "last_login")
 _USERINFO = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 
 Part = dict[str, Any] | None
+T = TypeVar("T")
 
 
 def difference(
@@ -46,6 +51,46 @@ def field_names(part: Mapping[str, Any], path: str = "") -> list[str]:
         below = isinstance(value, Mapping) and bool(value)
         found += field_names(value, f"{path}{name}.") if below else [path + name.removesuffix("_hash")]
     return sorted(found)
+
+
+def shortened(value: Any) -> Any:
+    """A value as an entry has it: `LONGEST_FIELD` bytes of its beginning, and of the whole the bytes and a SHA-256."""
+    if isinstance(value, Mapping) and len(value) <= MOST_KEYS:
+        return {_shortened_text(name): shortened(each) for name, each in value.items()}
+    if isinstance(value, str):
+        return _shortened_text(value)
+    if not isinstance(value, (list, tuple, Mapping)):
+        return value
+    whole = _bytes_of(value)
+    if len(whole) <= LONGEST_FIELD:
+        return value
+    if isinstance(value, Mapping):
+        return {**dict(_beginning(value.items())), "…": _rest(whole)}
+    return [*_beginning(value), _rest(whole)]
+
+
+def _shortened_text(text: str) -> str:
+    whole = text.encode("utf-8", "backslashreplace")
+    if len(whole) <= LONGEST_FIELD:
+        return text
+    return whole[:LONGEST_FIELD].decode("utf-8", "ignore") + _rest(whole)
+
+
+def _beginning(entries: Iterable[T]) -> Iterator[T]:
+    left = LONGEST_FIELD
+    for each in entries:
+        left -= len(_bytes_of(each)) + 1
+        if left < 0:
+            return
+        yield each
+
+
+def _rest(whole: bytes) -> str:
+    return f"… ({len(whole)} bytes, SHA-256 {hashlib.sha256(whole).hexdigest()})"
+
+
+def _bytes_of(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def _has_ids(value: Any) -> bool:

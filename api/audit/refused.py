@@ -1,4 +1,4 @@
-"""Entries about refused actions: bounded, so that a caller who repeats them fills no disk."""
+"""Entries that anybody can cause, as refused actions and failed sign-ins: bounded, so that repetition fills no disk."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ EACH = 60
 IN_ALL = 1_000
 """Entries in `WINDOW` seconds, of one caller and of all; the caller's next entry says how many were left out."""
 WINDOW = 3600.0
+CALLERS = 10_000
+"""Callers that are counted at the same time; further ones share the entries of one."""
 
 
 @dataclass(slots=True)
@@ -21,36 +23,50 @@ class _Count:
     left_out: int = 0
 
 
-class RefusedActions:
-    """Thread-safe. `append` writes an entry, as `Trail.append` does."""
+class Budget:
+    """How many entries callers may cause. Thread-safe. `clock` is monotonic."""
 
-    def __init__(self, append: Callable[..., object], clock: Callable[[], float] = time.monotonic) -> None:
-        self._append = append
+    def __init__(self, each: int = EACH, in_all: int = IN_ALL, clock: Callable[[], float] = time.monotonic) -> None:
+        self._each = each
+        self._in_all = in_all
         self._clock = clock
         self._lock = threading.Lock()
         self._began = clock()
         self._counts: dict[str, _Count] = {}
         self._rows = 0
 
-    def record(self, who: str, resource: dict[str, Any] | None, details: dict[str, Any]) -> None:
-        """Record that `who` was refused something; `details` say why."""
+    def take(self, who: str) -> dict[str, int] | None:
+        """Details of the caller's next entry: `left_out`, those before it that were not written. None: nor is it."""
         with self._lock:
-            left_out = self._count(who)
-        if left_out is None:
-            return
-        more = {"left_out": left_out} if left_out else {}
-        self._append(ACTION, resource, outcome="failed", details={**details, **more})
+            if self._clock() - self._began >= WINDOW:
+                self._began, self._rows = self._clock(), 0
+                self._counts = {name: _Count(0, each.left_out) for name, each in self._counts.items() if each.left_out}
+            count = self._counts.setdefault(who if len(self._counts) < CALLERS or who in self._counts else "", _Count())
+            if count.rows >= self._each or self._rows >= self._in_all:
+                count.left_out += 1
+                return None
+            left_out, count.left_out = count.left_out, 0
+            count.rows += 1
+            self._rows += 1
+            return {"left_out": left_out} if left_out else {}
 
-    def _count(self, who: str) -> int | None:
-        """How many entries of this caller were left out before this one; None when this one is, too."""
-        if self._clock() - self._began >= WINDOW:
-            self._began, self._rows = self._clock(), 0
-            self._counts = {each: _Count(0, count.left_out) for each, count in self._counts.items() if count.left_out}
-        count = self._counts.setdefault(who, _Count())
-        if count.rows >= EACH or self._rows >= IN_ALL:
-            count.left_out += 1
-            return None
-        left_out, count.left_out = count.left_out, 0
-        count.rows += 1
-        self._rows += 1
-        return left_out
+
+class BoundedEntries:
+    """Writes entries within a budget. Thread-safe. `append` is as `Trail.append`."""
+
+    def __init__(self, append: Callable[..., object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._append = append
+        self._budget = Budget(clock=clock)
+
+    def record(
+        self,
+        who: str,
+        resource: dict[str, Any] | None,
+        details: dict[str, Any],
+        action: str = ACTION,
+        outcome: str = "failed",
+    ) -> None:
+        """Record what `who` has caused, by default that something was refused; `details` say why."""
+        more = self._budget.take(who)
+        if more is not None:
+            self._append(action, resource, outcome=outcome, details={**details, **more} or None)

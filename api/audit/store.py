@@ -15,6 +15,7 @@ from typing import Any
 
 from api.audit.context import on_behalf_of, origin
 from api.audit.masking import difference, field_names
+from api.audit.refused import Budget
 from api.audit.trail import Entry, Trail
 from api.errors import DomainError
 from api.history import KINDS, DocumentChange, Probe, Recorder, StagedChanges, kind_of
@@ -32,7 +33,13 @@ PART = 500
 CONFIGURATION, ACCOUNTS = "configuration", "accounts"
 """Names of the two stores in revisions."""
 
-_REVOKED = frozenset({"api_keys", "credentials"})
+CREDENTIALS = "credentials"
+OF_HOLDERS = ("id", "prefix", "expires_at")
+"""What entries have of credentials that holders of accounts make and revoke."""
+OF_ALL_HOLDERS = 10_000
+"""Such entries of all holders in an hour."""
+
+_REVOKED = frozenset({"api_keys", CREDENTIALS})
 """Collections whose documents are revoked, not deleted."""
 
 
@@ -52,6 +59,7 @@ class AuditedStore:
         self._trail = trail
         self._history = history
         self._name = name
+        self._of_holders = Budget(in_all=OF_ALL_HOLDERS)
 
     @property
     def revision(self) -> int:
@@ -210,6 +218,8 @@ class AuditedStore:
         before = document.body if document else None
         if before is None and write.body is None:
             return None
+        if write.collection == CREDENTIALS and (holder := origin().holder) is not None:
+            return self._of_holder(holder.account_id, write, before)
         old, new = difference(before, write.body, clear_headers=write.collection == "proxies")
         if not old and not new:
             return None
@@ -221,6 +231,17 @@ class AuditedStore:
         if write.collection not in KINDS:
             return _Audited(row, None)
         return _Audited(row, DocumentChange(write.collection, write.id, before, write.body, tuple(fields)))
+
+    def _of_holder(self, account_id: str, write: Write, before: Mapping[str, Any] | None) -> _Audited | None:
+        """A holder's credential, which may be one of very many."""
+        details = self._of_holders.take(account_id)
+        if details is None:
+            return None
+        parts = [each and {name: each[name] for name in OF_HOLDERS} for each in (before, write.body)]
+        old, new = difference(*parts)
+        resource = {"type": kind_of(CREDENTIALS), "id": write.id, "name": None}
+        row = {"action": _action(CREDENTIALS, old, new), "resource": resource, "before": old, "after": new}
+        return _Audited({**row, "details": details or None}, None)
 
     def _append(self, rows: list[dict[str, Any]], changes: Sequence[DocumentChange]) -> list[Entry]:
         if not changes:

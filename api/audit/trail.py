@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 from actors.sqlite import open_database, open_for_reading, sync_each_commit, transaction
 from api.audit.context import origin
+from api.audit.masking import shortened
 from api.history import SCHEMA as HISTORY_SCHEMA
 from api.store.interface import StoreError, StoreWriteError
 from config.files.paths import DataDir, PathError
@@ -131,7 +132,8 @@ class Trail:
     def append(self, action: str, resource: dict[str, Any] | None = None, **more: Any) -> Entry:
         """Append one entry about an action of the current origin, durably. Raises `StoreWriteError`.
 
-        `resource` is `{type, id, name}`; `more` may have `before`, `after`, `outcome` (else `done`) and `details`.
+        `resource` is `{type, id, name}`; `more` may have `before`, `after`, `outcome` (else `done`) and `details`. Long
+        fields are `shortened`.
         """
         return self.append_all([{"action": action, "resource": resource, **more}])[0]
 
@@ -143,7 +145,7 @@ class Trail:
         current = origin()
         with self._lock:
             common = {**_SILENT, **self.stamp()}
-            entries = self._write([{**common, **row} for row in rows], also)
+            entries = self._write([{**common, **shortened(row)} for row in rows], also)
         current.rows += len(entries)
         return entries
 

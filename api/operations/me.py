@@ -1,4 +1,4 @@
-"""What holders of accounts do themselves."""
+"""What holders of accounts do themselves: it is recorded within a budget of each, and so by no row of the table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from api.resources.account_credentials import ListCredentials
 from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
 
 TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
-    post("/login", "loginAccount", me.login, views.HolderToken, NONE, body=me.AccountLogin, audit="account.login"),
-    post("/logout", "logoutAccount", me.logout, Message, audit="account.logout"),
+    post("/login", "loginAccount", me.login, views.HolderToken, NONE, body=me.AccountLogin, audit=False),
+    post("/logout", "logoutAccount", me.logout, Message, audit=False),
     get("", "getMe", me.show, views.Me),
     Operation("PATCH", "", "updateMe", me.change_password, Message, body=me.OwnPassword),
     get("/usage", "getMyUsage", me.show_usage, views.OwnUsage),
@@ -31,7 +31,8 @@ TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
         NewCredential,
         body=CredentialCreate,
         read_only=READ_ONLY_FIELDS,
+        audit=False,
     ),
-    delete("/credentials/{credential_id}", "revokeMyCredential", me.revoke_credential, Revoked),
+    delete("/credentials/{credential_id}", "revokeMyCredential", me.revoke_credential, Revoked, audit=False),
     get("/snippets", "getMySnippets", me.get_snippets, views.OwnSnippets, query=me.OwnSnippets),
 )

@@ -111,8 +111,9 @@ class Responder:
         return reply
 
     def _note_refusal(self, error: Denied | MissingPermission, req: falcon.Request, params: dict[str, str]) -> None:
-        caller = req.context.caller
-        who = caller.user.id if caller else client_key(req.context.address)
+        caller, holder = req.context.caller, req.context.holder
+        known = caller.user.id if caller else holder.identity if holder else None
+        who = known or client_key(req.context.address)
         response = translated(error, req.context.request_id)
         details = response.details if response else {}
         self._services.refused_actions.record(who, self._services.resource_named(params), details)

@@ -21,6 +21,7 @@ from api.resources import account_credentials as credentials
 from api.resources.auth import NOT_CACHED
 from api.resources.clients import OwnHost, snippets_of
 from api.resources.connections import connection_view
+from api.security.account_holder import AccountHolder
 from api.services.account_views import usage_view, used_bytes
 from api.services.fleet_accounts import status_of
 from api.services.fleet_connections import FleetConnections, Row
@@ -81,7 +82,7 @@ def login(call: Call) -> Reply:
     body = call.body
     holder, token = call.services.self_service.sign_in(body.username, body.password, body.proxy, call.address)
     origin().holder = holder
-    call.services.audit.append("account.login", _resource(holder.account_id, holder.username))
+    _record(call, holder, "account.login")
     return Reply(token_view(token), headers=NOT_CACHED)
 
 
@@ -90,7 +91,7 @@ def logout(call: Call) -> Reply:
 
     Ends the token in `Authorization`. It stays ended after a restart.
     """
-    call.services.audit.append("account.logout", _resource(call.holder.account_id, call.holder.username))
+    _record(call, call.holder, "account.logout")
     call.services.self_service.sign_out(call.holder)
     return Reply({"message": "Signed out"})
 
@@ -245,5 +246,6 @@ def _connection(row: Row) -> dict[str, Any]:
     return {"proxy": row.proxy.name, **connection_view(row.connection), **hidden}
 
 
-def _resource(account_id: str, username: str) -> dict[str, Any]:
-    return {"type": "account", "id": account_id, "name": username}
+def _record(call: Call, holder: AccountHolder, action: str) -> None:
+    resource = {"type": "account", "id": holder.account_id, "name": holder.username}
+    call.services.sign_ins_of_holders.record(holder.account_id, resource, {}, action, "done")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.net.client_key import client_key
+from api.audit.refused import WINDOW, Budget
+from api.audit.store import OF_ALL_HOLDERS
 from api.errors import Denied, Invalid, NotFound, StaleRevision, TooBusy, Unauthenticated
 from api.security.account_holder import AccountHolder
 from api.security.account_sessions import LIFETIME, PREFIX, AccountSession, AccountSessions
@@ -39,6 +41,8 @@ SAME_NAME_MAX = 8
 """Accounts of one name whose passwords are checked for one sign-in. With more of them one that names no proxy fails."""
 CREDENTIALS_MAX = 1_000
 """Credentials of one account up to which its holder may make another: each takes room in the store and in the table."""
+PASSWORDS_MAX = 10
+"""Changes of a password by one holder in an hour: each is a revision, of which so many are kept."""
 _LIMITS = tuple(RuleLimits.model_fields)
 WRONG = "The user name or the password is wrong"
 
@@ -89,6 +93,7 @@ class SelfService:
     ) -> None:
         self.enabled = False
         self.throttle = LoginThrottle()
+        self._passwords = Budget(PASSWORDS_MAX, in_all=OF_ALL_HOLDERS)
         self._sessions = sessions
         self._store = store
         self._every = every
@@ -173,6 +178,8 @@ class SelfService:
         if not self._with_password([held.record], current, address):
             self._failed(held.record.id, held.record.username, address)
             raise Invalid("current_password", "is wrong")
+        if self._passwords.take(holder.account_id) is None:
+            raise TooBusy(int(WINDOW), f"The password was changed {PASSWORDS_MAX} times within an hour")
         try:
             self._accounts.update(holder.account_id, FleetAccountUpdate(password=new), held.revision)
         except (StaleRevision, RevisionConflict) as error:  # perhaps to a password that this one must not replace

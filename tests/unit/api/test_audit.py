@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 import tempfile
 import threading
@@ -15,7 +17,7 @@ import pytest
 
 from api.audit import Broken, Head, Trail, refused, verify
 from api.audit.masking import difference
-from api.audit.refused import RefusedActions
+from api.audit.refused import BoundedEntries
 from api.audit.trail import trail_file
 from api.operator.bootstrap import ensure_administrator
 from api.operator.offline import peek_settings, reset_password, reset_settings
@@ -134,7 +136,7 @@ def test_a_denied_action_is_recorded_with_the_key_and_the_reason(api: Api) -> No
 
 def test_a_caller_who_is_refused_again_and_again_fills_no_trail() -> None:
     now, written = [0.0], []
-    refusals = RefusedActions(lambda *_row, **more: written.append(more["details"]), lambda: now[0])
+    refusals = BoundedEntries(lambda *_row, **more: written.append(more["details"]), lambda: now[0])
     for _ in range(refused.EACH + 5):
         refusals.record("usr_1", None, {"reason": "no"})
     refusals.record("usr_2", None, {"reason": "no"})
@@ -147,7 +149,7 @@ def test_a_caller_who_is_refused_again_and_again_fills_no_trail() -> None:
 
 def test_rows_of_all_callers_together_are_bounded() -> None:
     written: list[object] = []
-    refusals = RefusedActions(lambda *_row, **_more: written.append(1), lambda: 0.0)
+    refusals = BoundedEntries(lambda *_row, **_more: written.append(1), lambda: 0.0)
     for number in range(refused.IN_ALL + 50):
         refusals.record(f"usr_{number}", None, {})
     assert len(written) == refused.IN_ALL
@@ -194,6 +196,36 @@ def test_masking_knows_headers_urls_and_long_lists() -> None:
     old, new = difference(accounts, changed)
     assert (old, new) == ({"accounts": [{"id": "b", "n": 1}]}, {"accounts": [{"id": "b", "n": 2}, {"id": "c", "n": 1}]})
     assert difference({"a": 1, "updated_at": 1}, {"a": 1, "updated_at": 2}) == ({}, {})
+
+
+def test_a_long_field_is_recorded_by_its_beginning_its_bytes_and_a_hash(trail: DataDir) -> None:
+    name, many = "ä" * 40_000, [f"host-{number}.example" for number in range(150)]
+    opened = Trail(trail)
+    fields = {"name": name, "limits": {"note": name, "n": 1}, "allow": many, "odd": {str(n): n for n in range(5_000)}}
+    content = opened.append("x.y", {"type": "x", "id": name, "name": None}, after=fields).content
+    opened.close()
+    assert len(json.dumps(content, ensure_ascii=False).encode()) < 8 * 1024
+    after = content["after"]
+    assert after["limits"]["n"] == 1
+    for text in (after["name"], after["limits"]["note"], content["resource"]["id"]):
+        assert re.fullmatch(r"ä{512}… \(80000 bytes, SHA-256 [0-9a-f]{64}\)", text)
+    assert after["allow"][:2] == many[:2]
+    assert re.search(r"bytes, SHA-256 [0-9a-f]{64}", after["allow"][-1])
+    assert "SHA-256" in after["odd"]["…"]
+
+
+def test_callers_beyond_those_that_are_counted_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused, "CALLERS", 2)
+    budget = refused.Budget(each=1, clock=lambda: 0.0)
+    assert [budget.take(who) for who in ("a", "b", "c", "d", "a")] == [{}, {}, {}, None, None]
+
+
+def test_failed_sign_ins_are_bounded_by_address(api: Api) -> None:
+    for number in range(refused.EACH + 5):
+        api.services._record("auth.login_failed", None, f"name-{number}", "wrong credentials")
+        api.services._record_holder("account.login_failed", None, f"name-{number}", "wrong credentials")
+    found = [row["action"] for row in rows(api, limit=500)]
+    assert (found.count("auth.login_failed"), found.count("account.login_failed")) == (refused.EACH, refused.EACH)
 
 
 def test_timestamps_have_the_format_of_the_api(api: Api) -> None:

@@ -228,6 +228,17 @@ def test_a_change_of_the_account_meanwhile_is_not_overwritten(
     sign_in(api, password=change_of.get("password", PASSWORD))
 
 
+def test_a_holder_changes_the_password_so_often_in_an_hour(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one holder could push all revisions of the operators out of the history."""
+    monkeypatch.setattr(api.services.self_service._passwords, "_each", 1)
+    plan(api, self_service={"password": True})
+    account(api, plan="basic")
+    first = api.patch("/me", {"password": "another one", "current_password": PASSWORD}, sign_in(api))
+    body = {"password": "a third one", "current_password": "another one"}
+    second = api.patch("/me", body, sign_in(api, password="another one"))
+    assert (first.status_code, second.status_code, second.headers["Retry-After"]) == (200, 429, "3600")
+
+
 def test_without_a_plan_the_password_stays(api: Api) -> None:
     account(api)
     refusal = api.patch("/me", {"password": "a new one", "current_password": PASSWORD}, sign_in(api))
@@ -345,6 +356,39 @@ def test_a_repeated_request_makes_one_credential_for_each_holder(api: Api) -> No
         headers = {**sign_in(api, name), "Idempotency-Key": "one"}
         secrets += [api.post("/me/credentials", {"ttl": 60}, headers).json["data"]["secret"] for _ in range(2)]
     assert secrets[0] == secrets[1] != secrets[2] == secrets[3]
+
+
+def test_what_holders_make_again_and_again_fills_no_trail(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 KB of rules go into none of the entries, whoever makes the credential; a holder has a budget."""
+    plan(api, self_service={"credentials": True})
+    account_id, holder = account(api, plan="basic"), sign_in(api)
+    fat = {"ttl": 60, "name": "x" * 100, "allow_destinations": [f"{'a' * 60}.{n}.example" for n in range(1000)]}
+    made = api.post("/me/credentials", fat, holder).json["data"]["credential"]
+    api.request("DELETE", f"/me/credentials/{made['id']}", holder)
+    deleted, created = rows(api, limit=2)
+    assert created["after"].keys() == deleted["before"].keys() == {"id", "prefix", "expires_at"}
+    assert (created["after"]["prefix"], created["resource"]["id"]) == (made["prefix"], made["id"])
+    assert api.post(f"/accounts/{account_id}/credentials", fat, api.token()).status_code == 201
+    (by_operator,) = rows(api, limit=1)
+    assert len(str(by_operator)) < 4096
+    monkeypatch.setattr(api.services.audited_accounts._of_holders, "_each", 4)
+    before = rows(api, limit=1)[0]["seq"]
+    for _ in range(3):
+        each = api.post("/me/credentials", {"ttl": 60}, holder).json["data"]["credential"]
+        assert api.request("DELETE", f"/me/credentials/{each['id']}", holder).status_code == 200
+    assert [row["action"] for row in rows(api) if row["seq"] > before] == ["credential.revoked", "credential.created"]
+    monkeypatch.setattr(api.services.audited_accounts._of_holders, "_began", -1e9)
+    assert api.post("/me/credentials", {"ttl": 60}, holder).status_code == 201
+    assert rows(api, limit=1)[0]["details"] == {"left_out": 4}
+
+
+def test_sign_ins_and_outs_of_one_holder_are_bounded_in_the_trail(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.services.sign_ins_of_holders._budget, "_each", 3)
+    account(api)
+    for _ in range(3):
+        api.post("/me/logout", None, sign_in(api))
+    found = [row["action"] for row in rows(api) if row["action"].startswith("account.log")]
+    assert found == ["account.login", "account.logout", "account.login"]
 
 
 def test_a_holder_makes_so_many_credentials_and_an_operator_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
