@@ -8,11 +8,10 @@ origins.
 from __future__ import annotations
 
 import base64
-import re
 
 from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_response
-from actors.forwarding.protocols.http.own_responses import retry_after
+from actors.forwarding.protocols.http.own_responses import proxy_status, retry_after
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.handshake import Blame, Step, UpstreamFailed, unusable, wrong_credentials
 
@@ -20,7 +19,6 @@ INTERIM_MAX = 8
 HEAD_MAX = 16 * 1024
 """Bytes of the head of a response to CONNECT, which needs no more."""
 
-_STATUS_ERROR = re.compile(rb"proxy-status:[^;]*;(?:.*;)?[ \t]*error=([a-z_]+)", re.IGNORECASE)
 _TARGET_KINDS = {
     b"dns_error": 502,
     b"dns_timeout": 504,
@@ -135,9 +133,6 @@ def refusal(response: ResponseHead) -> UpstreamFailed:
 
 
 def _reported_kind(response: ResponseHead) -> bytes | None:
-    """The error type in its `Proxy-Status`, if it is one about a target."""
-    for line in response.fields.lines:
-        match = _STATUS_ERROR.match(line)
-        if match is not None and match[1].lower() in _TARGET_KINDS:
-            return match[1].lower()
-    return None
+    """The last error type in its `Proxy-Status` that is one about a target."""
+    found = (each.error for each in reversed(proxy_status(response)) if each.error in _TARGET_KINDS)
+    return next(found, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from actors.forwarding.protocols.commands import Command, UpstreamRefused, UpstreamResponded
@@ -46,12 +48,31 @@ OWN = "Proxy-Status: up; error=proxy_internal_error"
         (503, ("Via: 1.1 up", "Proxy-Status: up; received-status=503; error=http_protocol_error"), False),
         (503, ("Via: 1.1 up", "Proxy-Status: up; received-status=503"), False),
         (503, ("Via: 1.1 up", "Proxy-Status:"), False),
+        (429, ('Proxy-Status: up; details="; error=dns_error"',), False),
+        (429, ("Proxy-Status: up; error=proxy_internal_error,",), False),
+        (429, ('Proxy-Status: up; error=proxy_internal_error; details="a',), False),
+        (429, ("Proxy-Status: up error=proxy_internal_error",), False),
+        (429, ('Proxy-Status: far, "', OWN), True),
+        (429, (OWN, "Proxy-Status: nearer"), False),
+        (429, (f"{OWN}; details={'x' * 900}",), True),
+        (429, (f"{OWN}; details={'x' * 1000}",), False),
     ],
 )
 def test_a_response_is_the_upstream_s_own_by_proxy_status_or_without_via(
     status: int, fields: tuple[str, ...], own: bool
 ) -> None:
     assert is_own(response(status, *fields)) is own
+
+
+@pytest.mark.parametrize("unit", ['"\\', '"', 'a="', "a,", 'a;b="\\"', "; ", '"a",'])
+def test_what_an_origin_writes_takes_no_more_time_than_its_length(unit: str) -> None:
+    line = f"Proxy-Status: {unit * (15_000 // len(unit))}"
+    hostile = response(429, line, line, line, f"Retry-After: {unit * 300}")
+    began = time.process_time()
+    assert not is_own(hostile)
+    assert not names_target(hostile)
+    assert retry_after(hostile) == 0.0
+    assert time.process_time() - began < 2.0, "a minute when the expression begins anew at each place"
 
 
 def test_an_error_of_the_target_is_none_of_the_upstream() -> None:
@@ -72,6 +93,7 @@ def test_an_error_of_the_target_is_none_of_the_upstream() -> None:
         (("Retry-After: Sun, 06 Nov 1994 08:50:07 GMT", "Date: Sun, 06 Nov 1994 08:49:37 GMT"), 30.0),
         (("Retry-After: Sun, 06 Nov 1994 08:49:07 GMT", "Date: Sun, 06 Nov 1994 08:49:37 GMT"), 0.0),
         (("Retry-After: Sun, 06 Nov 1994 08:50:07 GMT",), 0.0),
+        ((f"Retry-After: Sun, 06 Nov 1994 08:50:07 +{'9' * 20}", "Date: Sun, 06 Nov 1994 08:49:37 GMT"), 0.0),
     ],
 )
 def test_retry_after_is_seconds_or_a_date_behind_that_of_the_response(fields: tuple[str, ...], seconds: float) -> None:
