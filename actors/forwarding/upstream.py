@@ -4,8 +4,8 @@
 state     what is known                                and then
 ========= ============================================ =====================================================
 unknown   nothing yet; it is used as if it were up     a success: up; a failure: down
-up        its last use or check has succeeded          a failure of its own: down; so are three ambiguous
-                                                       ones in a row
+up        its last use or check has succeeded          a failure of its own: down; so are ambiguous
+                                                       ones for three targets in a row
 down      it has failed; it is not used before         at `retry_at` one use or check is made (a trial):
           `retry_at`                                   a success: up; a failure: down for twice as long
 ========= ============================================ =====================================================
@@ -13,6 +13,7 @@ down      it has failed; it is not used before         at `retry_at` one use or 
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -20,8 +21,8 @@ from actors.bus.messages.upstreams import UpstreamSpec
 
 BACK_OFF_FIRST = 1.0
 BACK_OFF_MAX = 60.0
-AMBIGUOUS_MAX = 3
-"""Ambiguous failures in a row that count as one of its own."""
+TARGETS_MAX = 3
+"""Ambiguous failures for so many targets in a row count as one of its own."""
 LATENCY_WEIGHT = 0.2
 """Weight of the newest measurement in the running mean."""
 
@@ -33,6 +34,12 @@ UNKNOWN, UP, DOWN = "unknown", "up", "down"
 def identity(spec: UpstreamSpec) -> Identity:
     """The fields by which an upstream of a changed configuration is the same one."""
     return spec.protocol, spec.host, spec.port, spec.username
+
+
+def target_mark(host: str) -> float:
+    """What stands for a target in the state of upstreams, the same in all processes; names of one domain are one."""
+    domain = host if ":" in host or host.rpartition(".")[2].isdigit() else ".".join(host.rsplit(".", 2)[-2:])
+    return float(1 + int.from_bytes(hashlib.blake2b(domain.encode(), digest_size=6).digest(), "big"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class KeptUpstream:
     last_error: str | None
     latency: float | None
     back_off: float
-    ambiguous: int
+    targets: tuple[float, ...]
     connections: int
     bytes_in: int
     bytes_out: int
@@ -148,8 +155,12 @@ class AnyUpstream(ABC):
         """Record a failure of its own. Returns True when it goes down with that."""
 
     @abstractmethod
-    def record_ambiguous_failure(self, now: float, cause: str) -> bool:
-        """Record a failure that may not be its own. Returns True when it goes down with that."""
+    def suspect(self, now: float, cause: str, target: float) -> bool:
+        """Record a failure that may be the target's (`target_mark`).
+
+        Returns True, and records nothing, when it is the upstream's after all: it is down, or it has failed with two
+        other targets since its last success.
+        """
 
     def acquire(self) -> None:
         """Count a use by a client."""
@@ -185,7 +196,8 @@ class Upstream(AnyUpstream):
         super().__init__(spec, index)
         self.since = now
         self._back_off = BACK_OFF_FIRST
-        self._ambiguous = 0
+        self._targets: tuple[float, ...] = ()
+        """With which it has failed since its last success: two at most."""
         self._trial_until = 0.0
         self._doubted_until = 0.0
 
@@ -226,7 +238,7 @@ class Upstream(AnyUpstream):
         was_down = self.state == DOWN
         if self.state != UP:
             self.state, self.since = UP, now
-        self._back_off, self._ambiguous, self._trial_until, self._doubted_until = BACK_OFF_FIRST, 0, 0.0, 0.0
+        self._back_off, self._targets, self._trial_until, self._doubted_until = BACK_OFF_FIRST, (), 0.0, 0.0
         return was_down
 
     def failed(self, now: float, cause: str) -> bool:
@@ -243,11 +255,12 @@ class Upstream(AnyUpstream):
         self._trial_until = 0.0
         return went_down
 
-    def record_ambiguous_failure(self, now: float, cause: str) -> bool:
-        """Record a failure that may not be its own. Returns True when it goes down with that."""
-        self._ambiguous += 1
-        if self.state == DOWN or self._ambiguous >= AMBIGUOUS_MAX:
-            return self.failed(now, cause)
+    def suspect(self, now: float, cause: str, target: float) -> bool:
+        """See `AnyUpstream`."""
+        known = {*self._targets, target}
+        if self.state == DOWN or len(known) == TARGETS_MAX:
+            return True
+        self._targets = tuple(known)
         self.failures += 1
         self.last_error, self.failed_at = cause, now
         return False
@@ -270,7 +283,7 @@ class Upstream(AnyUpstream):
             self.last_error,
             self.latency,
             self._back_off,
-            self._ambiguous,
+            self._targets,
             self.connections,
             self.bytes_in,
             self.bytes_out,
@@ -281,7 +294,7 @@ class Upstream(AnyUpstream):
         if self.state == UNKNOWN or kept.since > self.since:
             self.state, self.since, self.retry_at = kept.state, kept.since, kept.retry_at
             self.failed_at, self.last_error, self.latency = kept.failed_at, kept.last_error, kept.latency
-            self._back_off, self._ambiguous = kept.back_off, kept.ambiguous
+            self._back_off, self._targets = kept.back_off, kept.targets
         self.failures += kept.failures
         self.connections += kept.connections
         self.bytes_in += kept.bytes_in

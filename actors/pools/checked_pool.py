@@ -10,6 +10,7 @@ from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
+from actors.forwarding.upstream import target_mark
 from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.health_checks import HealthChecks
@@ -145,8 +146,8 @@ class CheckedPool:
         """See `Checked`."""
         now, slot = self.loop.now, upstream.slot
         self._state.count_check(slot, failed=True)
-        if failed.blame is Blame.UNCLEAR:
-            slot.record_ambiguous_failure(now, failed.cause)
+        if failed.blame is Blame.UNCLEAR:  # an error of this process
+            slot.suspect(now, failed.cause, target_mark(""))
         elif failed.failure.kind == CREDENTIALS_REJECTED:
             slot.failed(now, "407", "credentials", failed.cause)
         else:

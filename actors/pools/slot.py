@@ -4,8 +4,8 @@
 state     what is known                                and then
 ========= ============================================ =====================================================
 unknown   nothing yet; it is used as if it were up     a success: up; a failure: down
-up        its last use or check has succeeded          a failure to connect or a 407: down; so are three
-                                                       ambiguous failures in a row
+up        its last use or check has succeeded          a failure to connect or a 407: down; so are
+                                                       ambiguous ones for three targets in a row
 down      it has failed; it is not used in its         then one use or check is made at a time (a trial):
           cool-down                                    a success: up; a failure: another cool-down
 ========= ============================================ =====================================================
@@ -32,8 +32,6 @@ STATES = ("unknown", "up", "down")
 ERRORS = ("", "unreachable", "handshake", "credentials", "ambiguous", "status", "no_file")
 """Codes of the last error: not reached; reached, then failed; our credentials rejected; maybe the target's fault; a
 status of its own; `ca_file` unusable."""
-AMBIGUOUS_MAX = 3
-"""Ambiguous failures in a row that count as one of its own."""
 LATENCY_WEIGHT = 0.2
 """Weight of the newest measurement in the running mean."""
 SHORTEST_DOUBLED = 1.0
@@ -45,7 +43,7 @@ _DOWN, _UP = 2.0, 1.0
     STATE,
     SINCE,
     FAILURES,
-    AMBIGUOUS,
+    TARGET,
     READY_AT,
     TRIAL_UNTIL,
     LATENCY,
@@ -59,10 +57,12 @@ _DOWN, _UP = 2.0, 1.0
     *_COOLDOWNS,
 ) = range(14 + 2 * len(KINDS))
 """Places of the words. `READY_AT` is the greatest of those from `BANNED_UNTIL` to the last end of a cool-down. The
-checks are counted by the process that makes them, bans by the API."""
+checks are counted by the process that makes them, bans by the API. `TARGET` and `OTHER_TARGET` stand for the targets of
+ambiguous failures in a row."""
 _UNTIL = _COOLDOWNS[0]
 _LENGTH = _COOLDOWNS[len(KINDS)]
 _TEXT = 24
+OTHER_TARGET = _TEXT - 1
 _TEXT_SIZE = 8 * (SLOT - _TEXT)
 
 Spans = tuple[tuple[float, float], ...]
@@ -212,7 +212,7 @@ class Slot:
         was_down = words[at + STATE] == _DOWN
         if words[at + STATE] != _UP:
             words[at + STATE], words[at + SINCE] = _UP, now
-        words[at + AMBIGUOUS] = words[at + TRIAL_UNTIL] = words[at + DOUBTED_UNTIL] = 0.0
+        words[at + TARGET] = words[at + OTHER_TARGET] = words[at + TRIAL_UNTIL] = words[at + DOUBTED_UNTIL] = 0.0
         self._end_cooldowns(now)
         self._settle()
         return bool(was_down)
@@ -232,14 +232,19 @@ class Slot:
         self._settle()
         return went_down
 
-    def record_ambiguous_failure(self, now: float, cause: str) -> bool:
-        """Record a failure that may not be its own. Returns True when it goes down with that."""
+    def suspect(self, now: float, cause: str, target: float) -> bool:
+        """Record a failure that may be the target's (`actors.forwarding.upstream.target_mark`).
+
+        Returns True, and records nothing, when it is the upstream's after all: it is down, or it has failed with two
+        other targets since its last success.
+        """
         words, at = self._words, self._at
-        words[at + AMBIGUOUS] += 1.0
-        if self.is_down or words[at + AMBIGUOUS] >= AMBIGUOUS_MAX:
-            return self.failed(now, "connect", "ambiguous", cause)
-        self._record(now, "ambiguous", cause)
-        return False
+        for place in () if self.is_down else (TARGET, OTHER_TARGET):
+            if words[at + place] in (0.0, target):
+                words[at + place] = target
+                self._record(now, "ambiguous", cause)
+                return False
+        return True
 
     def count_check(self, failed: bool) -> None:
         """Count a check; for the process that makes them."""
@@ -260,7 +265,7 @@ class Slot:
         words, at = self._words, self._at
         if self.is_down:
             words[at + STATE], words[at + SINCE] = 0.0, now
-        for place in (BANNED_UNTIL, DOUBTED_UNTIL, TRIAL_UNTIL, FAILURES, AMBIGUOUS, *_COOLDOWNS):
+        for place in (BANNED_UNTIL, DOUBTED_UNTIL, TRIAL_UNTIL, FAILURES, TARGET, OTHER_TARGET, *_COOLDOWNS):
             words[at + place] = 0.0
         self._settle()
 

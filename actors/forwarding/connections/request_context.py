@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from actors.forwarding.policies.judge import Judge
 
 
+Suspects = tuple[tuple[AnyUpstream, int, str], ...]
+
+
 class Tries(NamedTuple):
     """The upstreams of a pool that a request was sent to in vain.
 
-    `suspects` have responded with a status of 5xx, which may be the target's fault, and `Retry-After` in seconds.
+    `suspects` have failed in a way that may be the target's fault: each with the status, 0 without one, and the cause.
     """
 
     tried: tuple[AnyUpstream, ...] = ()
-    suspects: tuple[tuple[AnyUpstream, int, float], ...] = ()
+    suspects: Suspects = ()
 
 
 NO_TRIES: Final = Tries()

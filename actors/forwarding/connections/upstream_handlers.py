@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.access.username_parameters import NO_PARAMETERS, Parameters
 from actors.forwarding.connections.client_connection import ClientConnection
-from actors.forwarding.connections.request_context import RequestContext
+from actors.forwarding.connections.request_context import RequestContext, Suspects
 from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.protocols.commands import Again, Command, Open, Report, UpstreamResponded
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
 from actors.forwarding.upstream import AnyUpstream
-from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
-from actors.forwarding.upstreams.route import NONE_LEFT, Route, Wanted
+from actors.forwarding.upstreams.route import Route, Wanted
 from actors.net.socks_wire import endpoint_of
 
 if TYPE_CHECKING:
@@ -67,47 +66,38 @@ def _asks_another(client: ClientConnection, wanted: Wanted, upstreams: UpstreamS
 
 
 def upstream_responded(client: ClientConnection, command: UpstreamResponded) -> None:
-    """Record an error of the upstream itself, at the end of the request if the target may be at fault."""
+    """Remember an error that seems to be the upstream's own until the end of the request."""
     request = client.request
-    upstreams, upstream = client.context.upstreams_of(request.pool), request.upstream
-    if upstreams is None or upstream is None or command.of_target:
-        return
-    if not command.status:
-        upstream.reached_handshake = True
-        upstreams.failed(upstream, UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, "it closed the connection of a request"))
-    elif command.status >= 500:
-        suspects = (*request.tries.suspects, (upstream, command.status, command.retry_after))
+    if request.upstream is not None and not command.of_target:
+        status = command.status
+        cause = f"it responds {status}" if status else "it closed the connection of a request"
+        suspects = (*request.tries.suspects, (request.upstream, status, cause))
         request.tries = request.tries._replace(suspects=suspects)
-    else:
-        upstreams.responded(upstream, command.status, command.retry_after)
-
-
-def _judge_suspects(request: RequestContext, upstreams: UpstreamSet, report: Report) -> None:
-    """What several upstreams respond to a request, and no other one better, is the failure of its target."""
-    suspects = request.tries.suspects
-    if len(suspects) == 1 or report.status < 500:
-        for upstream, status, retry_after in suspects:
-            upstreams.responded(upstream, status, retry_after)
 
 
 def reported(client: ClientConnection, upstream: AnyUpstream, report: Report) -> None:
     """Count a request that an upstream had. How one in absolute-form ended also says whether the upstream works."""
     upstream.count_bytes(report.bytes_in, report.bytes_out)
     upstreams = client.context.upstreams_of(client.request.pool)
-    if upstreams is not None and client.request.tries.suspects:
-        _judge_suspects(client.request, upstreams, report)
     if upstreams is None or report.method == b"CONNECT" or upstream.spec.protocol not in ("http", "https"):
         return
     if report.method == b"TRACE" and report.status == 405:
         return  # the proxy's own response to a TRACE that would carry its credentials: the upstream got nothing
+    suspects = client.request.tries.suspects
     if report.reason in _DOUBTFUL:
-        if client.client_ended:
-            return  # the client may have aborted it
-        upstream.reached_handshake = True
-        cause = f"a request to it ended in {report.reason}"
-        upstreams.failed(upstream, UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, cause))
-    elif not report.reason:
+        if not client.client_ended:  # else the client may have aborted it
+            suspects = (*suspects, (upstream, 0, f"a request to it ended in {report.reason}"))
+    elif not report.reason and upstream not in {each[0] for each in suspects}:
         upstreams.succeeded(upstream)
+    _judge_suspects(client.request, upstreams, suspects, report)
+
+
+def _judge_suspects(request: RequestContext, upstreams: UpstreamSet, suspects: Suspects, report: Report) -> None:
+    """What several upstreams do with a request, and no other one better, is the failure of its target."""
+    if len(suspects) == 1 or (report.status < 500 and report.status != 429):
+        host = "" if request.target is None else request.target.host
+        for upstream, status, cause in suspects:
+            upstreams.suspect(upstream, status, cause, host)
 
 
 def _wanted(

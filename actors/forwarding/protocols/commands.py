@@ -150,13 +150,11 @@ class UpstreamRefused(NamedTuple):
 
 
 class UpstreamResponded(NamedTuple):
-    """The upstream proxy itself responds with this error, or, with the status 0, ends its connection without one.
-
-    `retry_after` is the seconds that it asks for. `of_target`: it says that the target is at fault.
+    """The upstream proxy itself seems to respond with this error, or, with the status 0, ends its connection without
+    one. `of_target`: it says that the target is at fault.
     """
 
     status: int
-    retry_after: float = 0.0
     of_target: bool = False
 
 

@@ -58,6 +58,8 @@ class Attempt:
         self._secured = plan.context is None
         self.began = False
         """Whether the handshake has begun."""
+        self._answers = False
+        """Whether it has sent something since it has the target."""
         self._started = self._loop.now
         self.latency: float | None = None
         """Seconds that connecting took; None before."""
@@ -119,7 +121,7 @@ class Attempt:
         except ssl.SSLError as error:
             self._end(unusable(f"TLS with it fails: {error.reason or error}", "tls_protocol_error"))
         except OSError as error:
-            self._end(unusable(f"its connection broke: {error.strerror or error}", "connection_terminated"))
+            self._end(self._lost(f"its connection broke: {error.strerror or error}"))
         except Exception as error:  # noqa: BLE001 - what an upstream sends ends its own connection at most
             self._dialer.on_crash(error)
             failure = Failure(500, REASON, "an error of this proxy itself")
@@ -166,9 +168,10 @@ class Attempt:
         """Feed the handshake with what has come. Returns True when it wants more. Raises as `recv`."""
         data = self._peek()
         if not data:
-            raise unusable("it closed the connection within the handshake", "connection_terminated")
+            raise self._lost("it closed the connection within the handshake")
         used, done = 0, False
         while used < len(data) and not done:
+            self._answers = self.target_sent
             step = handshake.feed(data[used:])
             used, done = used + step.used, step.done
             self._out += step.send
@@ -177,6 +180,13 @@ class Attempt:
         if handshake.target_sent:
             self._stop_timer()
         return not done
+
+    def _lost(self, cause: str) -> UpstreamFailed:
+        """Behind the target, and without a word to it, the target may be the cause."""
+        failed = unusable(cause, "connection_terminated")
+        if self.target_sent and not self._answers:
+            failed.blame = Blame.UNCLEAR
+        return failed
 
     def _peek(self) -> bytes:
         transport = self._transport

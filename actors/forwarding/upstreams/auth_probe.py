@@ -1,27 +1,31 @@
-"""A check whether an HTTP upstream accepts our credentials, by a request that goes no further than the upstream.
+"""A check what an HTTP upstream itself says, of our credentials first of all, by a request that goes no further.
 
 `OPTIONS` with `Max-Forwards: 0` is for the upstream itself to respond to (RFC 9110 section 7.6.2), and its target is a
 name that never resolves (RFC 6761 section 6.4), for upstreams that know nothing of this. Any response but 407 will do:
-an upstream that rejects OPTIONS may serve all else.
+an upstream that rejects OPTIONS may serve all else. Where an origin's response suggested that the upstream refuses to
+serve us, the same refusal here confirms it.
 """
 
 from __future__ import annotations
 
 from actors.forwarding.protocols.http.head_parser import ResponseHead
+from actors.forwarding.protocols.http.own_responses import retry_after
 from actors.forwarding.protocols.http.targets import authority_of_name
-from actors.forwarding.upstreams.handshake import wrong_credentials
-from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
+from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed, wrong_credentials
+from actors.forwarding.upstreams.http_connect import NOT_NOW, ConnectHandshake, credentials_field
 
 WANTS_OTHERS = "it responds 407: it wants other credentials"
 NOWHERE = authority_of_name(b"check.invalid", 80)
 
 
 class CredentialsProbe(ConnectHandshake):
-    """Reads as for CONNECT; done with the first final response that isn't 407."""
+    """Reads as for CONNECT; done with the first final response that isn't 407 and doesn't confirm `suspected`, a
+    status."""
 
-    def __init__(self, username: str | None, password: str | None) -> None:
+    def __init__(self, username: str | None, password: str | None, suspected: int = 407) -> None:
         super().__init__(NOWHERE, credentials_field(username, password), b"")
         self.target_sent = False
+        self._suspected = suspected
 
     def begin(self) -> bytes:
         """The request."""
@@ -31,3 +35,7 @@ class CredentialsProbe(ConnectHandshake):
     def _check(self, response: ResponseHead) -> None:
         if response.status == 407:
             raise wrong_credentials(WANTS_OTHERS)
+        status = response.status
+        if status == self._suspected == 429 or (status >= 500 and self._suspected >= 500):
+            cause = f"it responds {status}, as it seemed to before"
+            raise UpstreamFailed(Blame.UPSTREAM, NOT_NOW, cause, status, retry_after(response))

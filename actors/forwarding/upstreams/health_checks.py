@@ -109,14 +109,19 @@ class HealthChecks(Generic[U]):
         assert self._of is not None
         return self._of
 
-    def check_credentials(self, upstream: U) -> None:
-        """Check now whether an `http` or `https` upstream accepts our credentials, unless a check is under way."""
+    def ask(self, upstream: U, suspected: int) -> None:
+        """Check now whether an `http` or `https` upstream itself responds with this status, 0 for none: then it has
+        failed.
+
+        A check that is under way does, too.
+        """
         if self._stopped or upstream in self._running:
             return
         timer = self._timers.pop(upstream, None)
         if timer is not None:
             timer.cancel()
-        self._begin(upstream, CredentialsProbe(upstream.spec.username, upstream.spec.password))
+        probe = CredentialsProbe(upstream.spec.username, upstream.spec.password, suspected)
+        self._begin(upstream, probe, must_respond=not suspected)
 
     def _schedule(self, upstream: U, delay: float) -> None:
         self._timers[upstream] = self._loop.call_later(delay, partial(self._check, upstream))
@@ -133,7 +138,7 @@ class HealthChecks(Generic[U]):
         else:
             self._begin(upstream, None)
 
-    def _begin(self, upstream: U, handshake: Handshake | None) -> None:
+    def _begin(self, upstream: U, handshake: Handshake | None, must_respond: bool = False) -> None:
         try:
             plan = self._upstreams.reaching(upstream)
         except UpstreamFailed as failed:
@@ -141,16 +146,17 @@ class HealthChecks(Generic[U]):
             return
         plan = plan._replace(preface=preface_for(upstream.spec.proxy_protocol, None), handshake=handshake)
         upstream.begin_trial(self._loop.now, plan.timeout)
-        self._running[upstream] = Attempt(self._upstreams.dialer, plan, partial(self._on_result, upstream))
+        done = partial(self._on_result, upstream, must_respond=must_respond)
+        self._running[upstream] = Attempt(self._upstreams.dialer, plan, done)
 
-    def _on_result(self, upstream: U, result: Transport | UpstreamFailed) -> None:
+    def _on_result(self, upstream: U, result: Transport | UpstreamFailed, must_respond: bool = False) -> None:
         attempt = self._running.pop(upstream, None)
         if attempt is not None:
             upstream.record_latency(attempt.latency, attempt.began)
         if not isinstance(result, UpstreamFailed):
             self._loop.unwatch(result.fileno())
             result.close()
-        if isinstance(result, UpstreamFailed) and not _is_harmless(upstream, attempt, result):
+        if isinstance(result, UpstreamFailed) and (must_respond or not _is_harmless(upstream, attempt, result)):
             self._upstreams.failed(upstream, result)
         else:
             self._upstreams.succeeded(upstream)
@@ -175,6 +181,6 @@ def _is_conclusive(upstream: CheckedUpstream) -> bool:
 
 def _is_harmless(upstream: CheckedUpstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
     """An upstream that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us
-    counts."""
+    counts, and what confirms a suspicion."""
     probed = attempt is not None and attempt.began and upstream.spec.protocol in ("http", "https")
-    return probed and failed.failure.kind != CREDENTIALS_REJECTED
+    return probed and failed.failure.kind != CREDENTIALS_REJECTED and not failed.status

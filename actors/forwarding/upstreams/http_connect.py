@@ -39,6 +39,7 @@ _TARGET_STATUS = {
     502: Failure(502, "destination_unavailable", "the upstream proxy can't reach this target"),
     504: Failure(504, "connection_timeout", "the target did not respond to the upstream proxy in time"),
 }
+NOT_NOW = Failure(503, "destination_unavailable", "the upstream proxy can't serve this now")
 _BUSY = frozenset((429, 500, 503))
 """These may be about the upstream or about the target; another upstream may do."""
 
@@ -126,8 +127,7 @@ def refusal(response: ResponseHead) -> UpstreamFailed:
     if status in _TARGET_STATUS:
         return UpstreamFailed(Blame.TARGET, _TARGET_STATUS[status], cause, status, wait)
     if status in _BUSY:
-        busy = Failure(503, "destination_unavailable", "the upstream proxy can't serve this now")
-        return UpstreamFailed(Blame.UNCLEAR, busy, cause, status, wait)
+        return UpstreamFailed(Blame.UNCLEAR, NOT_NOW, cause, status, wait)
     odd = Failure(502, "destination_unavailable", f"the upstream proxy responds {status}")
     return UpstreamFailed(Blame.UNCLEAR, odd, cause, status, wait)
 

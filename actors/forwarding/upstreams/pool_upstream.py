@@ -102,9 +102,9 @@ class PoolUpstream(AnyUpstream):
         error = "credentials" if kind == "407" else "status"
         return self.slot.failed(now, kind, error, cause, retry_after)
 
-    def record_ambiguous_failure(self, now: float, cause: str) -> bool:
+    def suspect(self, now: float, cause: str, target: float) -> bool:
         """See `AnyUpstream`."""
-        return self.slot.record_ambiguous_failure(now, cause)
+        return self.slot.suspect(now, cause, target)
 
     def __repr__(self) -> str:
         return f"<PoolUpstream {self.name} of {self.pool}: {self.slot!r}>"

@@ -9,22 +9,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from actors.bus.messages.fleet_objects import PoolSpec
 from actors.bus.messages.specs import EgressSpec
 from actors.bus.messages.upstreams import UpstreamSpec
 from actors.forwarding.access.username_parameters import Parameters
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
-from actors.forwarding.upstream import AnyUpstream
+from actors.forwarding.upstream import AnyUpstream, target_mark
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
 from actors.forwarding.upstreams.pool_upstream import PoolUpstream
 from actors.forwarding.upstreams.route import NONE_LEFT, Wanted
 from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet
 from actors.pools.state import PoolState, pool_state
-
-FORWARDED_WAIT_MAX: Final = 600.0
-"""Seconds for which `Retry-After` of a response in absolute-form is believed."""
 
 
 class PoolUpstreamSet(UpstreamSet):
@@ -82,15 +78,26 @@ class PoolUpstreamSet(UpstreamSet):
         return failed.blame is Blame.UNFIT or (failed.blame is not Blame.TARGET and self._pool.retry_connect)
 
     def is_suspect(self, failed: UpstreamFailed) -> bool:
-        """Whether a failure may be the target's: what several upstreams respond to a CONNECT is."""
-        return failed.status >= 500 and not failed.retry_after and not failed.reported
+        """Whether a failure may be the target's: what several upstreams respond to a CONNECT is, and their silence."""
+        silent = failed.blame is Blame.UNCLEAR and not failed.status
+        return (silent or failed.status >= 500) and not failed.retry_after and not failed.reported
 
-    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
-        """See `UpstreamSet`; a status of its own begins the cool-down of its kind."""
+    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed, target: str = "") -> None:
+        """See `UpstreamSet`; a status of its own begins the cool-down of its kind, a 5xx behind the third target."""
+        kind = _kind(failed)
+        if kind is None or failed.reported:
+            super().failed(upstream, failed, target)
+            return
         upstream.rejects_credentials = failed.failure.kind == CREDENTIALS_REJECTED
-        kind = "407" if upstream.rejects_credentials and failed.blame is Blame.UPSTREAM else kind_of(failed.status)
-        if failed.reported or kind is None or not isinstance(upstream, PoolUpstream):
-            super().failed(upstream, failed)
+        counts = kind == "5xx" and failed.blame is not Blame.UPSTREAM and not failed.retry_after
+        if not counts or upstream.suspect(self.loop.now, failed.cause, target_mark(target)):
+            self._at_fault(upstream, failed)
+
+    def _at_fault(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
+        """See `UpstreamSet`."""
+        kind = _kind(failed)
+        if kind is None or not isinstance(upstream, PoolUpstream):
+            super()._at_fault(upstream, failed)
         elif upstream.responded(self.loop.now, kind, failed.cause, failed.retry_after):
             self._went_down(upstream)
 
@@ -117,16 +124,6 @@ class PoolUpstreamSet(UpstreamSet):
         now = self.loop.now
         return any(each.eligible(now) and each not in tried and wanted.matches(each) for each in self.members)
 
-    def responded(self, upstream: AnyUpstream, status: int, retry_after: float) -> None:
-        """Record a status to a request in absolute-form that seems to be its own.
-
-        An origin can write one that does: what it asks for is bounded, and it can't say that credentials are wrong.
-        """
-        kind = kind_of(status)
-        if kind not in (None, "407") and isinstance(upstream, PoolUpstream):
-            wait = min(retry_after, FORWARDED_WAIT_MAX)
-            upstream.responded(self.loop.now, kind, f"it responds {status}", wait)
-
     def _went_down(self, upstream: AnyUpstream) -> None:
         """An upstream of a pool is no problem of one proxy: the process that makes the checks reports it."""
 
@@ -134,9 +131,10 @@ class PoolUpstreamSet(UpstreamSet):
         return f"<PoolUpstreamSet of {self.name}: {len(self.members)} upstreams>"
 
 
-def kind_of(status: int) -> str | None:
-    """The kind of failure that a status of an upstream itself is; None if it begins no cool-down."""
-    if status in (401, 407):
+def _kind(failed: UpstreamFailed) -> str | None:
+    """The kind of cool-down that it begins; None if that isn't by a status of the upstream itself."""
+    status = failed.status
+    if status in (401, 407) or (failed.failure.kind == CREDENTIALS_REJECTED and failed.blame is Blame.UPSTREAM):
         return "407"
     if status == 429:
         return "429"

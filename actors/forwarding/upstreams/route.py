@@ -126,8 +126,8 @@ class Routing(Protocol):
     def succeeded(self, upstream: AnyUpstream) -> None:
         """Record that the upstream has worked."""
 
-    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
-        """Record that it has failed."""
+    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed, target: str = "") -> None:
+        """Record that it has failed; `target` is the host that it was asked for."""
 
 
 class Route:
@@ -179,7 +179,7 @@ class Route:
         attempt.cancel()
         if silent:
             late = UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, "it did not respond within the timeout")
-            self._upstreams.failed(self._upstream, late)
+            self._upstreams.failed(self._upstream, late, self._wanted.target.host)
 
     def _first_attempt(self) -> None:
         """A kept connection of the first upstream, if there is one, else a new one."""
@@ -238,13 +238,13 @@ class Route:
         if self._upstreams.is_suspect(failed):
             self._suspects.append((upstream, failed))
         else:
-            self._upstreams.failed(upstream, failed)
+            self._upstreams.failed(upstream, failed, self._wanted.target.host)
 
     def _judge_suspects(self, reached: bool) -> None:
         """What several upstreams say of a target that no other reaches is the target's failure."""
         if reached or len(self._suspects) == 1:
             for upstream, failed in self._suspects:
-                self._upstreams.failed(upstream, failed)
+                self._upstreams.failed(upstream, failed, self._wanted.target.host)
         self._suspects.clear()
 
     def _end(self, result: OriginConnection | Failure) -> None:

@@ -23,11 +23,11 @@ from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED, Failure
 from actors.forwarding.protocols.http.via import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
-from actors.forwarding.upstream import DOWN, UP, AnyUpstream, KeptUpstream, Upstream, identity
+from actors.forwarding.upstream import DOWN, UP, AnyUpstream, KeptUpstream, Upstream, identity, target_mark
 from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.auth_probe import WANTS_OTHERS
 from actors.forwarding.upstreams.balancing import BalancingPolicy, new_policy
-from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, wrong_credentials
+from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable, wrong_credentials
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.proxy_header import preface_for
@@ -306,20 +306,35 @@ class UpstreamSet:
         if came_back:
             self._problems.ends(UPSTREAM_DOWN, f"the upstream {upstream.name} is up again", upstream.name)
 
-    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
-        """Record a failure by whose fault it is."""
-        now = self.loop.now
+    def failed(self, upstream: AnyUpstream, failed: UpstreamFailed, target: str = "") -> None:
+        """Record a failure by whose fault it is; `target` is the host that it was asked for."""
         upstream.rejects_credentials = failed.failure.kind == CREDENTIALS_REJECTED
         if failed.blame is Blame.TARGET:
             self.succeeded(upstream)
-        elif failed.blame is Blame.UNCLEAR:
-            if upstream.record_ambiguous_failure(now, failed.cause):
-                self._went_down(upstream)
-        elif failed.blame is Blame.UPSTREAM and upstream.failed(now, failed.cause):
+        elif failed.blame is Blame.UPSTREAM or (
+            failed.blame is Blame.UNCLEAR and upstream.suspect(self.loop.now, failed.cause, target_mark(target))
+        ):
+            self._at_fault(upstream, failed)
+
+    def _at_fault(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
+        """It is its own failure."""
+        if upstream.failed(self.loop.now, failed.cause):
             self._went_down(upstream)
 
-    def responded(self, upstream: AnyUpstream, status: int, retry_after: float) -> None:
-        """Record a status of its own to a request in absolute-form; `retry_after` is seconds."""
+    def suspect(self, upstream: AnyUpstream, status: int, cause: str, target: str) -> None:
+        """Record what came of a request in absolute-form: a status that seems to be the upstream's own, 0 for none.
+
+        Origins can do all that, so the upstream itself is asked behind the third target in a row, and left out until
+        it responds.
+        """
+        if not status:
+            upstream.reached_handshake = True
+        if not upstream.suspect(self.loop.now, cause, target_mark(target)):
+            return
+        if upstream.state == DOWN:
+            self._at_fault(upstream, unusable(cause))
+        else:
+            self._ask(upstream, status)
 
     def responded_407(self, upstream: AnyUpstream) -> None:
         """Record that the response to a request in absolute-form was 407.
@@ -330,8 +345,11 @@ class UpstreamSet:
         if upstream.state == DOWN:
             self.failed(upstream, wrong_credentials(WANTS_OTHERS))
             return
+        self._ask(upstream, 407)
+
+    def _ask(self, upstream: AnyUpstream, suspected: int) -> None:
         upstream.doubt(self.loop.now, self.spec.check_timeout)
-        self._checks.check_credentials(upstream)
+        self._checks.ask(upstream, suspected)
 
     def _went_down(self, upstream: AnyUpstream) -> None:
         detail = f"the upstream {upstream.name} is down: {upstream.last_error}"

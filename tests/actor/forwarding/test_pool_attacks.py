@@ -12,14 +12,14 @@ from collections.abc import Iterator
 import pytest
 
 from actors.bus.messages.fleet_objects import PoolSpec
+from actors.bus.messages.upstreams import UpstreamSpec
 from actors.forwarding.fleet_objects import FleetObjects
-from actors.forwarding.upstreams.pool_upstream_set import FORWARDED_WAIT_MAX
 from actors.pools.slot import Slot
 from actors.pools.state import identity, known_state
 from tests.actor.forwarding.http_client import connect, read_response
 from tests.kit.forwarding_rig import Rig
-from tests.kit.scripted_origins import Origin, Script
-from tests.kit.upstreams import upstream_entry, upstream_list
+from tests.kit.scripted_origins import Origin, Script, counted, responds
+from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 from tests.kit.wait import wait_until
 
 COOLDOWN = (("connect", 1.0, 60.0), ("407", 60.0, 600.0), ("429", 30.0, 300.0), ("5xx", 5.0, 60.0))
@@ -45,41 +45,79 @@ def passes_on(status: int, *fields: str) -> Script:
     return script
 
 
-def slots_after(rig: Rig, *upstreams: Origin, times: int = 1) -> list[Slot]:
-    """What all proxies know of the upstreams behind this many requests, each of which must have a response."""
-    entries = upstream_list(*(upstream_entry(each.port) for each in upstreams), policy="failover")
+def speaks_for_the_upstream(sock: socket.socket) -> None:
+    """An origin that responds 429 in the name of the proxy that has asked it."""
+    name = sock.recv(65536).partition(b"\r\nVia: ")[2].partition(b"\r\n")[0].split()[-1]
+    status = b"Proxy-Status: %b; error=proxy_internal_error" % name
+    sock.sendall(b"HTTP/1.1 429 No\r\n%b\r\n%b\r\nContent-Length: 0\r\n\r\n" % (status, A_DAY.encode()))
+    sock.close()
+
+
+def use(rig: Rig, *upstreams: UpstreamSpec) -> list[Slot]:
+    """The proxy has a pool of these upstreams; what all proxies know of them."""
+    entries = upstream_list(*upstreams, policy="failover")
     name = f"p{upstreams[0].port}"
     pool = PoolSpec(f"pool_{name}", name, 1, entries, cooldown=COOLDOWN, retry_statuses=(407, 429, 502, 503))
     rig.configure(FleetObjects(pools=(pool,)), pool=name)
-    for _ in range(times):
-        with connect(rig) as client:
-            client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
-            assert read_response(client)[0].startswith(b"HTTP/1.1 ")
-    known = known_state(rig.run_dir.pools, pool.id, [identity(each) for each in entries.entries])
-    return list(known.values())
+    assert ask(rig, "target.invalid") is not None
+    return list(known_state(rig.run_dir.pools, pool.id, [identity(each) for each in entries.entries]).values())
 
 
-def test_an_origin_that_asks_to_come_back_tomorrow_leaves_all_upstreams_in_use(rig: Rig) -> None:
-    script = passes_on(503, A_DAY)
+def ask(rig: Rig, target: str) -> bytes:
+    """The head of the response to a GET of this target."""
+    with connect(rig) as client:
+        client.sendall(f"GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        return read_response(client)[0]
+
+
+def usable(slots: list[Slot]) -> bool:
+    return all(each.eligible(time.monotonic()) and not each.is_down for each in slots)
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"), [(503, (A_DAY,)), (503, (FORGED, A_DAY)), (429, (FORGED, A_DAY)), (401, (FORGED, A_DAY))]
+)
+def test_what_comes_of_one_target_leaves_all_upstreams_in_use(rig: Rig, status: int, fields: tuple[str, ...]) -> None:
+    script = passes_on(status, *fields)
     with Origin(script) as one, Origin(script) as two:
-        slots = slots_after(rig, one, two, times=3)
-        assert (one.connections, two.connections) == (3, 3)
-    assert [each.eligible(time.monotonic()) for each in slots] == [True, True]
+        slots = use(rig, upstream_entry(one.port), upstream_entry(two.port))
+        for _ in range(5):
+            assert ask(rig, "target.example").startswith(b"HTTP/1.1 %d " % status)
+        assert one.connections == 6
+        assert usable(slots)
 
 
-def test_an_origin_can_t_have_the_credentials_for_an_upstream_taken_for_wrong(rig: Rig) -> None:
-    with Origin(passes_on(401, FORGED, A_DAY)) as one:
-        (slot,) = slots_after(rig, one, times=2)
-        assert one.connections == 2
-    assert slot.eligible(time.monotonic())
-    assert not slot.is_down
+@pytest.mark.parametrize(("own", "cooldown"), [(429, "429"), (204, "")])
+def test_behind_three_targets_the_upstream_itself_is_asked_and_believed(rig: Rig, own: int, cooldown: str) -> None:
+    """Its own response to OPTIONS decides, and how long it wants to be left alone."""
+    asked: list[bytes] = []
+
+    def upstream(sock: socket.socket) -> None:
+        method = sock.recv(65536).split()[0]
+        asked.append(method)
+        status, wait = (own, 500) if method == b"OPTIONS" else (429, 86_400)
+        fields = f"{FORGED}\r\nRetry-After: {wait}\r\nContent-Length: 0"
+        sock.sendall(f"HTTP/1.1 {status} No\r\n{fields}\r\n\r\n".encode())
+        sock.close()
+
+    with Origin(upstream) as one:
+        (slot,) = use(rig, upstream_entry(one.port))
+        for host in ("a.example", "a.example", "www.a.example", "b.example"):
+            assert b"OPTIONS" not in asked
+            ask(rig, host)
+        wait_until(lambda: b"OPTIONS" in asked and slot.health(0.0).failures != 2, "it was asked")
+        health = slot.health(time.monotonic())
+        assert health.cooldown == cooldown
+        assert health.cooldown_until <= time.monotonic() + 500
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_an_origin_that_seems_to_be_the_upstream_has_it_left_alone_for_minutes_not_for_a_day(
-    rig: Rig, status: int
-) -> None:
-    with Origin(passes_on(status, FORGED, A_DAY)) as one:
-        (slot,) = slots_after(rig, one)
-        until = wait_until(lambda: slot.ready_at, "the upstream is left alone")
-    assert time.monotonic() < until <= time.monotonic() + FORWARDED_WAIT_MAX
+def test_an_origin_behind_upstreams_that_speaks_in_their_name_takes_none_from_others(rig: Rig) -> None:
+    with Rig(id="px-one") as one, Rig(id="px-two") as two:
+        slots = use(rig, of_rig(one), of_rig(two))
+        with Origin(speaks_for_the_upstream) as evil:
+            for host in ("127.0.0.1", "a.localhost", "b.localhost", "c.localhost", "d.localhost") * 3:
+                assert ask(rig, f"{host}:{evil.port}").startswith(b"HTTP/1.1 429 ")
+                with Origin(responds(counted(b"one"))) as other:
+                    assert ask(rig, other.authority).startswith(b"HTTP/1.1 200 ")
+            assert evil.connections >= 15
+        wait_until(lambda: usable(slots), "the upstreams have said that it wasn't them")

@@ -123,6 +123,12 @@ def refuses(status: int, *fields: str) -> Script:
     return script
 
 
+def closes(sock: socket.socket) -> None:
+    """Read a request and close the connection, as a process that is killed does."""
+    sock.recv(65536)
+    sock.close()
+
+
 def tunnels(rig: Rig) -> bytes:
     """The head of the response to a CONNECT to an origin that echoes."""
     with Origin(echoes) as origin, connect(rig) as client:
@@ -130,16 +136,35 @@ def tunnels(rig: Rig) -> bytes:
         return read_head(client)
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("fields", [(407,), (429,), (503, "Retry-After: 60")])
 def test_an_upstream_that_refuses_is_left_alone_and_another_one_tunnels(
-    rig: Rig, exits: tuple[Rig, Rig], status: int
+    rig: Rig, exits: tuple[Rig, Rig], fields: tuple[Any, ...]
 ) -> None:
-    with Origin(refuses(status)) as busy:
+    with Origin(refuses(*fields)) as busy:
         upstreams = upstream_entry(busy.port), of_rig(exits[0])
-        use(rig, pool(f"busy-{status}", *upstreams, cooldown=COOLDOWN, retry_statuses=STATUSES))
+        use(rig, pool(f"busy-{fields[0]}", *upstreams, cooldown=COOLDOWN, retry_statuses=STATUSES))
         for _ in range(5):
             assert tunnels(rig).startswith(b"HTTP/1.1 200 ")
         assert busy.connections == 1
+
+
+@pytest.mark.parametrize("script", [refuses(500), refuses(502), closes])
+def test_what_an_upstream_does_with_one_target_is_no_reason_to_leave_it_out_but_three_targets_are(
+    rig: Rig, script: Script
+) -> None:
+    with Origin(script) as bad, Origin(responds(b"HTTP/1.1 200 OK\r\n\r\n")) as good:
+        upstreams = upstream_entry(bad.port), upstream_entry(good.port)
+        name = f"targets{bad.port}"
+        use(rig, pool(name, *upstreams, cooldown=COOLDOWN, retry_statuses=(502,), retry_connect=False))
+        for asked, host in enumerate(("a.example",) * 4 + ("b.example", "x.a.example", "c.example")):
+            assert bad.connections == asked
+            with connect(rig) as client:
+                client.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                read_head(client)
+        with connect(rig) as client:
+            client.sendall(b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            read_head(client)
+        assert bad.connections == 7
 
 
 def test_what_one_proxy_learns_of_a_pool_holds_for_another(rig: Rig, exits: tuple[Rig, Rig]) -> None:
@@ -157,12 +182,6 @@ def test_what_one_proxy_learns_of_a_pool_holds_for_another(rig: Rig, exits: tupl
 # --- what upstreams respond to requests in absolute-form ------------------------------------------------------------
 
 PLAIN = {"cooldown": COOLDOWN, "retry_statuses": STATUSES}
-
-
-def closes(sock: socket.socket) -> None:
-    """Read a request and close the connection, as a process that is killed does."""
-    sock.recv(65536)
-    sock.close()
 
 
 @pytest.mark.parametrize(

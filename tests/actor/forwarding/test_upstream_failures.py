@@ -73,7 +73,6 @@ def scripted(origin: Origin, protocol: str = "http", **changes: object) -> Upstr
 
 
 HOSTILE = [
-    ("http", b""),
     ("http", b"HTTP/1.1 200"),
     ("http", b"HTTP/1.1 200 OK\r\nX: y\r\n"),
     ("http", b"\x00" * 100),
@@ -534,18 +533,19 @@ def test_a_change_of_upstreams_drops_no_tunnel_and_holds_for_the_next(child: Rig
             assert [bool(each.parent) for each in page] == [True, False]
 
 
-def test_an_upstream_that_never_answers_is_504_and_down_after_three_of_these() -> None:
+def test_an_upstream_that_never_answers_is_504_and_down_after_three_targets() -> None:
     with Origin(lambda sock: read_all(sock) and None) as hung, Rig(timeout=1.0) as rig:
         spec = scripted(hung)
         rig.configure(upstreams=upstream_list(spec))
-        clients = [connect(rig) for _ in range(3)]
-        for client in clients:
-            client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
-        assert {read_head(client)[:13] for client in clients} == {b"HTTP/1.1 504 "}
-        state = states(rig)[spec.name]
-        assert (state.state, state.failures) == ("down", 3)
-        for client in clients:
-            client.close()
+        for hosts, known in ((("a.example",) * 4, ("unknown", 4)), (("b.example", "c.example"), ("down", 6))):
+            clients = [connect(rig) for _ in hosts]
+            for host, client in zip(hosts, clients, strict=True):
+                client.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert {read_head(client)[:13] for client in clients} == {b"HTTP/1.1 504 "}
+            state = states(rig)[spec.name]
+            assert (state.state, state.failures) == known
+            for client in clients:
+                client.close()
 
 
 def _has_connections(origin: Origin, count: int) -> bool:
@@ -565,15 +565,25 @@ def test_a_client_that_goes_away_says_nothing_against_the_upstream(child: Rig) -
         assert states(child)[spec.name].failures == 0
 
 
-def test_an_upstream_that_takes_requests_and_answers_none_is_down_after_three_of_these(child: Rig, good: Rig) -> None:
+def test_an_upstream_that_closes_at_each_connect_is_down_after_three_targets(child: Rig) -> None:
+    with Origin(says(b"")) as bad:
+        spec = scripted(bad)
+        child.configure(upstreams=upstream_list(spec))
+        for host, state in (("a.example", "unknown"),) * 4 + (("b.example", "unknown"), ("c.example", "down")):
+            assert ask_connect(child, f"{host}:443").startswith(b"HTTP/1.1 502 ")
+            assert states(child)[spec.name].state == state
+
+
+def test_an_upstream_that_takes_requests_and_answers_none_is_down_after_three_targets(child: Rig, good: Rig) -> None:
     with Origin(says(b"")) as bad, Origin(responds(counted(b"one"))) as origin:
         spec = scripted(bad)
         child.configure(upstreams=upstream_list(spec, of_rig(good)))
         with connect(child) as client:
-            for _ in range(3):
-                client.sendall(get(origin))
+            for host in ("a.example",) * 4 + ("b.example", "c.example"):
+                assert states(child)[spec.name].state == "unknown"
+                client.sendall(f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
                 assert read_response(client)[0].startswith(b"HTTP/1.1 502 ")
-            assert states(child)[spec.name].state == "down"
+            until(lambda: states(child)[spec.name].state == "down", "it doesn't respond to the proxy itself either")
             client.sendall(get(origin))
             assert read_response(client)[1] == b"one"
 

@@ -11,7 +11,7 @@ from typing import Final
 from actors.forwarding.protocols.commands import Again, Command, UpstreamRefused, UpstreamResponded
 from actors.forwarding.protocols.failures import UPSTREAM_REFUSES_US, AskAnotherUpstream, Refused, UpstreamRefusesUs
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead
-from actors.forwarding.protocols.http.own_responses import is_own, names_target, retry_after
+from actors.forwarding.protocols.http.own_responses import is_own, names_target
 
 UPSTREAMS_TRIED: Final = 3
 """So many upstreams may refuse our credentials for one request until its client gets a 502."""
@@ -56,7 +56,7 @@ class UpstreamExchange:
         if status == 407:
             out.append(UpstreamRefused())
         else:
-            out.append(UpstreamResponded(status, retry_after(response), names_target(response)))
+            out.append(UpstreamResponded(status, names_target(response)))
         if self._is_repeatable(status, interim) and again(status):
             raise AskAnotherUpstream
         if status == 407:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.upstream import AMBIGUOUS_MAX, BACK_OFF_MAX
+from actors.forwarding.upstream import BACK_OFF_MAX
 from actors.forwarding.upstreams.balancing import BalancingPolicy, _score_of, new_policy
 from tests.kit.upstreams import three, up
 from tests.kit.upstreams import upstream_entry as spec
@@ -141,15 +141,13 @@ def test_failures_at_the_same_time_are_one_failure() -> None:
     assert upstream.failures == 21
 
 
-def test_doubts_in_a_row_bring_it_down_and_a_success_between_them_does_not() -> None:
+def test_doubts_of_three_targets_in_a_row_are_its_fault_and_a_success_between_them_ends_them() -> None:
     upstream = three()[0]
-    assert [upstream.record_ambiguous_failure(0.0, "503") for _ in range(AMBIGUOUS_MAX - 1)] == [False] * (
-        AMBIGUOUS_MAX - 1
-    )
+    assert not any(upstream.suspect(0.0, "503", target) for target in (1.0, 1.0, 2.0, 1.0))
     upstream.succeeded(0.0)
-    assert [upstream.record_ambiguous_failure(0.0, "503") for _ in range(AMBIGUOUS_MAX)] == [False] * (
-        AMBIGUOUS_MAX - 1
-    ) + [True]
+    assert [upstream.suspect(0.0, "503", target) for target in (1.0, 2.0, 2.0, 3.0)] == [False, False, False, True]
+    upstream.failed(0.0, "503")
+    assert upstream.suspect(1.0, "503", 1.0), "its trial has failed"
 
 
 def test_a_changed_password_deserves_a_new_trial_at_once() -> None:

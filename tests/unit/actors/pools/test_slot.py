@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.pools.slot import AMBIGUOUS_MAX, KINDS, Slot, spans_of
+from actors.forwarding.upstream import target_mark
+from actors.pools.slot import KINDS, Slot, spans_of
 from actors.pools.state import PoolState, pool_state
 from actors.pools.state_file import Layout, digests_of, private_file
 from tests.unit.actors.pools.pools import COOLDOWN, pool
@@ -110,13 +111,31 @@ def test_a_cooldown_that_begins_with_none() -> None:
     assert lengths == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_ambiguous_failures_in_a_row_are_one_of_its_own() -> None:
+def test_it_is_suspected_of_failures_for_three_targets_in_a_row_and_of_none_for_one() -> None:
     slot = a_slot()
-    for _ in range(AMBIGUOUS_MAX - 1):
-        assert not slot.record_ambiguous_failure(5.0, "general failure")
+    one, two, three = map(target_mark, ("a.example", "b.example", "c.example"))
+    assert not any(slot.suspect(5.0, "general failure", each) for each in (one, one, two, one, two))
     assert slot.eligible(5.0)
-    assert slot.record_ambiguous_failure(5.0, "general failure")
-    assert slot.state == "down"
+    assert slot.health(5.0).failures == 5
+    slot.succeeded(6.0)
+    assert not any(slot.suspect(7.0, "general failure", each) for each in (three, two, two))
+    assert slot.suspect(7.0, "general failure", one)
+    assert slot.eligible(7.0), "what follows is decided elsewhere"
+    slot.failed(7.0, "connect", "ambiguous", "general failure")
+    assert slot.suspect(9.0, "general failure", one), "a trial has failed"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "targets"),
+    [
+        (("a.evil.example", "b.evil.example", "evil.example"), 1),
+        (("192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"), 4),
+        (("localhost", "", "a.example"), 3),
+    ],
+)
+def test_names_of_one_domain_are_one_target(hosts: tuple[str, ...], targets: int) -> None:
+    assert len({target_mark(each) for each in hosts}) == targets
+    assert all(0 < target_mark(each) < 2**53 for each in hosts)
 
 
 def test_a_ban_is_lifted_by_no_success() -> None:
