@@ -8,6 +8,7 @@ sent by then, which OpenSSL would otherwise take for an error.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -31,6 +32,10 @@ READ_SIZE: Final = 32 * 1024
 SEAL_SIZE: Final = 32 * 1024
 """Clear bytes that are encrypted at a time, at most. OpenSSL keeps room for as much as it was ever given at once."""
 
+EMPTY_MAX: Final = 256 * 1024
+"""Bytes that a peer may send without a byte of content: tickets, changes of keys and empty records have no other end. A
+handshake has as many (OpenSSL takes a chain of certificates of 100 KB)."""
+
 _OF_PAIR = ("cert_file", "key_file")
 
 OnProblem = Callable[[str | None], None]
@@ -40,7 +45,17 @@ OnProblem = Callable[[str | None], None]
 class TlsStream:
     """One end of a TLS connection, with the methods of a `Transport`. The server's handshake is within the reads."""
 
-    __slots__ = ("_early", "_from_client", "_sealed", "_sock", "_tls", "_to_client", "_unsent", "has_received")
+    __slots__ = (
+        "_early",
+        "_empty",
+        "_from_client",
+        "_sealed",
+        "_sock",
+        "_tls",
+        "_to_client",
+        "_unsent",
+        "has_received",
+    )
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str | None = None) -> None:
         """The client's end when there is a `server_name`, else the server's."""
@@ -52,6 +67,7 @@ class TlsStream:
         )
         self._unsent = b""
         self._sealed = 0
+        self._empty = 0
         self._early: list[bytes] = []
         self.has_received = False
         """Whether the peer has sent anything."""
@@ -80,6 +96,7 @@ class TlsStream:
                 raise
             if self._to_client.pending:
                 self.flush()
+            self._empty = 0
             return data
 
     def send(self, data: bytes | memoryview, /) -> int:
@@ -128,6 +145,7 @@ class TlsStream:
                 self.flush()
                 raise
             self.flush()
+            self._empty = 0
             return
 
     @property
@@ -170,10 +188,14 @@ class TlsStream:
         self._sock.close()
 
     def _receive(self) -> None:
-        """Bytes from the socket into TLS. Raises `BlockingIOError` when there are none now."""
+        """Bytes from the socket into TLS. Raises `BlockingIOError` when there are none now, `OSError` after too many
+        without content."""
         received = self._sock.recv(READ_SIZE)
         if received:
             self.has_received = True
+            self._empty += len(received)
+            if self._empty > EMPTY_MAX:
+                raise OSError(errno.EPROTO, "too many TLS records without content")
             self._from_client.write(received)
         else:
             self._from_client.write_eof()

@@ -13,7 +13,7 @@ import h2.exceptions
 import h2.settings
 
 from actors.bus.loop import Loop
-from actors.resolver.stream import FramedStream, StreamClosed
+from actors.resolver.stream import WAITING_MAX, FramedStream, StreamClosed
 from actors.resolver.udp import Lost, Received
 from actors.resolver.wire import STREAM_MAX, Query
 from config.net.dns_servers import DnsServer
@@ -21,15 +21,26 @@ from config.net.dns_servers import DnsServer
 MEDIA_TYPE = "application/dns-message"
 _ID = 0
 """Of all queries: so that caches on the way find equal ones equal (RFC 8484, section 4.1)."""
+_FRAME_MAX = 16 * 1024
+"""What HTTP/2 has without another setting (RFC 9113, section 4.2)."""
+_CONTINUATION = 9
 
 
 class HttpsStream(FramedStream):
     """An HTTP/2 connection to a name server."""
 
     protocols = ("h2",)
+    read_size = 4 * 1024
+    """Of the smallest frames that are 450, some 20 ms of work."""
+    head_size = 9
+    messages_each = 16
+    """A response's frames: headers, at most 16 KiB of data in packets' size, more room and a ping."""
 
     def __init__(self, loop: Loop, address: tuple[str, int], server: DnsServer) -> None:
-        self._http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
+        self._http.local_settings = h2.settings.Settings(
+            client=True, initial_values={h2.settings.SettingCodes.ENABLE_PUSH: 0}
+        )
         self._server = server
         self._parts: dict[int, bytearray] = {}
         self._queued: list[tuple[Query, Received, Lost]] = []
@@ -37,7 +48,7 @@ class HttpsStream(FramedStream):
 
     def send(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
         """See `FramedStream`."""
-        if not self._ready or self._http.open_outbound_streams >= self._http.remote_settings.max_concurrent_streams:
+        if self._queued or not self._has_room(query):
             entry = query, received, lost
             self._queued.append(entry)
             return partial(self._leave_queue, entry)
@@ -53,7 +64,17 @@ class HttpsStream(FramedStream):
     @property
     def full(self) -> bool:
         """See `FramedStream`."""
-        return super().full or len(self._queued) > STREAM_MAX
+        return super().full or len(self._queued) >= WAITING_MAX
+
+    def _has_room(self, query: Query) -> bool:
+        """Whether the server lets a request begin and its body be sent."""
+        http, settings = self._http, self._http.remote_settings
+        room = min(http.outbound_flow_control_window, settings.initial_window_size, settings.max_frame_size)
+        return (
+            self._ready
+            and http.open_outbound_streams < settings.max_concurrent_streams
+            and room >= len(query.with_id(_ID))
+        )
 
     def _leave_queue(self, entry: tuple[Query, Received, Lost]) -> None:
         if entry in self._queued:
@@ -98,13 +119,20 @@ class HttpsStream(FramedStream):
         self._send_queued()
 
     def _send_queued(self) -> None:
-        queued, self._queued = self._queued, []
-        for query, received, lost in queued:
-            self.send(query, received, lost)
+        while self._queued and self._has_room(self._queued[0][0]):
+            self._request(*self._queued.pop(0))
 
-    def _consume(self, data: bytes) -> None:
+    def _length_at(self, data: bytes, place: int) -> int:
+        length = int.from_bytes(data[place : place + 3], "big")
+        if length > _FRAME_MAX:
+            raise StreamClosed("it breaks the rules of HTTP/2: a frame is too long")
+        return length
+
+    def _take(self, framed: bytes) -> None:
+        if framed[3] == _CONTINUATION:
+            raise StreamClosed("its headers are too long")
         try:
-            events = self._http.receive_data(data)
+            events = self._http.receive_data(framed)
         except h2.exceptions.ProtocolError as error:
             raise StreamClosed(f"it breaks the rules of HTTP/2: {error}") from error
         for event in events:
@@ -120,6 +148,8 @@ class HttpsStream(FramedStream):
                 self._fail(event.stream_id, "it responds with another status than 200")
         elif isinstance(event, h2.events.DataReceived):
             self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            if event.stream_id not in self._pending:
+                return
             part = self._parts.setdefault(event.stream_id, bytearray())
             part += event.data
             if len(part) > STREAM_MAX:

@@ -20,7 +20,14 @@ IDLE_MAX = 10.0
 SILENT_MAX = 5.0
 """Seconds that a server may be silent while queries wait, or a connection may take to be made."""
 READ_SIZE = 32 * 1024
+TURN_BYTES = 64 * 1024
+"""Bytes of one connection after which others get their turn."""
+SEND_SIZE = 64 * 1024
+UNSENT_MAX = 2 * 1024 * 1024
+"""Bytes that may wait for a server that reads none; so many has no number of queries that fits."""
 WAITING_MAX = 4096
+UNASKED_MAX = 64
+"""Messages beyond those that were asked for, after which a connection is closed."""
 
 _EDGE = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 _LENGTH = struct.Struct("!H")
@@ -44,6 +51,11 @@ class FramedStream:
     """A connection to `address`; with the `tls_name` of its certificate it speaks TLS. Raises `OSError`."""
 
     protocols: tuple[str, ...] = ("dot",)
+    read_size = READ_SIZE
+    head_size = _LENGTH.size
+    """Bytes at the beginning of a message that say how long it is."""
+    messages_each = 1
+    """Messages that the server may send for a query."""
 
     def __init__(self, loop: Loop, address: tuple[str, int], tls_name: str | None = None) -> None:
         self.closed = False
@@ -53,8 +65,11 @@ class FramedStream:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._tls = None if tls_name is None else TlsStream(self._socket, tls_context(*self.protocols), tls_name)
         self._ready = False
-        self._out = b""
+        self._out = bytearray()
         self._in = b""
+        self._expected = UNASKED_MAX
+        self._reads_on = False
+        """Whether the rest of what has come is read in the next turn."""
         self._pending: dict[int, tuple[Received, Lost]] = {}
         self._deadline: Timer = loop.call_later(SILENT_MAX, partial(self.close, "it does not respond"))
         code = self._socket.connect_ex(address)
@@ -84,6 +99,7 @@ class FramedStream:
         if self._ready and not self._pending:
             self._extend()
         self._pending[key] = received, lost
+        self._expected = min(self._expected + self.messages_each, UNASKED_MAX + WAITING_MAX)
 
     def _new_number(self) -> int:
         while True:
@@ -92,19 +108,35 @@ class FramedStream:
                 return number
 
     def _consume(self, data: bytes) -> None:
-        """Bytes from the server. Raises `StreamClosed`."""
-        self._in += data
-        while len(self._in) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._in)
-            if length > STREAM_MAX:
-                raise StreamClosed("its response is too long")
-            if len(self._in) < _LENGTH.size + length:
-                return
-            message, self._in = self._in[_LENGTH.size : _LENGTH.size + length], self._in[_LENGTH.size + length :]
-            if len(message) >= 2:
-                self._deliver(_LENGTH.unpack_from(message)[0], message, _LENGTH.unpack_from(message)[0])
+        """Bytes from the server. Raises `StreamClosed`, also when too many messages come that nobody has asked for."""
+        data, place = self._in + data, 0
+        while not self.closed and len(data) - place >= self.head_size:
+            end = place + self.head_size + self._length_at(data, place)
+            if end > len(data):
+                break
+            self._expected -= 1
+            if self._expected < 0:
+                raise StreamClosed("it sends what nobody has asked for")
+            self._take(data[place:end])
+            place = end
+        self._in = data[place:]
+
+    def _length_at(self, data: bytes, place: int) -> int:
+        """How long the message is that begins there, without its head. Raises `StreamClosed` when that is too long."""
+        (length,) = _LENGTH.unpack_from(data, place)
+        if length > STREAM_MAX:
+            raise StreamClosed("its response is too long")
+        return int(length)
+
+    def _take(self, framed: bytes) -> None:
+        """A whole message with its head."""
+        message = framed[self.head_size :]
+        if len(message) >= _LENGTH.size:
+            (number,) = _LENGTH.unpack_from(message)
+            self._deliver(number, message, number)
 
     def _deliver(self, key: int, message: bytes, number: int) -> None:
+        self._extend()
         found = self._pending.pop(key, None)  # None: it was cancelled
         if found is not None and not found[0](message, number):
             found[1]("its response is not usable")
@@ -125,7 +157,9 @@ class FramedStream:
 
     def _write(self, data: bytes) -> None:
         self._out += data
-        if self._ready:
+        if len(self._out) > UNSENT_MAX:
+            self.close("it reads no queries")
+        elif self._ready:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -134,22 +168,36 @@ class FramedStream:
             return
         try:
             while self._out:
-                self._out = self._out[(self._tls or self._socket).send(self._out) :]
+                del self._out[: (self._tls or self._socket).send(bytes(self._out[:SEND_SIZE]))]
         except BlockingIOError:
             return
         except OSError as error:
             self.close(error.strerror or str(error))
 
     def _on_ready(self, _mask: int) -> None:
+        if not self._reads_on:
+            self._read()
+
+    def _read_on(self) -> None:
+        self._reads_on = False
+        if not self.closed:
+            self._read()
+
+    def _read(self) -> None:
         try:
             if not self._ready:
                 self._continue_start()
+            count = 0
             while not self.closed:
-                data = (self._tls or self._socket).recv(READ_SIZE)
+                data = (self._tls or self._socket).recv(self.read_size)
                 if not data:
                     raise StreamClosed("it has closed the connection")
                 self._consume(data)
-                self._extend()
+                count += len(data)
+                if count >= TURN_BYTES or self._loop.turn_exceeded():
+                    self._reads_on = True  # no edge comes for what is there already
+                    self._loop.call_soon(self._read_on)
+                    return
         except BlockingIOError:
             self._flush()
         except (OSError, StreamClosed) as error:
@@ -172,6 +220,8 @@ class FramedStream:
 
     def _extend(self) -> None:
         """The server is there: it has more time."""
+        if self.closed:
+            return
         self._deadline.cancel()
         self._deadline = self._loop.call_later(IDLE_MAX, self._check_silence)
 

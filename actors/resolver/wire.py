@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import struct
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ STREAM_MAX = 16 * 1024
 ADDRESSES_MAX = 32
 """Addresses of a name that are used; nothing connects to more."""
 RECORDS_MAX = 512
+LABELS_MAX = 2048
+"""Of all names that are read of a response: compressed, a thousand names of 127 labels fit into one."""
+LABELS_MAX = 2048
+"""Of all names in a response; compressed, hundreds of names with 127 labels fit into one."""
 ALIASES_MAX = 12
 TTL_MAX = 7 * 86_400
 NAMES_KEPT = 512
@@ -135,18 +140,21 @@ def _check_question(repeated: bytes, sent: bytes) -> None:
         raise OtherCase("case") if repeated.lower() == sent.lower() else Bogus("question")
 
 
-class _Records(NamedTuple):
+@dataclass(slots=True)
+class _Records:
     """Of the sections that matter, by owner in lower case."""
 
-    addresses: dict[str, list[tuple[str, int]]]
-    aliases: dict[str, tuple[str, int]]
-    negative_ttls: list[int]
+    addresses: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    aliases: dict[str, tuple[str, int]] = field(default_factory=dict)
+    negative_ttls: list[int] = field(default_factory=list)
+    labels: int = 0
+    """Of the names that were read."""
 
 
 def _read_records(message: bytes, place: int, in_first: int, authority: int, query: Query, code: int) -> Response:
     if in_first + authority > RECORDS_MAX:
         raise Bogus("overlong")
-    records = _Records({}, {}, [])
+    records = _Records()
     for number in range(in_first + authority):
         place = _read_record(message, place, records, query, number < in_first)
     return _follow(records, query.name, code)
@@ -158,7 +166,7 @@ def _read_record(message: bytes, place: int, records: _Records, query: Query, of
     if message.startswith(_TO_QUESTION, place):  # as of nearly all
         owner, place = query.name, place + len(_TO_QUESTION)
     else:
-        owner, place = _read_name(message, place)
+        owner, place = _read_name(message, place, records)
     kind, of_class, ttl, length = _RECORD.unpack_from(message, place)
     place += _RECORD.size
     end: int = place + length
@@ -168,16 +176,19 @@ def _read_record(message: bytes, place: int, records: _Records, query: Query, of
     if of_class == _IN and of_first and kind == wanted:
         records.addresses.setdefault(owner, []).append((_address(message[place:end], wanted), ttl))
     elif of_class == _IN and of_first and kind == CNAME:
-        records.aliases.setdefault(owner, (_read_name(message, place)[0], ttl))
+        records.aliases.setdefault(owner, (_read_name(message, place, records)[0], ttl))
     elif of_class == _IN and not of_first and kind == SOA:
         minimum = int.from_bytes(message[place:end][-4:], "big")
         records.negative_ttls.append(min(ttl, minimum))  # RFC 2308, section 5
     return end
 
 
-def _read_name(message: bytes, place: int) -> tuple[str, int]:
+def _read_name(message: bytes, place: int, records: _Records) -> tuple[str, int]:
     """A name in lower case without its final dot, and where it ends in the message."""
     name, used = dns.name.from_wire(message, place)
+    records.labels += len(name.labels)
+    if records.labels > LABELS_MAX:
+        raise Bogus("overlong")
     if any(b"." in label for label in name.labels):
         raise Bogus("malformed")  # it would read as another name
     return b".".join(name.labels[:-1]).decode("ascii").lower(), place + used

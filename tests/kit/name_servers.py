@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -153,3 +154,47 @@ class SilentNameServer:
 
     def __exit__(self, *_exc: object) -> None:
         self._socket.close()
+
+
+class FloodingNameServer:
+    """Sends `opening` on each connection and then `flood`, again and again, for as long as it is read.
+
+    With a `context` it speaks TLS. Without a `flood` it reads instead. `ended` counts the connections that the other
+    side has closed.
+    """
+
+    def __init__(self, flood: bytes, opening: bytes = b"", context: ssl.SSLContext | None = None) -> None:
+        self._opening, self._flood = opening, flood * max(1, 16_384 // max(1, len(flood)))
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listener.getsockname()[1]
+        self.ended = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _peer = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._flood_one, args=(connection,), daemon=True).start()
+
+    def _flood_one(self, connection: socket.socket) -> None:
+        connection.settimeout(60.0)
+        with suppress(OSError), connection:
+            stream = self._context.wrap_socket(connection, server_side=True) if self._context else connection
+            with stream:
+                stream.sendall(self._opening)
+                while self._flood:
+                    stream.sendall(self._flood)
+                while stream.recv(4096):
+                    continue
+        self.ended += 1

@@ -217,3 +217,14 @@ def test_whatever_follows_the_question_is_read_or_refused(name: str, data: bytes
         read(head + query.question + data, query)
     except Bogus:
         return
+
+
+def test_names_of_more_labels_than_any_response_needs_are_refused() -> None:
+    """Compressed, they fit into few bytes, and took half a second to read."""
+    query = new_query("www.example.com", A)
+    place = 12 + len(query.question)
+    pointer = (0xC000 | place).to_bytes(2, "big")
+    alias = b"\0\5\0\1" + bytes(4) + b"\0\2" + pointer
+    head = NUMBER.to_bytes(2, "big") + b"\x81\x80\0\1" + (300).to_bytes(2, "big") + bytes(4)
+    with pytest.raises(Bogus, match="overlong"):
+        read(head + query.question + b"\1a" * 126 + b"\0" + alias + (pointer + alias) * 299, query)
