@@ -86,6 +86,8 @@ class Channel(HTTPChannel):
     requests: list[Parser]
     """Those that are complete; the first one is being served."""
     outdated_since: float | None = None
+    client: str | None = None
+    """Whose connections it counts among."""
     _unsent: bytes | None = None
     """A response whose request has left the queue, or is about to."""
     _response_is_whole = False
@@ -311,6 +313,12 @@ class Channel(HTTPChannel):
         if self.request is not None:
             self.request.reservation.release()
         self._start_next()  # the requests that wait end in a thread, like all others
+
+    def del_channel(self, *arguments: Any, **options: Any) -> None:
+        super().del_channel(*arguments, **options)
+        client, self.client = self.client, None
+        if client is not None:
+            self.server.connection_ended(client)
 
     def readable(self) -> bool:
         return self.phase is ChannelPhase.LINGERING or bool(super().readable())

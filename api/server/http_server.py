@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -68,6 +69,8 @@ class _Server(TcpWSGIServer):
         self.behind_tls = behind_tls
         self.on_rejected = on_rejected
         self.per_address = 0
+        self.connections: Counter[str] = Counter()
+        """By client, as `client_key` has it."""
         self.draining_since: float | None = None
         self.draining_listeners: list[DrainingListener] = []
         self._resume_accepting_at = self._next_maintenance = 0.0
@@ -147,7 +150,7 @@ class _Server(TcpWSGIServer):
         if channel is None:
             return False
         channel.outdated_since = None if listener is self else time.monotonic()
-        if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
+        if not self.behind_tls and self._count(channel) > self.per_address:
             self._crowded_log.error(f"one client has more than {self.per_address}", logging.WARNING)
             channel.handle_close()
         return True
@@ -219,9 +222,17 @@ class _Server(TcpWSGIServer):
         previous.accept_all()
         previous.close()
 
-    def _connections_of(self, address: str) -> int:
-        client = client_key(address)
-        return sum(client_key(channel.addr[0]) == client for channel in tuple(self.active_channels.values()))
+    def _count(self, channel: Channel) -> int:
+        """Count a new connection; how many its client has now."""
+        channel.client = client_key(channel.addr[0])
+        self.connections[channel.client] += 1
+        return self.connections[channel.client]
+
+    def connection_ended(self, client: str) -> None:
+        """One of this client's connections, which was counted."""
+        self.connections[client] -= 1
+        if not self.connections[client]:
+            del self.connections[client]
 
 
 class _NotifyingBody:

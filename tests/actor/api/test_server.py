@@ -289,6 +289,33 @@ def test_a_client_with_more_connections_than_its_share_is_logged_once(
         each.close()
 
 
+def test_connections_that_have_ended_leave_their_client_its_share(serving: Serving) -> None:
+    server = serving.server._server
+    server.per_address = 2
+    for _ in range(4):
+        crowd = [socket.create_connection(("127.0.0.1", serving.port), LONG) for _ in range(3)]
+        assert crowd[2].recv(1) == b""
+        assert server.connections == {"127.0.0.1": 2}
+        for each in crowd:
+            each.close()
+        wait_until(lambda: not server.connections, "none is left", LONG)
+
+
+def test_an_accept_looks_at_no_other_connection(serving: Serving) -> None:
+    server, looked = serving.server._server, []
+
+    class Channels(dict[Any, Any]):
+        def values(self) -> Any:
+            looked.append(True)
+            return super().values()
+
+    server._next_maintenance = time.monotonic() + LONG  # which looks at all of them, once a second
+    server.active_channels = Channels(server.active_channels)
+    with socket.create_connection(("127.0.0.1", serving.port), LONG):
+        wait_until(lambda: server.connections, "it is accepted", LONG)
+    assert not looked
+
+
 LAST = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 NO_CHUNKS = b"\r\n0\r\n\r\n"

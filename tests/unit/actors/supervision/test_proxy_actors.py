@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from actors.supervision.processes.columns import WorkerColumns
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.proxy_actors import APPLIED_WITHIN, CONFIGURED_WITHIN, ProxyActors
 from actors.supervision.processes.worker_id import Worker
-from actors.supervision.reconcile import Start
+from actors.supervision.reconcile import Bind, Start, Watch
 from config.net.ports import Ports
 from tests.kit.clocks import Clock
 from tests.kit.ports import free_port
@@ -134,22 +135,21 @@ class OneAsleep:
         self.by_id.pop(proxy_id, None)
 
 
-def test_the_first_worker_of_a_proxy_that_wakes_takes_what_is_left_also_at_its_second_try(tmp_path: Path) -> None:
-    loop, zygote = Loop(Clock(100.0)), Zygote()
+def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors:
+    """The actors of proxies, of which one sleeps: `a`, with two workers."""
     router: Any = SimpleNamespace(**dict.fromkeys(("expect", "clear_current_instance"), lambda _name: None))
     router.set_current_instance = lambda _name, _instance: None
     spawner: Any = zygote
     numbers = iter(range(1, 9))
     context = SupervisionContext(
-        loop,
+        Loop(Clock(100.0)),
         router,
         spawner,
         lambda name, settings, params: Boot(name, next(numbers), "", "", settings, params),
-        WorkerColumns(tmp_path),
+        WorkerColumns(folder),
     )
     context.settings.put({"logging": {}, "proxy": {}, "server": {"tls": {}}})
-    observer: Any = SimpleNamespace(label=lambda name, _index: name)
-    listeners: Any = SimpleNamespace(get=lambda _proxy_id: [], kept=lambda _proxy_id: (LOCAL, Ports.of(1)))
+    observer: Any = SimpleNamespace(label=lambda name, _index=None: name)
     config: Any = SimpleNamespace(drain_timeout=1.0)
     actors = ProxyActors(context, observer, "a:B", config, listeners, SimpleNamespace(), lambda _id: None)  # type: ignore[arg-type]
     observer.actor_down = observer.actor_up = actors.has_taken_over
@@ -157,6 +157,13 @@ def test_the_first_worker_of_a_proxy_that_wakes_takes_what_is_left_also_at_its_s
     sleepers: Any = OneAsleep()
     configure = Configure(spec("a", 1, workers=2, sleep_after=60), EgressSpec("all", (), ()))
     actors.attach(sleepers, lambda _proxy_id: configure)
+    return actors
+
+
+def test_the_first_worker_of_a_proxy_that_wakes_takes_what_is_left_also_at_its_second_try(tmp_path: Path) -> None:
+    zygote = Zygote()
+    listeners = SimpleNamespace(get=lambda _proxy_id: [], kept=lambda _proxy_id: (LOCAL, Ports.of(1)))
+    actors = with_one_asleep(tmp_path, zygote, listeners)
 
     def start(index: int) -> Any:
         actors.execute([Start(Worker("a", index))], CountdownLatch(lambda: None))
@@ -170,4 +177,20 @@ def test_the_first_worker_of_a_proxy_that_wakes_takes_what_is_left_also_at_its_s
     first.process_ended(first._current.process, "was killed by SIGKILL")
     start(0)
     assert [bool(boot.params.get("asleep")) for boot in zygote.boots] == [True, False, True, False]
-    loop.close()
+    actors._context.loop.close()
+
+
+def test_one_that_sleeps_and_is_moved_to_an_address_that_cannot_be_bound_listens_nowhere(tmp_path: Path) -> None:
+    before, taken = free_port(), free_port()
+    listeners = ListenerRegistry(lambda: 0.0)
+    listeners.keep("a", LOCAL, Ports.of(before))
+    actors = with_one_asleep(tmp_path, Zygote(), listeners)
+    sleepers: Any = actors._sleepers
+    sleepers.release = lambda _proxy_id: None
+    with socket.create_server((LOCAL, taken)):
+        actors.execute([Bind("a", (LOCAL, Ports.of(taken))), Watch("a")], CountdownLatch(lambda: None))
+    assert (listeners.kept("a"), "a" in sleepers) == (None, False)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((LOCAL, before), 60)
+    assert actors.by_id["a"][0].life.state is State.FAILED
+    actors._context.loop.close()
