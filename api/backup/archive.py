@@ -23,6 +23,7 @@ MANIFEST, SEALED = "manifest.json", "keys.sealed"
 _LARGEST_SEALED = 2**20
 _LARGEST_EXTENSION = 64 * 2**10
 """Bytes of a long name and its like; `tarfile` reads them into memory, whatever size is claimed."""
+_LARGEST_HEADER = 2 * _LARGEST_EXTENSION
 _PIECE = 2**20
 _LARGEST_REST = 2**20
 """Bytes behind the last member: zeros that fill a block up."""
@@ -49,11 +50,29 @@ class _Info(tarfile.TarInfo):
         return info
 
 
+class _Stream(gzip.GzipFile):
+    """What `tarfile` reads, so many bytes for each header and its content: a map of holes has no bound of its own."""
+
+    _left = 0
+
+    def allow(self, content: int = 0) -> None:
+        """Let so much be read until the next call, and what a header takes; `tarfile` reads some blocks ahead."""
+        self._left = content + _LARGEST_HEADER
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Raises `BadArchive`."""
+        piece = super().read(size)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise BadArchive(f"not a whole archive: a header has more than {_LARGEST_HEADER} bytes")
+        return piece
+
+
 def _read(read: Callable[[], T]) -> T:
     """What `tarfile` reads. For malformed headers it raises what `int` and the like raise; here: `BadArchive`."""
     try:
         return read()
-    except (ValueError, OverflowError, RecursionError) as error:  # the last for headers about headers about headers
+    except (ValueError, IndexError, OverflowError, RecursionError) as error:  # the last: headers about headers
         raise BadArchive(f"not a whole archive: {error}") from error
 
 
@@ -61,7 +80,12 @@ class OpenArchive:
     """An archive whose manifest was read. `sealed` are its keys, as they are in there."""
 
     def __init__(
-        self, file: BufferedReader, stream: gzip.GzipFile, tar: tarfile.TarFile, head: bytes, sealed: bytes | None
+        self,
+        file: BufferedReader,
+        stream: _Stream,
+        tar: tarfile.TarFile,
+        head: bytes,
+        sealed: bytes | None,
     ) -> None:
         self._file = file
         self._stream = stream
@@ -81,9 +105,9 @@ class OpenArchive:
         for name in self.manifest.folders:
             (target / name).mkdir(mode=0o700)
         done = 0
-        for info in _members(self._tar):
+        for info in _members(self._tar, self._stream):
             member = expected.pop(info.name, None)
-            if member is None or not info.isreg() or info.size != member.size:
+            if member is None or not _is_plain(info) or info.size != member.size:
                 raise BadArchive(f"{info.name!r} is not as the manifest says")
             self._write(info, member.sha256, target / member.path)
             done += member.size
@@ -98,6 +122,7 @@ class OpenArchive:
         return hashlib.file_digest(self._file, "sha256").hexdigest()
 
     def _write(self, info: tarfile.TarInfo, sha256: str, path: Path) -> None:
+        self._stream.allow(info.size)
         content = self._tar.extractfile(info)
         assert content is not None
         digest = hashlib.sha256()
@@ -111,6 +136,7 @@ class OpenArchive:
     def _check_trailer(self) -> None:
         """Read to the end, where gzip verifies its checksum. Raises `BadArchive` when more follows."""
         rest = 0
+        self._stream.allow(2 * _LARGEST_REST)
         while piece := self._stream.read(_PIECE):
             rest += len(piece)
             if rest > _LARGEST_REST:
@@ -122,7 +148,7 @@ def open_archive(file: Path) -> Iterator[OpenArchive]:
     """The archive in `file`. Raises `BadArchive`, also while it is read, and `OSError`."""
     with file.open("rb") as content:
         try:
-            with gzip.GzipFile(fileobj=content) as stream, _tar(stream) as tar:
+            with _Stream(fileobj=content) as stream, _tar(stream) as tar:
                 yield _read_head(content, stream, tar)
         except (tarfile.TarError, EOFError, zlib.error) as error:
             raise BadArchive(f"not a whole archive: {error}") from error
@@ -132,25 +158,34 @@ def open_archive(file: Path) -> Iterator[OpenArchive]:
             raise
 
 
-def _tar(stream: gzip.GzipFile) -> tarfile.TarFile:
+def _tar(stream: _Stream) -> tarfile.TarFile:
+    stream.allow()
     return _read(lambda: tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info))
 
 
-def _read_head(file: BufferedReader, stream: gzip.GzipFile, tar: tarfile.TarFile) -> OpenArchive:
-    head = _first_member(tar, MANIFEST, LARGEST)
-    manifest = read_manifest(head)
-    return OpenArchive(file, stream, tar, head, _first_member(tar, SEALED, _LARGEST_SEALED) if manifest.keys else None)
+def _read_head(file: BufferedReader, stream: _Stream, tar: tarfile.TarFile) -> OpenArchive:
+    head = _first_member(tar, stream, MANIFEST, LARGEST)
+    sealed = _first_member(tar, stream, SEALED, _LARGEST_SEALED) if read_manifest(head).keys else None
+    return OpenArchive(file, stream, tar, head, sealed)
 
 
-def _first_member(tar: tarfile.TarFile, name: str, largest: int) -> bytes:
+def _is_plain(info: tarfile.TarInfo) -> bool:
+    return info.isreg() and not info.issparse()
+
+
+def _first_member(tar: tarfile.TarFile, stream: _Stream, name: str, largest: int) -> bytes:
+    stream.allow()
     info = _read(tar.next)
-    if info is None or info.name != name or not info.isreg() or info.size > largest:
+    if info is None or info.name != name or not _is_plain(info) or info.size > largest:
         raise BadArchive(f"{name} is not where it should be: not a backup of Proxyfleet")
+    stream.allow(info.size)
     content: IO[bytes] | None = tar.extractfile(info)
     assert content is not None
     return content.read()
 
 
-def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def _members(tar: tarfile.TarFile, stream: _Stream) -> Iterator[tarfile.TarInfo]:
+    stream.allow()
     while (info := _read(tar.next)) is not None:
         yield info
+        stream.allow()

@@ -403,15 +403,29 @@ def test_what_follows_the_end_of_an_archive_is_not_unpacked_for_ever(site: Site)
     assert (refused.status, "something follows its end" in refused.err) == (1, True), refused.err
 
 
-def test_headers_about_headers_about_headers_are_refused(folder: Path) -> None:
+LONG_NAME = header(tarfile.GNUTYPE_LONGNAME, 1).tobuf(tarfile.GNU_FORMAT) + b"x".ljust(512, b"\0")
+HOLES = bytearray(header(tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
+HOLES[482] = 1  # more of its map follows
+HOLES[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(HOLES))[0]
+MORE_HOLES = b"00000000001\0" * 42 + b"\1".ljust(8, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        (LONG_NAME * 5000, "not a whole archive"),
+        (bytes(HOLES), "not a whole archive"),
+        (bytes(HOLES) + MORE_HOLES * 5000, "a header has more than"),
+    ],
+)
+def test_headers_that_go_on_about_headers_or_holes_are_refused(folder: Path, rest: bytes, words: str) -> None:
     file = crafted(folder / "c.tar.gz")
     content = gzip.decompress(file.read_bytes())
     manifest = content[: content.rindex(b"}") + 1]
-    long_name = header(tarfile.GNUTYPE_LONGNAME, 1).tobuf(tarfile.GNU_FORMAT) + b"x".ljust(512, b"\0")
-    file.write_bytes(gzip.compress(manifest.ljust(-(-len(manifest) // 512) * 512, b"\0") + long_name * 5000))
+    file.write_bytes(gzip.compress(manifest.ljust(-(-len(manifest) // 512) * 512, b"\0") + rest))
     with contextlib.ExitStack() as stack:
         archive = stack.enter_context(open_archive(file))
-        with pytest.raises(BadArchive, match="not a whole archive"):
+        with pytest.raises(BadArchive, match=words):
             archive.extract(folder)
 
 
