@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import socket
 from dataclasses import dataclass
 from typing import Any
 
 import requests
+from urllib3.exceptions import HTTPError
 
+from actors.net.breakable import Breakable, within
+from actors.net.guarded_adapter import GuardedAdapter
 from config import VERSION
 from config.settings.telemetry import Otlp
 
 LOGGED_MAX = 200
-"""Characters of a response that are logged."""
-RESPONSE_MAX = 65_536
+"""Bytes of a response that are read and logged."""
 RETRIED = (408, 429, 502, 503, 504)
 """Statuses after which the same may be sent again; after any other error it would be rejected again."""
 
@@ -39,35 +42,55 @@ class Collector:
         }
 
     def push(self, signal: str, message: Any) -> Outcome:
-        """Send a protobuf message of `metrics` or `logs`. Doesn't raise for anything that the collector does."""
-        url = f"{self._settings.endpoint}/v1/{signal}"
+        """Send a protobuf message of `metrics` or `logs`. Doesn't raise for anything that the collector does.
+
+        It returns after `telemetry.otlp.timeout`, whatever the collector sends.
+        """
+        url, timeout = f"{self._settings.endpoint}/v1/{signal}", self._settings.timeout
         body = gzip.compress(message.SerializeToString(), 6)
-        try:
-            with requests.Session() as session:
-                session.trust_env = False
-                session.headers["Accept-Encoding"] = "identity"
-                with session.post(
-                    url,
-                    data=body,
-                    headers=self._headers,
-                    timeout=self._settings.timeout,
-                    allow_redirects=False,
-                    stream=True,
-                ) as response:
-                    return _outcome(response)
-        except requests.RequestException as error:
-            return Outcome(f"can't be reached: {_reason(error)}", again=True)
+        with within(timeout) as connection:
+            try:
+                return self._post(url, body, connection)
+            except (requests.RequestException, HTTPError, OSError) as error:
+                late = connection.broken
+                why = f"has not responded within {timeout:g} s" if late else f"can't be reached: {_reason(error)}"
+                return Outcome(why, again=True)
+
+    def _post(self, url: str, body: bytes, connection: Breakable) -> Outcome:
+        def connect(host: str, port: int) -> socket.socket:
+            return connection.adopt(socket.create_connection((host, port), self._settings.timeout))
+
+        with requests.Session() as session:
+            session.trust_env = False
+            session.headers["Accept-Encoding"] = "identity"
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, GuardedAdapter(connect))
+            with session.post(
+                url,
+                data=body,
+                headers=self._headers,
+                timeout=self._settings.timeout,
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                if connection.broken:  # in the middle of a head, perhaps
+                    raise TimeoutError
+                return _outcome(response)
 
 
 def _outcome(response: requests.Response) -> Outcome:
+    """The status counts; a body that breaks off is not logged."""
     if 200 <= response.status_code < 300:
         return Outcome(None)
-    text = response.raw.read(RESPONSE_MAX, decode_content=False).decode("utf-8", "replace")
-    logged = "".join(each if each.isprintable() else " " for each in text)[:LOGGED_MAX].strip()
+    try:
+        text = response.raw.read(LOGGED_MAX, decode_content=False).decode("utf-8", "replace")
+    except (HTTPError, OSError):
+        text = ""
+    logged = "".join(each if each.isprintable() else " " for each in text).strip()
     return Outcome(f"responds {response.status_code} {logged}".strip(), response.status_code in RETRIED)
 
 
-def _reason(error: requests.RequestException) -> str:
+def _reason(error: BaseException) -> str:
     """The innermost cause, without the addresses of objects that urllib3 puts into its texts."""
     cause: BaseException = error
     while (inner := cause.__cause__ or cause.__context__) is not None:

@@ -7,10 +7,10 @@ gets no further than a silent one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import socket
-import threading
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -21,6 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from actors.bus.messages.events import Event
 from actors.bus.messages.webhooks import WebhookSpec
+from actors.net.breakable import Breakable
 from actors.net.guarded_adapter import GuardedAdapter
 from actors.net.guarded_pools import Refused
 from actors.net.own_requests import OutgoingGuard
@@ -61,10 +62,8 @@ class Request:
         self._event = event
         self._guard = guard
         self._timeout = timeout
-        self._lock = threading.Lock()
-        self._late = False
         self._deadline = math.inf
-        self._connection: socket.socket | None = None
+        self._connection = Breakable()
 
     def send(self) -> Outcome:
         """Never raises for what the target or the network does."""
@@ -78,20 +77,13 @@ class Request:
         except (requests.RequestException, HTTPError, OSError, ValueError) as failure:
             status, text, error, wait = None, "", self._error_text(failure), None
         finally:
-            self._release()
+            self._connection.release()
         return Outcome(masked, status, round((time.monotonic() - began) * 1000), text, error, wait)
 
     def check_deadline(self) -> None:
         """Shut the connection down if the time is over; to be called now and then."""
-        if time.monotonic() < self._deadline:
-            return
-        with self._lock:
-            self._late = True
-            if self._connection is not None:
-                try:
-                    self._connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    return  # the target was faster
+        if time.monotonic() >= self._deadline:
+            self._connection.abort()
 
     def connect(self, host: str, port: int) -> socket.socket:
         """A connection to an address of `host` that the guard allows. Raises `OSError`."""
@@ -104,7 +96,7 @@ class Request:
                 continue
             sock = socket.socket(family, kind, protocol)
             try:
-                self._adopt(sock)
+                self._connection.adopt(sock)
                 sock.settimeout(self._timeout)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.connect(address)
@@ -136,32 +128,18 @@ class Request:
                 return status, text, error, _retry_after(response.headers.get("retry-after"), time.time())
 
     def _beginning(self, response: requests.Response) -> str:
-        """The status counts; a body that breaks off is cut."""
+        """The status counts; a body that breaks off is cut. Raises `TimeoutError` when the time was over: the end of a
+        head or body may be ours then."""
         read = b""
-        try:
+        with contextlib.suppress(HTTPError, OSError, ValueError):
             while len(read) < BODY_MAX and (more := response.raw.read1(BODY_MAX - len(read))):
                 read += more
-        except (HTTPError, OSError, ValueError):
-            if self._late:
-                raise
+        if self._connection.broken:
+            raise TimeoutError
         return read.decode(errors="replace")
 
-    def _adopt(self, sock: socket.socket) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = sock.dup()
-            if self._late:
-                raise TimeoutError
-
-    def _release(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
     def _error_text(self, failure: Exception) -> str:
-        if self._late or isinstance(failure, (requests.Timeout, TimeoutError)):
+        if self._connection.broken or isinstance(failure, (requests.Timeout, TimeoutError)):
             return f"no whole answer within {self._timeout:g} s"
         return _reason(failure)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import socket
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,9 +17,11 @@ from urllib.parse import urlsplit
 import requests
 from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
+from urllib3.connection import HTTPConnection
 
+from actors.net.breakable import Breakable, within
 from actors.net.guarded_adapter import GuardedAdapter
-from actors.net.guarded_pools import connect_guarded
+from actors.net.guarded_pools import connect_guarded, pools_by
 from actors.net.own_requests import OutgoingGuard
 from api.errors import IDENTITY_PROVIDER, PeerUnavailable
 from config.net.host_names import is_loopback
@@ -38,12 +40,34 @@ class BoundedAdapter(GuardedAdapter):
     """Reads the whole response within the bounds, whatever the caller asked for. Raises `PeerUnavailable`."""
 
     def __init__(self, guard: OutgoingGuard) -> None:
-        super().__init__(connect_guarded(guard, CONNECT_TIMEOUT))
+        self._connection = Breakable()
+        guarded = connect_guarded(guard, CONNECT_TIMEOUT)
+        super().__init__(lambda host, port: self._connection.adopt(guarded(host, port)))
 
     def send(self, request: requests.PreparedRequest, *_args: Any, **_options: Any) -> requests.Response:
         """As `HTTPAdapter.send`, with timeouts, proxies and certificates of its own choice."""
-        deadline = time.monotonic() + DEADLINE
         request.headers["Accept-Encoding"] = "identity"
+        with within(DEADLINE) as self._connection:
+            try:
+                response = self._whole_response(request)
+            except requests.RequestException as error:
+                if self._connection.broken:
+                    raise _late(request.url) from error
+                raise
+            if self._connection.broken:
+                raise _late(request.url)
+        return response
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        """See `HTTPAdapter`: the connection to a proxy of the environment has the deadline, too."""
+        manager = super().proxy_manager_for(proxy, **options)
+        manager.pool_classes_by_scheme = pools_by(self._to_proxy)
+        return manager
+
+    def _to_proxy(self, connection: HTTPConnection) -> socket.socket:
+        return self._connection.adopt(HTTPConnection._new_conn(connection))
+
+    def _whole_response(self, request: requests.PreparedRequest) -> requests.Response:
         response = super().send(
             request,
             stream=True,
@@ -52,7 +76,7 @@ class BoundedAdapter(GuardedAdapter):
             proxies=_proxies(request.url or ""),
         )
         try:
-            response._content = _whole(response, deadline)
+            response._content = _whole(response)
         finally:
             response.close()
         return response
@@ -108,7 +132,11 @@ class _Bearer(AuthBase):
         return request
 
 
-def _whole(response: requests.Response, deadline: float) -> bytes:
+def _late(url: str | None) -> PeerUnavailable:
+    return PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the response took longer than {DEADLINE:g} s")
+
+
+def _whole(response: requests.Response) -> bytes:
     url = response.url
     if 300 <= response.status_code < 400:
         raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: a redirect ({response.status_code}), which is not followed")
@@ -119,8 +147,6 @@ def _whole(response: requests.Response, deadline: float) -> bytes:
         content += chunk
         if len(content) > LARGEST:
             raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the response has more than {LARGEST} bytes")
-        if time.monotonic() > deadline:
-            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the response took longer than {DEADLINE:g} s")
     return bytes(content)
 
 

@@ -9,7 +9,6 @@ import json
 import math
 import secrets
 import socket
-import threading
 from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple
@@ -21,6 +20,7 @@ from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util import parse_url
 
 from actors.bus.messages.specs import BackendSpec, LimitsSpec
+from actors.net.breakable import Breakable
 from actors.net.guarded_pools import connect_guarded, pools_by
 from actors.net.own_requests import OutgoingGuard
 
@@ -58,9 +58,9 @@ class BackendRequest:
         self._timeout = spec.timeout + ABORT_FIRST
         self._connect = connect_guarded(guard, self._timeout)
         self._content = content
-        self._lock = threading.Lock()
-        self._aborted = False
-        self._sock: socket.socket | None = None
+        self._connection = Breakable()
+        self.abort = self._connection.abort
+        """End the request: nothing waits for it any more."""
 
     def send(self) -> Verdict | str:
         """The verdict, or a sentence that says why there is none."""
@@ -69,17 +69,7 @@ class BackendRequest:
         except (HTTPError, HTTPException, OSError, ValueError) as error:
             return _reason(error)
         finally:
-            self._release()
-
-    def abort(self) -> None:
-        """End the request: nothing waits for it any more."""
-        with self._lock:
-            self._aborted = True
-            if self._sock is not None:
-                try:
-                    self._sock.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    return  # the back end was faster
+            self._connection.release()
 
     def _post(self) -> bytes:
         url = parse_url(self._spec.url)
@@ -105,21 +95,9 @@ class BackendRequest:
 
     def _open(self, connection: HTTPConnection) -> socket.socket:
         try:
-            sock = self._connect(connection.host.strip("[]"), int(connection.port or 0))
+            return self._connection.adopt(self._connect(connection.host.strip("[]"), int(connection.port or 0)))
         except OSError as error:
             raise NewConnectionError(connection, str(error.strerror or error)) from error
-        with self._lock:
-            self._sock = sock.dup()
-            if self._aborted:
-                sock.close()
-                raise TimeoutError("no whole response in time")
-        return sock
-
-    def _release(self) -> None:
-        with self._lock:
-            if self._sock is not None:
-                self._sock.close()
-                self._sock = None
 
 
 def signed_headers(secret: str, body: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
@@ -20,6 +20,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError
 
 from actors.forwarding.protocols.socks.replies import V4_GRANTED, status_of
+from actors.net.breakable import Breakable
 from actors.net.guarded_pools import pools_by
 from actors.net.proxy_protocol import LOCAL_V2
 from actors.net.socks_wire import pack_address
@@ -41,7 +42,7 @@ class SocksRefused(OSError):
 class Route:
     """The way through one proxy. `protocol` is `socks4` or `socks5`; `refusal` is set when the proxy has refused.
 
-    With `proxy_header` the proxy expects a header of the PROXY protocol first.
+    `link` has the connection to the proxy. With `proxy_header` the proxy expects a header of the PROXY protocol first.
     """
 
     protocol: str
@@ -50,6 +51,7 @@ class Route:
     password: str
     timeout: float
     proxy_header: bool = False
+    link: Breakable = field(default_factory=Breakable)
     refusal: SocksRefused | None = None
 
     def connect(self, host: str, port: int) -> socket.socket:
@@ -61,6 +63,7 @@ class Route:
         deadline = time.monotonic() + self.timeout
         sock = socket.create_connection(self.proxy, self.timeout)
         try:
+            self.link.adopt(sock)
             wire = _Wire(sock, deadline)
             if self.proxy_header:
                 wire.send(LOCAL_V2)

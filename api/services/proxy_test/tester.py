@@ -30,6 +30,7 @@ from actors.bus.messages.common import SUPERVISOR, Done, Unreachable
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.messages.supervision import AwaitProxy
 from actors.bus.startup_queue import STARTING
+from actors.net.breakable import Breakable, within
 from actors.net.guarded_pools import pools_by
 from actors.net.proxy_protocol import LOCAL_V2
 from api.bus_bridge import Bridge, is_asleep
@@ -91,8 +92,7 @@ class ProxyTester:
 
         The access record that the test leaves has this request id.
 
-        It returns in time even if a target sends its head byte by byte: the thread that still reads it keeps its place
-        until it has ended.
+        The thread that reads a response keeps its place until it has ended, at the deadline at the latest.
         """
         if not self._places.acquire(blocking=False):
             raise TooBusy(1, f"{AT_ONCE} tests are under way")
@@ -159,8 +159,9 @@ def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> st
 class _OwnProxies(HTTPAdapter):
     """Accepts any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
 
-    def __init__(self, proxy_header: bool) -> None:
-        """`proxy_header`: the proxy expects a header of the PROXY protocol first."""
+    def __init__(self, link: Breakable, proxy_header: bool) -> None:
+        """`link` has the connection; `proxy_header`: the proxy expects a header of the PROXY protocol first."""
+        self._link = link
         self._proxy_header = proxy_header
         super().__init__()
 
@@ -169,26 +170,27 @@ class _OwnProxies(HTTPAdapter):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         manager = super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
-        if self._proxy_header:
-            manager.pool_classes_by_scheme = pools_by(_socket_with_header)
+        manager.pool_classes_by_scheme = pools_by(self._open_socket)
         return manager
 
+    def _open_socket(self, connection: HTTPConnection) -> socket.socket:
+        """The header says that the client is the sender itself (LOCAL), as a balancer's check does."""
+        sock = self._link.adopt(HTTPConnection._new_conn(connection))
+        if self._proxy_header:
+            sock.sendall(LOCAL_V2)
+        return sock
 
-def _socket_with_header(connection: HTTPConnection) -> socket.socket:
-    """The header says that the client is the sender itself (LOCAL), as a balancer's check does."""
-    sock = HTTPConnection._new_conn(connection)
-    sock.sendall(LOCAL_V2)
-    return sock
 
-
-def _send_through(session: requests.Session, record: ProxyRecord, user: str, token: str, timeout: float) -> Route:
+def _send_through(
+    session: requests.Session, link: Breakable, record: ProxyRecord, user: str, token: str, timeout: float
+) -> Route:
     """Have the session send everything through the proxy; with SOCKS, the route has the proxy's refusal."""
     host = _WILDCARDS.get(record.host, record.host)
     proxy_header = record.accept_proxy_protocol
-    route = Route(record.usual_protocol, (host, record.port), user, token, timeout, proxy_header)
+    route = Route(record.usual_protocol, (host, record.port), user, token, timeout, proxy_header, link)
     socks = record.usual_protocol in ("socks4", "socks5")
     for scheme in ("http://", "https://"):
-        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(proxy_header))
+        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(link, proxy_header))
     if not socks:
         url = _proxy_url(record.usual_protocol, host, record.port, user, token)
         session.proxies = {"http": url, "https": url}
@@ -196,7 +198,6 @@ def _send_through(session: requests.Session, record: ProxyRecord, user: str, tok
 
 
 def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -> _Outcome:
-    deadline = time.monotonic() + timeout
     outcome = _Outcome()
 
     def source() -> str | None:
@@ -206,36 +207,30 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
             return None  # one of several addresses, which the access record names
         return str(record.bind_address) or _source_address(url)
 
-    with requests.Session() as session:
+    with within(timeout) as link, requests.Session() as session:
         session.trust_env = False
         session.headers.update({"User-Agent": "proxyfleet-test", "Accept-Encoding": "identity"})
-        route = _send_through(session, record, user, token, timeout)
+        route = _send_through(session, link, record, user, token, timeout)
         try:
             with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
                 outcome.status_code = response.status_code
-                _set_result(outcome, response, _read(response, deadline), source)
+                _set_result(outcome, response, _read(response), source)
         except (requests.Timeout, TimeoutError):
-            late = _late(timeout)
-            outcome.status, outcome.error = late.status, late.error
+            outcome = _late(timeout)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             _set_error(outcome, route.refusal or error)
-    return outcome
+        return _late(timeout) if link.broken else outcome
 
 
 def _late(timeout: float) -> _Outcome:
     return _Outcome("timeout", error=f"no complete answer within {timeout:g} s")
 
 
-def _read(response: requests.Response, deadline: float) -> bytes:
-    """The beginning of the body as it came: decoding a coding that was not requested could yield any size.
-
-    A read ends with the session's timeout at the latest, all of them at the deadline.
-    """
+def _read(response: requests.Response) -> bytes:
+    """The beginning of the body as it came: decoding a coding that was not requested could yield any size."""
     content = b""
     for chunk in response.raw.stream(4096, decode_content=False):
         content += chunk
-        if time.monotonic() > deadline:
-            raise TimeoutError
         if len(content) >= BODY_READ:
             break
     return content

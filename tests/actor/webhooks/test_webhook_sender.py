@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sqlite3
 import threading
@@ -24,6 +23,7 @@ from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import Sender
 from config.model.webhooks import new_secret
 from config.settings.groups import Webhooks as Settings
+from tests.kit.endless_peer import EndlessPeer
 from tests.kit.upstreams import closed_port
 from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Target
@@ -260,23 +260,20 @@ def test_a_target_that_is_silent_fails_in_its_time(tmp_path: Path, target: Targe
     office.close()
 
 
-def test_a_target_that_sends_an_octet_now_and_then_fails_in_its_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"x"),
+    ],
+)
+def test_a_target_whose_response_has_no_end_fails_in_its_time(tmp_path: Path, head: bytes, more: bytes) -> None:
     office = Office(tmp_path / "w", Settings(allow_private=True, timeout=0.4, retry_schedule=()))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        spec = Target().spec(url=f"http://127.0.0.1:{listener.getsockname()[1]}/")
-        office.sender.set_webhooks((spec,))
+    with EndlessPeer(head, more) as peer:
+        office.sender.set_webhooks((Target().spec(url=peer.url),))
         office.publish()
-        office.loop.turn(0.0)
-        drip, _ = listener.accept()
-        drip.setblocking(False)
-
-        def over() -> bool:
-            with contextlib.suppress(OSError):  # cut: that is awaited
-                drip.send(b"H")
-            return office.outbox.waiting() == 0
-
-        office.until(over, "it is given up")
-        drip.close()
+        office.settle()
     assert office.log()[0].attempts[0].error == "no whole answer within 0.4 s"
     office.close()
 

@@ -26,6 +26,7 @@ from api.oauth.pending import LIFETIME, PER_ADDRESS, PendingSignIns, cookie_name
 from config.settings.oauth import OAuth2
 from tests.kit.api_stage import error_of
 from tests.kit.certificates import make_pair
+from tests.kit.endless_peer import EndlessPeer
 from tests.kit.fake_provider import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -505,6 +506,26 @@ def test_a_response_that_trickles_is_given_up(
     back = provider.sign_in(begin(api)["authorization_url"])
     monkeypatch.setattr(transport, "DEADLINE", -1.0)
     assert error_of(finish(api, back))[:2] == LOST
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" "),
+    ],
+)
+@pytest.mark.parametrize("by_proxy", [False, True])
+def test_a_response_without_an_end_is_given_up_at_the_deadline(
+    head: bytes, more: bytes, by_proxy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "DEADLINE", 1.0)
+    with EndlessPeer(head, more) as peer:
+        monkeypatch.setattr(transport, "_proxies", lambda _url: {"http": peer.url} if by_proxy else {})
+        url = "http://login.invalid/here" if by_proxy else f"{peer.url}/here"
+        with pytest.raises(PeerUnavailable, match="took longer than 1 s"):
+            transport.get_json(url, OutgoingGuard(()))
 
 
 def test_only_a_provider_whose_certificate_is_trusted_is_spoken_to(

@@ -18,6 +18,7 @@ from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportO
 from api.services.proxy_test import tester
 from api.services.proxy_test.tester import address_in
 from tests.kit.api_stage import Api, error_of
+from tests.kit.wait import wait_until
 
 BOMB = gzip.compress(gzip.compress(b'{"ip": "203.0.113.9"}' + bytes(64 * 1024 * 1024)))
 """Half a kilobyte."""
@@ -53,6 +54,9 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
             while not self.server.go_on.wait(0.05):
                 self.wfile.write(b"x")
+        elif self.path.endswith("/continue"):
+            while not self.server.go_on.is_set():
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
         elif self.path.endswith("/dns"):
             self._respond(502, b"", {"Proxy-Status": "proxyfleet; error=dns_error"})
         elif self.path.endswith("/missing"):
@@ -164,18 +168,29 @@ def test_an_origin_that_hangs_is_a_timeout(api: Api, path: str) -> None:
     assert run(api, path, url="http://origin.invalid/hang", timeout=0.3)["status"] == "timeout"
 
 
-def test_an_origin_that_drips_its_head_is_a_timeout_too(
-    api: Api, path: str, small: SmallProxy, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["drip", "continue"])
+def test_an_origin_whose_head_has_no_end_is_a_timeout_and_takes_no_place_for_good(
+    api: Api, path: str, kind: str
 ) -> None:
-    monkeypatch.setattr(tester, "ADMIT_TIMEOUT", 0.3)
-
-    def drip(_number: int) -> str:
-        return str(run(api, path, url="http://origin.invalid/drip", timeout=2)["status"])
+    def head(_number: int) -> str:
+        return str(run(api, path, url=f"http://origin.invalid/{kind}", timeout=2)["status"])
 
     with concurrent.futures.ThreadPoolExecutor(tester.AT_ONCE) as pool:
-        assert set(pool.map(drip, range(tester.AT_ONCE))) == {"timeout"}
-    assert api.post(f"{path}/test", None, api.token()).status_code == 429
-    small.go_on.set()
+        assert set(pool.map(head, range(tester.AT_ONCE))) == {"timeout"}
+    body = {"url": "http://origin.invalid/ip"}
+    wait_until(lambda: api.post(f"{path}/test", body, api.token()).status_code == 200, "a place is free", 60)
+
+
+def test_only_so_many_tests_are_under_way(api: Api, path: str, small: SmallProxy) -> None:
+    def hang(_number: int) -> str:
+        return str(run(api, path, url="http://origin.invalid/hang", timeout=60)["status"])
+
+    with concurrent.futures.ThreadPoolExecutor(tester.AT_ONCE) as pool:
+        hanging = pool.map(hang, range(tester.AT_ONCE))
+        wait_until(lambda: len(small.asked) == tester.AT_ONCE, "all places are taken")
+        assert api.post(f"{path}/test", None, api.token()).status_code == 429
+        small.go_on.set()
+        assert set(hanging) == {"failed"}
 
 
 def test_an_inactive_proxy_or_a_dead_process_fails_without_an_http_error(api: Api, path: str) -> None:

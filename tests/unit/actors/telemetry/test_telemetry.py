@@ -15,6 +15,7 @@ from actors.telemetry.otlp_client import Collector
 from config.settings.loading import load
 from config.settings.settings import ConfigError
 from config.settings.telemetry import Otlp
+from tests.kit.endless_peer import EndlessPeer
 from tests.kit.otlp_receiver import Receiver, metrics_of, series_of, words
 from tests.kit.ports import free_port
 from tests.kit.standin_actors import stats_of
@@ -114,6 +115,24 @@ def test_a_collector_that_is_away_or_silent_is_an_error_in_its_time() -> None:
         assert silent.error is not None
         assert silent.again
         assert receiver.pushed == [], "it did not wait for the response, which is held back"
+
+
+@pytest.mark.parametrize(
+    ("head", "more", "error", "again"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "has not responded within 1 s", True),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x", "has not responded within 1 s", True),
+        (b"HTTP/1.1 400 No\r\nContent-Length: 99999\r\n\r\n", b"x", "responds 400", False),
+    ],
+)
+def test_a_collector_whose_response_has_no_end_is_left_in_time(
+    head: bytes, more: bytes, error: str, again: bool
+) -> None:
+    with EndlessPeer(head, more) as peer:
+        outcome = Collector(Otlp(endpoint=peer.url, timeout=1.0)).push("metrics", pushed())
+    assert outcome.error is not None
+    assert outcome.error.startswith(error)
+    assert outcome.again is again
 
 
 def test_the_identity_stays_over_restarts_in_a_private_file(tmp_path: Path) -> None:
