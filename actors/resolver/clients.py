@@ -14,10 +14,12 @@ from typing import Any
 import msgpack
 
 from actors.bus.loop import Loop
+from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PONG, PROFILE
 from actors.resolver.lookup import Reply
 from actors.resolver.profiles import Profile, ProfileKey
 from actors.resolver.service import Service
+from actors.throttled_log import ThrottledLog
 
 BACKLOG = 1024
 AT_ONCE = 64
@@ -40,7 +42,8 @@ class Clients:
         self._listener.bind(str(path))
         os.chmod(path, 0o600)
         self._listener.listen(BACKLOG)
-        loop.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
+        self._no_descriptor = ThrottledLog(log, "an actor can't be accepted")
+        self._listen()
 
     def forget(self, name: str) -> None:
         """Have all actors drop what they keep of a name, or of all."""
@@ -54,11 +57,20 @@ class Clients:
         self._loop.unwatch(self._listener.fileno())
         self._listener.close()
 
+    def _listen(self) -> None:
+        if self._listener.fileno() >= 0:  # not closed meanwhile
+            self._loop.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
+
     def _accept(self, _mask: int) -> None:
         try:
             sock, _address = self._listener.accept()
-        except OSError:
-            return  # it has gone already, or no descriptor is left: it waits
+        except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:  # it waits in the queue
+                self._no_descriptor.error(error)
+                self._loop.unwatch(self._listener.fileno())
+                self._loop.call_later(ACCEPT_PAUSE, self._listen)
+            return
+        self._no_descriptor.recovered()
         sock.setblocking(False)
         self._clients.add(_Client(self._loop, sock, self._service, self._clients.discard))
 
@@ -83,11 +95,15 @@ class _Client:
         self._unsent.append(msgpack.packb(packet))
         if len(self._unsent) == 1:
             self._flush()
+        elif len(self._unsent) > UNSENT_MAX:
+            log.error("an actor reads no replies: its connection is closed")
+            self.close()
 
     def close(self) -> None:
         """The actor has gone."""
         if self._is_open:
             self._is_open = False
+            self._unsent.clear()
             self._loop.unwatch(self._socket.fileno())
             self._socket.close()
             self._service.release(self._profile)
@@ -101,9 +117,6 @@ class _Client:
         except BlockingIOError:
             if len(self._unsent) == 1:
                 self._watch(select.EPOLLIN | select.EPOLLOUT)
-            elif len(self._unsent) > UNSENT_MAX:
-                log.error("an actor reads no replies: its connection is closed")
-                self.close()
             return
         except OSError:
             self.close()
