@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Callable
-from functools import partial
 from ipaddress import ip_address
 
 from actors.bus.loop import Loop
@@ -24,7 +22,6 @@ from actors.resolver.wire import (
     new_query,
     read_response,
 )
-from actors.thread_pool import ThreadPool
 from config.net.dns_servers import DnsServer
 
 UNKNOWN_RTT = 0.25
@@ -38,38 +35,37 @@ SILENT_AFTER = 1.0
 """Seconds since the last response, before which a missing one does not count for that."""
 PROBE_FIRST, PROBE_LONGEST = 5.0, 60.0
 LOW_CASE_FOR = 3600.0
-ADDRESS_KEPT = 300.0
-"""Seconds that the address of a server that is given by name is used."""
+NO_EDNS_FOR = 900.0
+"""Seconds that a server is asked without EDNS: it may be another one by then, or was forged (RFC 6891, section 6.2.2).
+"""
 
 OnResponse = Callable[[Response | str], None]
 """Called with the response, or with why there is none as a clause."""
 Cancel = Callable[[], None]
+FindAddress = Callable[[str, Callable[[str | None], None]], None]
+"""Calls back once with the address of a name, or with None."""
 
 
 class NameServer:
     """See the module. `ask` may be called any number of times at once."""
 
-    def __init__(self, loop: Loop, threads: ThreadPool, server: DnsServer, counts: Counts, stream_only: bool = False):
+    def __init__(self, loop: Loop, find: FindAddress, server: DnsServer, counts: Counts, stream_only: bool = False):
         self.name = str(server)
         self.counts = counts.of_server(self.name)
         self.rtt: float | None = None
         """Seconds, smoothed; None before the first response."""
         self._loop = loop
-        self._threads = threads
+        self._find = find
         self._server = server
         self._dropped = counts.dropped
         self.by_stream = stream_only or server.transport != "udp"
         """Whether it is never asked by UDP."""
-        self._edns = True
+        self._no_edns_until = 0.0
         self._low_case_until = 0.0
         self._missed = 0
         self._responded_at = float("-inf")
         self._probe_at, self._probe_after = 0.0, PROBE_FIRST
-        self._address: tuple[float, str] | None = None
-        self._awaiting: list[Callable[[str | None], None]] = []
         self._streams = Streams(loop, self._open)
-        if _is_address(server.host):
-            self._address = float("inf"), server.host
 
     # --- health ---
 
@@ -120,7 +116,10 @@ class NameServer:
 
     def query(self, name: str, kind: int) -> Query:
         """The query as this server understands it. Raises `NotAName`."""
-        return new_query(name, kind, not self.by_stream and self._loop.now >= self._low_case_until, self._edns)
+        now = self._loop.now
+        return new_query(
+            name, kind, not self.by_stream and now >= self._low_case_until, edns=now >= self._no_edns_until
+        )
 
     @property
     def loop(self) -> Loop:
@@ -150,10 +149,10 @@ class NameServer:
         self._low_case_until = self._loop.now + LOW_CASE_FOR
 
     def without_edns(self, query: Query, response: Response) -> bool:
-        """Whether the query has to be repeated without EDNS (RFC 6891, section 7), as all from now on."""
+        """Whether the query has to be repeated without EDNS (RFC 6891, section 7), as all for a while."""
         if not query.edns or response.code not in (FORMERR, NOTIMP):
             return False
-        self._edns = False
+        self._no_edns_until = self._loop.now + NO_EDNS_FOR
         return True
 
     def close(self) -> None:
@@ -163,8 +162,12 @@ class NameServer:
     # --- streams ---
 
     def _open(self, opened: Callable[[FramedStream | str], None]) -> None:
-        self._find_address(
-            lambda address: opened("its name does not resolve" if address is None else self._connect(address))
+        if _is_address(self._server.host):
+            opened(self._connect(self._server.host))
+            return
+        self._find(
+            self._server.host,
+            lambda address: opened("its name does not resolve" if address is None else self._connect(address)),
         )
 
     def _connect(self, address: str) -> FramedStream | str:
@@ -178,22 +181,6 @@ class NameServer:
             return FramedStream(self._loop, (address, server.port), name)
         except (OSError, ssl.SSLError) as error:
             return str(error.strerror or error)
-
-    def _find_address(self, found: Callable[[str | None], None]) -> None:
-        """The server's address; the name of one is resolved by the system, since this resolver needs the server."""
-        if self._address is not None and self._address[0] > self._loop.now:
-            found(self._address[1])
-            return
-        self._awaiting.append(found)
-        if len(self._awaiting) == 1:
-            self._threads.submit(partial(_address_of, self._server.host), self._address_found)
-
-    def _address_found(self, address: str | None) -> None:
-        if address is not None:
-            self._address = self._loop.now + ADDRESS_KEPT, address
-        awaiting, self._awaiting = self._awaiting, []
-        for found in awaiting:
-            found(address)
 
     def __repr__(self) -> str:
         return f"<NameServer {self.name}>"
@@ -284,11 +271,3 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _address_of(host: str) -> str | None:
-    """Blocks."""
-    try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    except OSError:
-        return None

@@ -16,14 +16,13 @@ from actors.resolver.fair_queue import RUNNING_MAX, FairQueue
 from actors.resolver.lookup import Lookup, OnReply, Reply, is_negative, reply_of
 from actors.resolver.profiles import Profile, ProfileKey, SystemProfile
 from actors.resolver.questions import Questions
+from actors.resolver.server_names import ServerNames
 from actors.resolver.servers import NameServer
 from actors.resolver.system_config import SystemConfig
-from actors.thread_pool import ThreadPool
 from config.net.dns_servers import DnsServer
 
 NEVER_IN_DNS = ("invalid", "onion")
 """Last labels of names that are not to be asked for (RFC 6761, section 6.4; RFC 7686)."""
-THREADS = 2
 DESCRIPTORS_OF_LOOKUP = 6
 """Two kinds, each at up to three servers."""
 
@@ -37,12 +36,13 @@ class Service:
         self._loop = loop
         self._system = system
         self._on_forget = on_forget
-        self._threads = ThreadPool(loop, THREADS)
         self._questions = Questions(loop, self.cache)
+        self._server_names = ServerNames(loop, self._questions, self._system_profile)
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._queue = FairQueue(loop, min(RUNNING_MAX, max(16, descriptors // (2 * DESCRIPTORS_OF_LOOKUP))))
         self._profiles: dict[ProfileKey, tuple[Profile, int]] = {}
         self._lookups: dict[tuple[ProfileKey, str], Lookup] = {}
+        self.acquire(ProfileKey())  # for good: names of name servers are asked for by it
 
     # --- profiles ---
 
@@ -67,15 +67,23 @@ class Service:
         return SystemProfile(self._loop, key, self._new_server, self._system)
 
     def _new_server(self, server: DnsServer, stream_only: bool) -> NameServer:
-        return NameServer(self._loop, self._threads, server, self.counts, stream_only)
+        return NameServer(self._loop, self._server_names.find, server, self.counts, stream_only)
+
+    def _system_profile(self) -> Profile:
+        profile = self._profiles[ProfileKey()][0]
+        self._refresh(profile)
+        return profile
+
+    def _refresh(self, profile: Profile) -> None:
+        if profile.refresh():
+            self.forget("", profile.key)
 
     # --- requests ---
 
     def resolve(self, profile: Profile, name: str, client: str, done: OnReply) -> None:
         """Call `done` with the reply, perhaps in this very call; more than once while parts of it are late."""
         self.counts.requests += 1
-        if profile.refresh():
-            self.forget("", profile.key)
+        self._refresh(profile)
         if profile.is_systems(name):
             done(Reply(SYSTEM, self._loop.now, ""))
             return
@@ -147,4 +155,3 @@ class Service:
         """Close all connections."""
         for profile, _users in self._profiles.values():
             profile.close()
-        self._threads.close()

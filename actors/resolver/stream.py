@@ -108,7 +108,7 @@ class FramedStream:
                 return number
 
     def _consume(self, data: bytes) -> None:
-        """Bytes from the server. Raises `StreamClosed`, also when too many messages come that nobody has asked for."""
+        """Bytes from the server. Raises `StreamClosed`, also when too many messages come that were not asked for."""
         data, place = self._in + data, 0
         while not self.closed and len(data) - place >= self.head_size:
             end = place + self.head_size + self._length_at(data, place)
@@ -116,7 +116,7 @@ class FramedStream:
                 break
             self._expected -= 1
             if self._expected < 0:
-                raise StreamClosed("it sends what nobody has asked for")
+                raise StreamClosed("it sends more than it was asked for")
             self._take(data[place:end])
             place = end
         self._in = data[place:]
@@ -242,6 +242,7 @@ class Streams:
         self._waiting: dict[int, tuple[Query, Received, Lost]] = {}
         self._cancels: dict[int, Callable[[], None]] = {}
         self._last = 0
+        self._connecting = False
 
     def send(self, query: Query, received: Received, lost: Lost) -> Callable[[], None]:
         """As `FramedStream.send`."""
@@ -251,7 +252,8 @@ class Streams:
         self._last += 1
         number = self._last
         self._waiting[number] = query, received, lost
-        if len(self._waiting) == 1:
+        if not self._connecting:
+            self._connecting = True
             self._loop.call_soon(lambda: self._connect(self._opened))
         return partial(self._cancel, number)
 
@@ -265,6 +267,7 @@ class Streams:
             self._cancels.pop(number, _nothing)()
 
     def _opened(self, stream: FramedStream | str) -> None:
+        self._connecting = False
         waiting, self._waiting = self._waiting, {}
         if isinstance(stream, str):
             for _query, _received, lost in waiting.values():

@@ -4,7 +4,7 @@ Names are resolved by the actor `resolver` (`resolver_link`), and kept for their
 the same time are one lookup. While the resolver can't be reached, and for names that the DNS doesn't have, threads call
 `getaddrinfo`: it returns no time to live, so its results are kept for a fixed time. It may also block for half a
 minute, when the name servers of a zone are silent: so no client has more than a share of the threads, nor has a zone,
-and names of this machine's own (`hosts_file`) need no thread at all.
+and names of this machine's own (`actors.net.hosts_file`) need no thread at all.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from actors.bus.loop import Loop
 from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.net.address_order import preferring
 from actors.forwarding.net.dns_settings import DnsSettings
-from actors.forwarding.net.hosts_file import LOOPBACK, HostsFile
 from actors.forwarding.net.resolver_link import Reply, ResolverLink
 from actors.forwarding.protocols.failures import Failure, dns_failed, dns_timed_out
 from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.client_key import site_key
 from actors.net.egress_guard import is_localhost
+from actors.net.hosts_file import LOOPBACK, HostsFile
 from actors.net.resolver_protocol import BUSY, FOUND, SOME, SYSTEM, TIMED_OUT
 
 FAILURE_KEPT = 3.0

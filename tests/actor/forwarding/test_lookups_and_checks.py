@@ -22,9 +22,9 @@ from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenti
 from actors.forwarding.access.directory import Directory
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
 from actors.forwarding.access.password_check import Checked, prehash
-from actors.forwarding.net.hosts_file import CHECKED_EVERY, HostsFile
 from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.protocols.failures import Failure
+from actors.net.hosts_file import CHECKED_EVERY, HostsFile
 from actors.thread_pool import ThreadPool
 from tests.actor.forwarding.in_process_actor import Inside
 from tests.kit.forwarding_rig import spec

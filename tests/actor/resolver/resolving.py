@@ -18,13 +18,15 @@ DEADLINE = 120.0
 class Resolving:
     """`forgotten` has the names that actors would have had to drop."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int = 53) -> None:
+        """`port` is that of the system's name servers."""
         self.skipped = 0.0
         self.loop = Loop(lambda: time.monotonic() + self.skipped)
         self.forgotten: list[str] = []
         self.resolv_conf = folder / "resolv.conf"
         self.nsswitch_conf = folder / "nsswitch.conf"
-        self.service = Service(self.loop, SystemConfig(self.resolv_conf, self.nsswitch_conf), self.forgotten.append)
+        system = SystemConfig(self.resolv_conf, self.nsswitch_conf, port)
+        self.service = Service(self.loop, system, self.forgotten.append)
 
     def profile(self, *servers: str, **limits: int) -> Profile:
         """For these servers, or the system's."""

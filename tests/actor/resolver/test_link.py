@@ -13,10 +13,10 @@ import pytest
 from actors.bus.loop import Loop
 from actors.forwarding.net import resolver_link
 from actors.forwarding.net.dns_settings import DnsSettings
-from actors.forwarding.net.hosts_file import HostsFile
 from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.net.resolver_link import Profile, ResolverLink
 from actors.forwarding.protocols.failures import Failure
+from actors.net.hosts_file import HostsFile
 from tests.actor.resolver.resolving import DEADLINE
 from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, zone
 from tests.kit.resolver_process import ResolverProcess

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import dns.message
 import dns.rdatatype
@@ -15,6 +18,7 @@ from actors.resolver.cache import FOUND as FOUND_OUTCOME
 from actors.resolver.cache import Cache, Outcome
 from actors.resolver.fair_queue import RUNNING_MAX, RUNNING_OF_CLIENT, WAITING_MAX, FairQueue
 from actors.resolver.profiles import ProfileKey
+from actors.resolver.server_names import DEADLINE
 from actors.resolver.wire import A
 from tests.actor.resolver.resolving import Resolving
 from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, negative, zone
@@ -86,6 +90,37 @@ def test_a_failure_of_all_servers_differs_from_a_name_that_does_not_exist(resolv
         assert reply.status == FAILED
         assert "SERVFAIL" in reply.content
         assert len(failing.queries) == 2
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Iterator[Resolving]:
+    """The system's name server knows good.example, which is 127.0.0.1, and says nothing about dead names."""
+    with ScriptedNameServer(zone({"good.example": ("127.0.0.1",)}), ignores=b"dead") as system:
+        (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+        resolving = Resolving(tmp_path, system.port)
+        yield resolving
+        resolving.close()
+
+
+def test_dead_names_of_name_servers_delay_no_other_and_have_a_deadline(named: Resolving) -> None:
+    dead = [named.begin(named.profile(f"tls://dead{number}.example"), NAMES[0]) for number in range(40)]
+    named.loop.turn(0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        named.begin(named.profile(f"tls://good.example:{listener.getsockname()[1]}"), NAMES[0])
+        named.turn_until(lambda: select.select([listener], [], [], 0)[0])
+    assert not any(dead)
+    named.skip(DEADLINE + 0.5)
+    assert not any(dead), "a question has more time: another server may respond"
+    named.turn_until(lambda: all(dead))
+    assert {replies[-1].status for replies in dead} <= {FAILED, TIMED_OUT}
+
+
+def test_a_name_server_may_have_one_of_this_machines_names(named: Resolving) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        named.begin(named.profile(f"tls://localhost:{listener.getsockname()[1]}"), NAMES[0])
+        named.turn_until(lambda: select.select([listener], [], [], 0)[0])
 
 
 def late(kind: str, released: threading.Event) -> Callable[[dns.message.Message, str], dns.message.Message | None]:

@@ -10,6 +10,7 @@ import pytest
 
 from actors.net.resolver_protocol import FAILED, FOUND
 from actors.resolver import exchange
+from actors.resolver.servers import NO_EDNS_FOR
 from tests.actor.resolver.resolving import Resolving
 from tests.kit.name_servers import ScriptedNameServer, negative, records, zone
 
@@ -238,7 +239,7 @@ def test_a_whole_loop_of_aliases_in_one_response_fails(resolving: Resolving) -> 
         assert "loop" in resolving.resolve(resolving.profile(server.address), NAME).content
 
 
-def test_a_server_that_knows_no_edns_is_asked_without_it(resolving: Resolving) -> None:
+def test_a_server_that_knows_no_edns_is_asked_without_it_for_a_while(resolving: Resolving) -> None:
     def handle(query: dns.message.Message, transport: str) -> dns.message.Message:
         if query.edns < 0:
             response = zone({"*": ("192.0.2.1",)})(query, transport)
@@ -255,6 +256,9 @@ def test_a_server_that_knows_no_edns_is_asked_without_it(resolving: Resolving) -
         seen = len(server.queries)
         resolving.resolve(profile, "b.example.com")
         assert len(server.queries) == seen + 2
+        resolving.skip(NO_EDNS_FOR + 1.0)
+        assert resolving.resolve(profile, "c.example.com").content == ("192.0.2.1",)
+        assert len(server.queries) > seen + 4, "it was tried again with EDNS"
 
 
 @pytest.mark.parametrize("name", ["a..b", "x" * 64 + ".example", "\u00fc.example", ".".join(["abcdefgh"] * 40)])
