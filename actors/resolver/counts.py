@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from actors.histogram import BUCKETS, bucket_of, sparse
+
+UNUSED_MAX = 64
+"""Servers whose counters are kept though no proxy has them any more."""
 
 
 class ServerCounts:
@@ -41,3 +45,9 @@ class Counts:
     def of_server(self, name: str) -> ServerCounts:
         """The counters of a name server."""
         return self.servers.setdefault(name, ServerCounts())
+
+    def forget_unused(self, used: Collection[str]) -> None:
+        """Drop the counters of servers that are not used any more, except those that came last."""
+        unused = [name for name in self.servers if name not in used]
+        for name in unused[:-UNUSED_MAX]:
+            del self.servers[name]

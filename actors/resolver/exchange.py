@@ -23,10 +23,19 @@ ROUNDS_MORE = 2
 
 
 class Exchange:
-    """`done` is called once, later, with the response, or with why there is none and whether time ran out."""
+    """`done` is called once, later, with the response, or with why there is none and whether time ran out.
+
+    It does at `until`, by the loop's clock.
+    """
 
     def __init__(
-        self, loop: Loop, profile: Profile, name: str, kind: int, done: Callable[[Response | str, bool], None]
+        self,
+        loop: Loop,
+        profile: Profile,
+        name: str,
+        kind: int,
+        until: float,
+        done: Callable[[Response | str, bool], None],
     ) -> None:
         self._loop = loop
         self._question = name, kind
@@ -39,7 +48,7 @@ class Exchange:
         self._numbers = 0
         self._again_after = AGAIN_AFTER
         self._reason = "there is no name server"
-        self._deadline = loop.call_later(profile.deadline, self._expire)
+        self._deadline = loop.call_later(until - loop.now, self._expire)
         self._hedge: Timer | None = None
         self._next()
         if probed is not None:

@@ -79,6 +79,11 @@ class Profile:
         self._turn = (self._turn + 1) % max(1, len(self._servers))
         return self._servers[self._turn :] + self._servers[: self._turn]
 
+    @property
+    def servers(self) -> list[str]:
+        """The names of its servers."""
+        return [each.name for each in self._servers]
+
     def silent(self) -> list[str]:
         """The names of servers that have not responded lately."""
         return [each.name for each in self._servers if each.is_silent]

@@ -75,7 +75,8 @@ class _Question:
         self._done = done
         self._names = [name]
         self._ttl = TTL_MAX
-        self._exchange = Exchange(loop, profile, name, kind, self._on_response)
+        self._until = loop.now + profile.deadline
+        self._exchange = Exchange(loop, profile, name, kind, self._until, self._on_response)
 
     def cancel(self) -> None:
         """End it."""
@@ -106,7 +107,7 @@ class _Question:
             self._end(FAILED, (), FAILURE_KEPT, "its aliases (CNAME) are a loop or too many")
             return
         self._names.append(alias)
-        self._exchange = Exchange(self._loop, self._profile, alias, self._kind, self._on_response)
+        self._exchange = Exchange(self._loop, self._profile, alias, self._kind, self._until, self._on_response)
 
     def _end(self, status: str, addresses: tuple[str, ...], ttl: float, detail: str = "") -> None:
         self._done(Outcome(status, addresses, self._loop.now + ttl, detail))

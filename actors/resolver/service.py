@@ -60,6 +60,7 @@ class Service:
             del self._profiles[profile.key]
             self.cache.forget(profile=profile.key)
             profile.close()
+            self.counts.forget_unused({name for each, _users in self._profiles.values() for name in each.servers})
 
     def _new_profile(self, key: ProfileKey) -> Profile:
         if key.servers:

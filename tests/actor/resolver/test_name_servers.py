@@ -16,6 +16,7 @@ from actors.net.resolver_protocol import BUSY, FAILED, FOUND, SOME, TIMED_OUT
 from actors.resolver import exchange, fair_queue
 from actors.resolver.cache import FOUND as FOUND_OUTCOME
 from actors.resolver.cache import Cache, Outcome
+from actors.resolver.counts import UNUSED_MAX
 from actors.resolver.fair_queue import RUNNING_MAX, RUNNING_OF_CLIENT, WAITING_MAX, FairQueue
 from actors.resolver.profiles import ProfileKey
 from actors.resolver.server_names import DEADLINE
@@ -199,6 +200,15 @@ def test_of_more_names_than_fit_those_used_longest_ago_are_dropped() -> None:
     assert len(cache) == 10
     assert cache.get((key, "n99.example", A), 0.0)
     assert cache.get((key, "n50.example", A), 0.0) is None
+
+
+def test_the_counters_of_servers_that_are_not_used_any_more_are_bounded(resolving: Resolving) -> None:
+    used = resolving.profile("192.0.2.1")
+    for number in range(2 * UNUSED_MAX):
+        resolving.service.release(resolving.profile(f"192.0.2.53:{number + 1000}"))
+    servers = resolving.service.counts.servers
+    assert len(servers) <= UNUSED_MAX + len(used.servers) + 1  # the system's
+    assert "192.0.2.1" in servers
 
 
 class Job:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import dns.flags
 import dns.message
 import dns.name
 import dns.rdatatype
 import pytest
 
-from actors.net.resolver_protocol import FAILED, FOUND
+from actors.net.resolver_protocol import FAILED, FOUND, TIMED_OUT
 from actors.resolver import exchange
 from actors.resolver.servers import NO_EDNS_FOR
 from tests.actor.resolver.resolving import Resolving
@@ -212,6 +214,27 @@ def test_an_alias_that_the_server_has_not_followed_is_followed(resolving: Resolv
 
     with ScriptedNameServer(handle) as server:
         assert resolving.resolve(resolving.profile(server.address), NAME).content == ("192.0.2.9",)
+
+
+def test_a_name_and_its_aliases_have_one_deadline(resolving: Resolving) -> None:
+    released = threading.Event()
+
+    def handle(query: dns.message.Message, _transport: str) -> dns.message.Message | None:
+        name = query.question[0].name.to_text().lower()
+        if name != f"{NAME}.":
+            return None
+        released.wait(120)
+        return records(query, (name, 60, "CNAME", "web.example.net."))
+
+    with ScriptedNameServer(handle) as server:
+        replies = resolving.begin(resolving.profile(server.address), NAME)
+        resolving.turn_until(lambda: server.queries)
+        resolving.skip(6.0)
+        released.set()
+        resolving.turn_until(lambda: len(server.asked("web.example.net")) == 2)
+        resolving.skip(4.5)
+        resolving.turn_until(lambda: resolving.loop.now)
+        assert [each.status for each in replies] == [TIMED_OUT]
 
 
 @pytest.mark.parametrize("length", [2, 30])
