@@ -123,7 +123,12 @@ class AnyUpstream(ABC):
     @property
     @abstractmethod
     def latency(self) -> float | None:
-        """Seconds that connecting to it takes lately; None before the first measurement."""
+        """Seconds that clients wait for it lately; None before the first measurement."""
+
+    @property
+    @abstractmethod
+    def measured_at(self) -> float:
+        """When that was measured last."""
 
     @abstractmethod
     def eligible(self, now: float) -> bool:
@@ -143,8 +148,9 @@ class AnyUpstream(ABC):
         """Leave it out until it is known whether it works, for `longest` seconds at most."""
 
     @abstractmethod
-    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
-        """Record that connecting took so many seconds, None if it failed, and whether the handshake had begun."""
+    def record_latency(self, now: float, latency: float) -> None:
+        """Record that a client, or a check, has waited so many seconds for it: until there was a tunnel, or for the
+        head of the response."""
 
     @abstractmethod
     def succeeded(self, now: float) -> bool:
@@ -191,6 +197,7 @@ class Upstream(AnyUpstream):
     failures: int = 0
     last_error: str | None = None
     latency: float | None = None
+    measured_at: float = 0.0
 
     def __init__(self, spec: UpstreamSpec, index: int, now: float) -> None:
         super().__init__(spec, index)
@@ -225,12 +232,9 @@ class Upstream(AnyUpstream):
         """Leave it out until it is known whether it works, for `longest` seconds at most."""
         self._doubted_until = now + longest
 
-    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
-        """Record that connecting took so many seconds, None if it failed, and whether the handshake had begun."""
-        self.reached_handshake = reached_handshake
-        if latency is None:
-            return
-        mean = self.latency
+    def record_latency(self, now: float, latency: float) -> None:
+        """See `AnyUpstream`."""
+        mean, self.measured_at = self.latency, now
         self.latency = latency if mean is None else mean + LATENCY_WEIGHT * (latency - mean)
 
     def succeeded(self, now: float) -> bool:

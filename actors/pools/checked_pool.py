@@ -46,6 +46,10 @@ class Member:
         """See `CheckedUpstream`; whichever process had the failure."""
         return self.slot.error not in ("", "unreachable", "no_file")
 
+    @reached_handshake.setter
+    def reached_handshake(self, reached: bool) -> None:
+        self.reached = reached
+
     @property
     def rejects_credentials(self) -> bool:
         """See `CheckedUpstream`."""
@@ -55,11 +59,14 @@ class Member:
         """See `CheckedUpstream`."""
         self.slot.begin_trial(now, longest)
 
-    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
+    @property
+    def latency(self) -> float | None:
         """See `CheckedUpstream`."""
-        self.reached = reached_handshake
-        if latency is not None:
-            self.slot.record_latency(latency)
+        return self.slot.latency
+
+    def record_latency(self, now: float, latency: float) -> None:
+        """See `CheckedUpstream`."""
+        self.slot.record_latency(now, latency)
 
 
 class _Checks(HealthChecks[Member]):

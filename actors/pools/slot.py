@@ -62,7 +62,7 @@ ambiguous failures in a row."""
 _UNTIL = _COOLDOWNS[0]
 _LENGTH = _COOLDOWNS[len(KINDS)]
 _TEXT = 24
-OTHER_TARGET = _TEXT - 1
+LATENCY_AT, OTHER_TARGET = _TEXT - 2, _TEXT - 1
 _TEXT_SIZE = 8 * (SLOT - _TEXT)
 
 Spans = tuple[tuple[float, float], ...]
@@ -142,8 +142,13 @@ class Slot:
 
     @property
     def latency(self) -> float | None:
-        """Seconds that connecting takes lately; None before the first measurement."""
+        """Seconds that clients wait for it lately; None before the first measurement."""
         return self._words[self._at + LATENCY] or None
+
+    @property
+    def measured_at(self) -> float:
+        """When that was measured last."""
+        return float(self._words[self._at + LATENCY_AT])
 
     @property
     def failed_at(self) -> float:
@@ -199,8 +204,9 @@ class Slot:
         self._words[self._at + DOUBTED_UNTIL] = now + longest
         self._settle()
 
-    def record_latency(self, latency: float) -> None:
-        """Record that connecting took so many seconds."""
+    def record_latency(self, now: float, latency: float) -> None:
+        """Record that a client, or a check, has waited so many seconds for it."""
+        self._words[self._at + LATENCY_AT] = now
         mean = self._words[self._at + LATENCY]
         self._words[self._at + LATENCY] = mean + LATENCY_WEIGHT * (latency - mean) if mean else latency
 

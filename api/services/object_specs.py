@@ -29,6 +29,8 @@ def pool_spec(record: Pool, revision: int, seal: SecretBox) -> PoolSpec:
         check_enabled=check.enabled,
         check_interval=float(check.interval),
         check_timeout=float(check.timeout),
+        check_url=check.url,
+        check_expect=check.expect,
     )
     return spec(
         PoolSpec,

@@ -169,7 +169,7 @@ class _Exposition(Collector):
         names = (*_LABELS, "upstream")
         up = GaugeMetricFamily("proxyfleet_upstream_up", "1 while it is up, 0 while it is down", labels=names)
         latency = GaugeMetricFamily(
-            "proxyfleet_upstream_connect_seconds", "What connecting to it takes lately", labels=names
+            "proxyfleet_upstream_connect_seconds", "What clients wait for it lately", labels=names
         )
         for proxy in self._proxies:
             for state in self._parts.upstreams.get(proxy.id, ()):

@@ -30,7 +30,7 @@ def expose_pools(pools: Sequence[PoolSummary]) -> Iterator[Metric]:
         "proxyfleet_pool_upstreams_left_alone", "Those that are not used for a time", labels=(*names, "by")
     )
     latency = GaugeMetricFamily(
-        "proxyfleet_pool_connect_seconds", "What connecting to its upstreams takes lately, on average", labels=names
+        "proxyfleet_pool_connect_seconds", "What clients wait for its upstreams lately, on average", labels=names
     )
     checks = CounterMetricFamily("proxyfleet_pool_checks", "Checks of its upstreams", labels=names)
     failed = CounterMetricFamily("proxyfleet_pool_failed_checks", "Those that failed", labels=names)

@@ -105,6 +105,8 @@ def _upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
         check_enabled=check.enabled,
         check_interval=float(check.interval),
         check_timeout=float(check.timeout),
+        check_url=check.url,
+        check_expect=check.expect,
     )
     return _shared(made)
 

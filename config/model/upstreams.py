@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +24,7 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StrictStr,
+    WithJsonSchema,
     WrapValidator,
 )
 
@@ -32,7 +34,9 @@ from config.model import json_patterns
 from config.model.choices import UpstreamProtocol
 from config.model.declaration import Given, Group
 from config.model.fields import FilePath, Input, InvalidProxy, Name, Port, plain_text, refuse_long, user_name
+from config.model.json_patterns import WEBHOOK_URL
 from config.model.upstream_fields import OrText, listed, no_nulls, read_upstream
+from config.model.webhooks import LONGEST_URL, absolute_url
 from config.net.host_names import is_host_name, is_loopback
 from config.net.ports import Ports
 
@@ -140,15 +144,38 @@ class ProxyUpstream(BaseModel):
 U = TypeVar("U", bound=ProxyUpstream)
 
 _Interval = Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), json_patterns.number(3600, minimum=1)]
+
+
+def _check_url(text: str) -> str:
+    """Empty for none."""
+    if text:
+        host = urlsplit(absolute_url(text)).hostname or ""
+        if not is_host_name(host):
+            try:
+                ip_address(host)
+            except ValueError:
+                raise ValueError("must name its host by a name or an address") from None
+    return text
+
+
+CheckedUrl = Annotated[
+    StrictStr,
+    Field(max_length=LONGEST_URL),
+    AfterValidator(_check_url),
+    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "maxLength": LONGEST_URL, "pattern": WEBHOOK_URL}]}),
+]
+_Status = Annotated[StrictInt, Field(ge=200, le=599)]
 _Timeout = Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)]
 
 
 class UpstreamCheck(Group):
-    """How upstreams are checked, seconds."""
+    """How upstreams are checked, seconds. With a `url` each is sent a request for it, which `expect` has to answer."""
 
     enabled: Annotated[bool, Given(StrictBool)] = True
     interval: Annotated[float, Given(_Interval)] = 30
     timeout: Annotated[float, Given(_Timeout)] = 5
+    url: Annotated[str, Given(CheckedUrl)] = ""
+    expect: Annotated[int, Given(_Status)] = 204
 
 
 class Node(Protocol):

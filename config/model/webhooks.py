@@ -47,7 +47,8 @@ def new_secret() -> str:
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")
 
 
-def _url(text: str) -> str:
+def absolute_url(text: str) -> str:
+    """`text`, an http or https URL without credentials and fragment. Raises `ValueError`."""
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise ValueError("must be an absolute http or https URL in ASCII")
     try:
@@ -135,7 +136,7 @@ _SPARSE_HEADERS_SCHEMA = {
 Url = Annotated[
     StrictStr,
     Field(min_length=1, max_length=LONGEST_URL),
-    AfterValidator(_url),
+    AfterValidator(absolute_url),
     json_patterns.text(json_patterns.WEBHOOK_URL, 1, LONGEST_URL),
 ]
 Events = Annotated[

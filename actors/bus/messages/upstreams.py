@@ -36,6 +36,7 @@ class UpstreamsSpec:
 
     `policy` is `failover`, `round_robin`, `least_connections` or `sticky`, of a pool also `latency`. Without
     `entries` targets are connected to directly. `check_timeout` is for reaching an upstream, by traffic as well.
+    With a `check_url` checks request that through the upstream, and its response has to have the status `check_expect`.
     """
 
     entries: tuple[UpstreamSpec, ...] = ()
@@ -43,6 +44,8 @@ class UpstreamsSpec:
     check_enabled: bool = True
     check_interval: float = 30.0
     check_timeout: float = 5.0
+    check_url: str = ""
+    check_expect: int = 204
 
 
 @message
@@ -56,7 +59,7 @@ class UpstreamState:
 
     `state` is `up`, `down` or `unknown` (not used or checked yet), since `since`. `connections` and `active` count
     uses by clients, `failures` failed attempts and checks; bytes are of uses that are over. `latency` is the
-    milliseconds that connecting to it takes lately, None before the first.
+    milliseconds that clients wait for it lately, None before the first.
     """
 
     name: str

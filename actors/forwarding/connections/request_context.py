@@ -37,6 +37,7 @@ class RequestContext:
 
     __slots__ = (
         "admitted",
+        "asked_at",
         "certificate",
         "credential",
         "judge",
@@ -78,6 +79,8 @@ class RequestContext:
         """The pool whose upstreams a policy has chosen for it; empty: those of the proxy."""
         self.upstream: AnyUpstream | None = None
         """The upstream that it goes through, if any."""
+        self.asked_at = 0.0
+        """When that began to be connected to for it, or a kept connection got it."""
         self.tries = NO_TRIES
         """What upstreams of a pool have made of it."""
 

@@ -42,7 +42,7 @@ def open_through_upstream(
         client.pending_origin = route
         return None
     client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
-    _use_origin(client, route.origin)
+    _use_origin(client, route.origin, 0.0)
     return client.session.opened(True, client.loop.now, None, route.origin.hop, again)
 
 
@@ -89,6 +89,8 @@ def reported(client: ClientConnection, upstream: AnyUpstream, report: Report) ->
             suspects = (*suspects, (upstream, 0, f"a request to it ended in {report.reason}"))
     elif not report.reason and upstream not in {each[0] for each in suspects}:
         upstreams.succeeded(upstream)
+        if report.method in (b"GET", b"HEAD"):  # others may wait for the body of the request
+            upstream.record_latency(client.loop.now, max(0.0, report.responded - client.request.asked_at))
     _judge_suspects(client.request, upstreams, suspects, report)
 
 
@@ -133,20 +135,23 @@ def _port(client: ClientConnection) -> int:
 
 @isolated
 def _routed(client: ClientConnection, command: Open, result: OriginConnection | Failure, again: Again | None) -> None:
-    if client.context.debug and isinstance(client.pending_origin, Route):
-        trace.note(client.id, "upstreams tried: %s", client.pending_origin.tried or "none")
+    route = client.pending_origin
+    assert isinstance(route, Route), route
+    if client.context.debug:
+        trace.note(client.id, "upstreams tried: %s", route.tried or "none")
     client.pending_origin = None
     now = client.loop.now
     if isinstance(result, Failure):
         client.execute(client.session.failed(result, now))
     else:
-        _use_origin(client, result)
+        _use_origin(client, result, route.waited)
         address = endpoint_of(result.sock.getsockname()) if command.with_address else None
         client.execute(client.session.opened(False, now, address, result.hop, again))
     client.pump()
 
 
-def _use_origin(client: ClientConnection, origin: OriginConnection) -> None:
+def _use_origin(client: ClientConnection, origin: OriginConnection, waited: float) -> None:
+    client.request.asked_at = client.loop.now - waited
     upstream = client.request.upstream = origin.upstream
     assert upstream is not None
     client.attach_origin(origin)

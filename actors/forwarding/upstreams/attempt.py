@@ -62,7 +62,7 @@ class Attempt:
         """Whether it has sent something since it has the target."""
         self._started = self._loop.now
         self.latency: float | None = None
-        """Seconds that connecting took; None before."""
+        """Seconds that all of it took; None before its success."""
         self.deadline = self._started + plan.timeout
         self.scheduled_for = NEVER
         dialer.timers.schedule(self)
@@ -84,7 +84,7 @@ class Attempt:
 
     def expire(self) -> None:
         """It has taken too long."""
-        what = "connect" if self.latency is None else "complete its handshake"
+        what = "connect" if self._sock is None else "complete its handshake"
         failure = Failure(504, "connection_timeout", "the upstream proxy did not respond in time")
         self._end(UpstreamFailed(Blame.UPSTREAM, failure, f"it did not {what} within {self._plan.timeout:g} s"))
 
@@ -103,7 +103,6 @@ class Attempt:
             self._end(UpstreamFailed(blame, failure, cause))
             return
         self._sock = self._transport = result
-        self.latency = self._loop.now - self._started
         self._loop.set_handler(result.fileno(), self._on_ready)
         self._out += self._plan.preface
         self._on_ready(0)
@@ -208,6 +207,7 @@ class Attempt:
 
     def _succeed(self) -> None:
         assert self._transport is not None
+        self.latency = self._loop.now - self._started
         self._end(self._transport)
 
     def _end(self, result: Transport | UpstreamFailed) -> None:

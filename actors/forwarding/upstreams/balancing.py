@@ -10,7 +10,8 @@ score
   for the key; with it down the second, and when it comes back the first again. A changed list moves only the keys of
   the upstreams that have changed.
 - `latency`, of pools: of two at random the one with the smaller moving average of latency for its weight (Mitzenmacher,
-  2001). One of which nothing is known yet counts as the fastest.
+  2001). One of which nothing is known yet counts as the fastest, and after a minute what was measured counts half:
+  so one that was slow is tried again.
 
 `usable(upstream)` says which may be chosen; without any the result is None.
 """
@@ -23,6 +24,8 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
+from time import monotonic
 
 from actors.bounded import keep
 from actors.forwarding.upstream import AnyUpstream, identity
@@ -30,6 +33,8 @@ from actors.forwarding.upstream import AnyUpstream, identity
 Usable = Callable[[AnyUpstream], bool]
 
 KEYS_KEPT = 4096
+HALVED_AFTER = 60.0
+"""Seconds after which a measured latency counts half."""
 DRAWS_MAX = 16
 """Draws of `latency` until all upstreams are asked which of them are usable."""
 
@@ -139,16 +144,21 @@ class Sticky(BalancingPolicy):
 class Latency(BalancingPolicy):
     """The better of two at random, so that no upstream gets all requests, however many processes choose."""
 
-    def __init__(self, upstreams: Sequence[AnyUpstream]) -> None:
+    def __init__(self, upstreams: Sequence[AnyUpstream], clock: Callable[[], float] = monotonic) -> None:
         self._upstreams = upstreams
+        self._clock = clock
 
     def choose(self, _key: str, usable: Usable) -> AnyUpstream | None:
         """See the module."""
-        return min(self._two(usable), key=_cost, default=None)
+        return min(self._two(usable), key=partial(_cost, self._clock()), default=None)
 
     def peek(self, _key: str, usable: Usable) -> AnyUpstream | None:
         """The best of all: `choose` is random."""
-        return min((upstream for upstream in self._upstreams if usable(upstream)), key=_cost, default=None)
+        return min(
+            (upstream for upstream in self._upstreams if usable(upstream)),
+            key=partial(_cost, self._clock()),
+            default=None,
+        )
 
     def _two(self, usable: Usable) -> Sequence[AnyUpstream]:
         """Up to two that are usable; all are asked only when few of them are."""
@@ -164,8 +174,9 @@ class Latency(BalancingPolicy):
         return random.sample(left, min(2, len(left)))
 
 
-def _cost(upstream: AnyUpstream) -> float:
-    return (upstream.latency or 0.0) / upstream.spec.weight
+def _cost(now: float, upstream: AnyUpstream) -> float:
+    age = max(0.0, now - upstream.measured_at)
+    return (upstream.latency or 0.0) * math.exp2(-age / HALVED_AFTER) / upstream.spec.weight
 
 
 def score(key: bytes, mark: bytes, weight: int) -> float:

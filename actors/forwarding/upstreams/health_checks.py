@@ -1,6 +1,7 @@
 """Active checks: every upstream is connected to periodically, so that a dead one is known before a client meets it.
 
-Upstreams are connected to; TLS is made with an `https` one; a `socks5` one is greeted. Credentials are sent to all
+With a URL it is requested through each upstream, and any failure of that is the upstream's. Without one
+upstreams are connected to; TLS is made with an `https` one; a `socks5` one is greeted. Credentials are sent to all
 that have some but `socks4`, which replies only to a target. Any other failure of an upstream is found by traffic alone,
 and so is its end.
 Upstreams take their turns spread over the interval, an upstream that is down also when its back-off ends.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
@@ -19,10 +20,13 @@ from actors.forwarding.protocols.failures import CREDENTIALS_REJECTED
 from actors.forwarding.upstream import DOWN
 from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.auth_probe import CredentialsProbe
-from actors.forwarding.upstreams.handshake import Handshake, UpstreamFailed
+from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable
 from actors.forwarding.upstreams.proxy_header import preface_for
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
+
+if TYPE_CHECKING:
+    from actors.forwarding.upstreams.url_check import CheckUrl
 
 JITTER = 0.1
 FIRST_APART = 0.01
@@ -44,9 +48,8 @@ class CheckedUpstream(Protocol):
     def retry_at(self) -> float:
         """When its next trial is due, while it is down."""
 
-    @property
-    def reached_handshake(self) -> bool:
-        """Whether the last attempt got as far as the handshake: a mere connection then proves nothing."""
+    reached_handshake: bool
+    """Whether the last attempt got as far as the handshake: a mere connection then proves nothing."""
 
     @property
     def rejects_credentials(self) -> bool:
@@ -55,8 +58,12 @@ class CheckedUpstream(Protocol):
     def begin_trial(self, now: float, longest: float) -> None:
         """Record the beginning of an attempt, which takes `longest` seconds at most."""
 
-    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
-        """Record that connecting took so many seconds, None if it failed, and whether the handshake had begun."""
+    @property
+    def latency(self) -> float | None:
+        """Seconds that clients wait for it lately; None before the first measurement."""
+
+    def record_latency(self, now: float, latency: float) -> None:
+        """Record that a check has waited so many seconds for it."""
 
 
 U = TypeVar("U", bound=CheckedUpstream)
@@ -128,6 +135,9 @@ class HealthChecks(Generic[U]):
 
     def _check(self, upstream: U) -> None:
         spec = upstream.spec
+        if self._upstreams.spec.check_url:
+            self._request(upstream)
+            return
         if upstream.state == DOWN and upstream.reached_handshake and not _is_conclusive(upstream):
             self._schedule(upstream, self._until_next(upstream))  # it can be reached and doesn't work: left to traffic
             return
@@ -137,6 +147,23 @@ class HealthChecks(Generic[U]):
             self._begin(upstream, CredentialsProbe(spec.username, spec.password))
         else:
             self._begin(upstream, None)
+
+    def _request(self, upstream: U) -> None:
+        from actors.forwarding.upstreams.url_check import CheckUrl  # only checks with a URL pay for it
+
+        spec = self._upstreams.spec
+        try:
+            handshake = self._checking(CheckUrl(spec.check_url, spec.check_expect), upstream.spec)
+        except UpstreamFailed as failed:
+            self._on_result(upstream, failed, must_respond=True)
+        else:
+            self._begin(upstream, handshake, must_respond=True)
+
+    def _checking(self, url: CheckUrl, spec: UpstreamSpec) -> Handshake:
+        refused = self._upstreams.dialer.access.unresolved(url.target).failure
+        if refused is not None:
+            raise unusable(f"the URL of the check is refused: {refused.recorded or refused.detail}")
+        return url.handshake(spec)
 
     def _begin(self, upstream: U, handshake: Handshake | None, must_respond: bool = False) -> None:
         try:
@@ -152,11 +179,15 @@ class HealthChecks(Generic[U]):
     def _on_result(self, upstream: U, result: Transport | UpstreamFailed, must_respond: bool = False) -> None:
         attempt = self._running.pop(upstream, None)
         if attempt is not None:
-            upstream.record_latency(attempt.latency, attempt.began)
+            upstream.reached_handshake = attempt.began
+            if attempt.latency is not None and (upstream.latency is None or self._upstreams.spec.check_url):
+                upstream.record_latency(self._loop.now, attempt.latency)
         if not isinstance(result, UpstreamFailed):
             self._loop.unwatch(result.fileno())
             result.close()
         if isinstance(result, UpstreamFailed) and (must_respond or not _is_harmless(upstream, attempt, result)):
+            if must_respond:
+                result.blame = Blame.UPSTREAM
             self._upstreams.failed(upstream, result)
         else:
             self._upstreams.succeeded(upstream)

@@ -54,6 +54,11 @@ class PoolUpstream(AnyUpstream):
         """See `AnyUpstream`."""
         return self.slot.latency
 
+    @property
+    def measured_at(self) -> float:
+        """See `AnyUpstream`."""
+        return self.slot.measured_at
+
     def eligible(self, now: float) -> bool:
         """Whether it may be used: not banned, in no cool-down, and if it is down in no trial."""
         return self.slot.eligible(now)
@@ -83,11 +88,9 @@ class PoolUpstream(AnyUpstream):
         """See `AnyUpstream`."""
         self.slot.doubt(now, longest)
 
-    def record_latency(self, latency: float | None, reached_handshake: bool) -> None:
+    def record_latency(self, now: float, latency: float) -> None:
         """See `AnyUpstream`."""
-        self.reached_handshake = reached_handshake
-        if latency is not None:
-            self.slot.record_latency(latency)
+        self.slot.record_latency(now, latency)
 
     def succeeded(self, now: float) -> bool:
         """See `AnyUpstream`."""

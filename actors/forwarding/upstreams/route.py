@@ -153,6 +153,8 @@ class Route:
         self._upstream: AnyUpstream | None = None
         self._failure: Failure | None = None
         self.origin: OriginConnection | None = None
+        self.waited = 0.0
+        """Seconds that its client has waited for an upstream which gets the request itself, in absolute-form."""
         self.reported = ""
         decision = upstreams.access().narrowed(wanted.own, wanted.judge).unresolved(wanted.target)
         self._refused = decision.failure
@@ -221,7 +223,7 @@ class Route:
         assert attempt is not None
         assert upstream is not None
         upstream.pending -= 1
-        upstream.record_latency(attempt.latency, attempt.began)
+        upstream.reached_handshake = attempt.began
         if isinstance(result, UpstreamFailed):
             self._record_failure(upstream, result)
             if self._upstreams.goes_on(result):
@@ -231,6 +233,9 @@ class Route:
             return
         if attempt.began:  # a mere connection proves nothing: the response to the request will
             self._upstreams.succeeded(upstream)
+            upstream.record_latency(self._loop.now, attempt.latency or 0.0)
+        else:
+            self.waited = attempt.latency or 0.0
         self._end(self._upstreams.connected(upstream, self._wanted, result, self._epoch, self.reported))
 
     def _record_failure(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:

@@ -114,7 +114,7 @@ class PoolUpstreamStatus(ResponseModel):
     """What all proxies and the checks know of an upstream of a pool.
 
     `state` is `up`, `down` or `unknown` (not used or checked yet) since `since`. `failures` are those since it worked
-    last, `latency` the milliseconds that connecting to it takes lately. It is left alone until `cooldown_until` after a
+    last, `latency` the milliseconds that clients wait for it lately. It is left alone until `cooldown_until` after a
     failure of the kind `cooldown`, and until `banned_until` after a report of a client's program.
     """
 

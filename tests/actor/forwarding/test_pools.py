@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -261,6 +262,33 @@ def test_without_retries_of_connections_the_first_failure_is_the_client_s(rig: R
     use(rig, pool("dead", upstream_entry(closed_port()), of_rig(exits[0]), retry_connect=False, cooldown=COOLDOWN))
     assert tunnels(rig).startswith(b"HTTP/1.1 502 ")
     assert tunnels(rig).startswith(b"HTTP/1.1 200 ")  # it is left alone now
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["CONNECT", "absolute-form"])
+def test_latency_is_what_clients_wait_for_so_the_faster_of_two_has_the_traffic(rig: Rig, plain: bool) -> None:
+    reply = counted(b"one") if plain else b"HTTP/1.1 200 OK\r\n\r\n"
+    used: Counter[float] = Counter()
+
+    def upstream(delay: float) -> Script:
+        def script(sock: socket.socket) -> None:
+            while read_head(sock):
+                used[delay] += 1
+                threading.Event().wait(delay)
+                sock.sendall(reply)
+
+        return script
+
+    with Origin(upstream(0.3)) as one, Origin(upstream(0.0)) as two:
+        use(rig, pool(f"quick{one.port}", upstream_entry(one.port), upstream_entry(two.port), policy="latency"))
+        method = b"GET http://a.example/" if plain else b"CONNECT a.example:443"
+        for _ in range(30):
+            with connect(rig) as client:
+                client.sendall(method + b" HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+                assert read_head(client).startswith(b"HTTP/1.1 200 ")
+        assert used[0.3] <= 10
+        assert used[0.0] >= 20
+        chosen = rig.ask(Explain("127.0.0.1", None, "http://a.example/")).upstreams.chosen
+        assert chosen == f"http-{two.port}"
 
 
 # --- what operators see ---------------------------------------------------------------------------------------------

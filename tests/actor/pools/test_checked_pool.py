@@ -63,6 +63,27 @@ def test_a_pool_without_a_living_upstream_is_a_problem_of_its_own(checking: Chec
     assert set(checking.over) == {"paris", "paris/up1"}
 
 
+@pytest.mark.parametrize(("expect", "state"), [(200, "up"), (204, "down")])
+def test_a_url_is_requested_through_each_upstream(checking: Checking, farm: Farm, expect: int, state: str) -> None:
+    url = "http://check.example/generate_204"
+    spec = pool_of(farm.ports[0], check_url=url, check_expect=expect)
+    checking.configure(spec)
+    (slot,) = checking.slots_elsewhere(spec)
+    checking.until(lambda: slot.state == state and slot.health(0.0).checks >= 3)
+    health = slot.health(checking.loop.now)
+    assert bool(health.latency) is (state == "up")
+    assert ("responds 200 through it, not 204" in (health.last_error or "")) is (state == "down")
+
+
+def test_the_guard_holds_for_the_url_of_a_check(checking: Checking, farm: Farm) -> None:
+    spec = pool_of(farm.ports[0], check_url="http://169.254.169.254/latest", check_expect=200)
+    checking.configure(spec)
+    (slot,) = checking.slots_elsewhere(spec)
+    checking.until(lambda: slot.is_down)
+    assert farm.total == 0
+    assert "the URL of the check is refused" in (slot.last_error or "")
+
+
 def test_an_upstream_that_asked_for_a_pause_is_not_checked_until_its_end(checking: Checking, farm: Farm) -> None:
     spec = replace(pool_of(*farm.ports[:2], interval=0.02), cooldown=(("429", 1.0, 1.0),))
     checking.slots_elsewhere(spec)[0].failed(checking.loop.now, "429", "status", "it responds 429")

@@ -72,7 +72,7 @@ def test_what_proxies_have_found_out_is_shown(api: Api, pool: dict[str, Any]) ->
     now = time.monotonic()
     first, second, _ = slots(api)
     first.succeeded(now)
-    first.record_latency(0.0125)
+    first.record_latency(time.monotonic(), 0.0125)
     second.failed(now, "429", "status", "it responds 429")
     shown = status(api)
     assert [each["state"] for each in shown["upstreams"]] == ["up", "unknown", "unknown"]

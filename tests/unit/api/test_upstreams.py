@@ -18,6 +18,8 @@ from tests.unit.api.creating import create
 SECRET = "pass-phrase-of-an-upstream"
 UPSTREAM = {"protocol": "http", "host": "10.0.0.9", "port": 3128, "auth": {"username": "u", "password": SECRET}}
 
+CHECK = {"enabled": True, "interval": 30, "timeout": 5, "url": "", "expect": 204}
+
 
 @pytest.fixture
 def headers(api: Api) -> dict[str, str]:
@@ -39,7 +41,7 @@ def test_upstreams_are_returned_without_passwords_and_sent_with_them(api: Api, m
     view = {"name": name, "protocol": "http", "host": "10.0.0.9", "port": 3128, "weight": 1, "auth": {"username": "u"}}
     assert made["upstreams"] == [view]
     assert made["upstream_policy"] == "sticky"
-    assert made["upstream_check"] == {"enabled": True, "interval": 60, "timeout": 5}
+    assert made["upstream_check"] == {**CHECK, "interval": 60}
     spec = sent_upstreams(api, made["id"])[0]
     assert (spec.username, spec.password) == ("u", SECRET)
     assert SECRET not in repr(api.fleet.desired[made["id"]])
@@ -75,6 +77,10 @@ def test_an_update_replaces_the_list_and_keeps_the_password(
         ({"upstream_policy": "random"}, "upstream_policy"),
         ({"upstream_check": {"interval": 0}}, "upstream_check.interval"),
         ({"upstream_check": {"timeout": None}}, "upstream_check.timeout"),
+        ({"upstream_check": {"url": "ftp://a.example/"}}, "upstream_check.url"),
+        ({"upstream_check": {"url": "http://u:p@a.example/"}}, "upstream_check.url"),
+        ({"upstream_check": {"url": "http://a!b/"}}, "upstream_check.url"),
+        ({"upstream_check": {"expect": 100}}, "upstream_check.expect"),
     ],
 )
 def test_a_bad_field_is_400_naming_it(

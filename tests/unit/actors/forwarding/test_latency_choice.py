@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from time import monotonic
 
 import pytest
 
 from actors.forwarding.upstream import Upstream
-from actors.forwarding.upstreams.balancing import new_policy
+from actors.forwarding.upstreams.balancing import HALVED_AFTER, new_policy
 from tests.kit.upstreams import upstream_entry as spec
 
 
@@ -15,7 +16,8 @@ def measured(*latencies: float | None, weights: tuple[int, ...] = ()) -> list[Up
     found = []
     for index, latency in enumerate(latencies):
         upstream = Upstream(spec(index + 1, weight=weights[index] if weights else 1), index, 0.0)
-        upstream.record_latency(latency, True)
+        if latency is not None:
+            upstream.record_latency(monotonic(), latency)
         found.append(upstream)
     return found
 
@@ -41,6 +43,16 @@ def test_latency_counts_in_proportion_to_the_weight() -> None:
 
 def test_what_nothing_is_known_of_is_tried_first() -> None:
     assert times_chosen(measured(0.001, None), (0, 1), 50) == {1: 50}
+
+
+def test_one_that_was_slow_is_tried_again_when_that_was_long_ago() -> None:
+    slow, fast = measured(0.3, 0.01)
+    slow.record_latency(monotonic() - 4 * HALVED_AFTER, 0.3)
+    assert times_chosen([slow, fast], (0, 1), 50) == {1: 50}
+    slow.record_latency(monotonic() - 10 * HALVED_AFTER, 0.3)
+    assert times_chosen([slow, fast], (0, 1), 50) == {0: 50}
+    slow.record_latency(monotonic(), 0.3)
+    assert times_chosen([slow, fast], (0, 1), 50) == {1: 50}
 
 
 @pytest.mark.parametrize("usable", [(), (7,), (3, 90)])

@@ -21,7 +21,7 @@ def write_often(folder: Path, times: int) -> None:
     """Failures and successes of one upstream, so many times."""
     state = pool_state(folder, pool("a", "b"))
     for number in range(times):
-        state.slots[0].record_latency(0.5)
+        state.slots[0].record_latency(1.0, 0.5)
         state.slots[0].failed(100.0 + number, "connect", "unreachable", "refused")
         state.slots[0].succeeded(100.0 + number)
     state.slots[1].succeeded(1.0)

@@ -181,10 +181,11 @@ def test_doubt_ends_with_a_result() -> None:
 
 def test_the_mean_of_latency_follows() -> None:
     slot = a_slot()
-    slot.record_latency(0.1)
+    slot.record_latency(1.0, 0.1)
     assert slot.latency == pytest.approx(0.1)
-    slot.record_latency(0.2)
+    slot.record_latency(2.0, 0.2)
     assert slot.latency == pytest.approx(0.12)
+    assert slot.measured_at == 2.0
 
 
 @pytest.mark.parametrize("text", ["x" * 500, "ü" * 100, "", "a\0b"])
