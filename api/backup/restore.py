@@ -103,6 +103,7 @@ def commit(data: DataDir, prepared: PreparedRestore, digest: str) -> CompletedRe
     account_store.start_over_above(fresh, prepared.current.accounts.revision + RECOVERY_STEP)
     _audit_restore(fresh, prepared, digest)
     fresh.idempotency.mkdir(mode=0o700)  # responses after the backup would be repeated for what was undone
+    fresh.account_sessions.parent.mkdir(mode=0o700)  # holders who signed in with a password that is back
     _keep_initial_password(data, fresh)
     return atomic_swap.commit(data)
 
@@ -180,7 +181,7 @@ def _refuse_full(data: DataDir, manifest: Manifest) -> None:
 
 def _refuse_mounts(data: DataDir, manifest: Manifest) -> None:
     """Refuse mount points, which can't be renamed: that would fail only after the commit."""
-    for name in (*manifest.folders, data.keys.name, data.idempotency.name, NAME):
+    for name in (*manifest.folders, data.keys.name, data.idempotency.name, data.account_sessions.parent.name, NAME):
         if os.path.ismount(data.path / name):
             raise BadArchive(
                 f"{data.path / name} is a mount point, and a restore puts another folder in its place; unmount it, and"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.supervision import (
@@ -88,6 +88,7 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
             if dry_run:
                 return Outcome(plan, plan.state.mark, moved=False)
             _prepare_lists(services, plan)
+            services.self_service.end_sign_ins(ended_sign_ins(plan))
             revoked = _commit(services, plan)
         revision = services.history.visible
         error = _notify(services, plan)
@@ -309,6 +310,24 @@ def _replace_proxies(services: Services) -> None:
 
 def _ends_tokens(before: User, after: User) -> bool:
     return after.status != "active" or after.password_hash != before.password_hash
+
+
+def ended_sign_ins(plan: Plan) -> list[str]:
+    """The accounts whose sign-ins end for good: else one of before could hold again with the password of then."""
+    before, after = _accounts_of(plan, "before"), _accounts_of(plan, "after")
+    return [each for each in {**before, **after} if before.get(each) != after.get(each)]
+
+
+def _accounts_of(plan: Plan, moment: Literal["before", "after"]) -> dict[str, tuple[object, ...]]:
+    """By id what sign-ins depend on, of the accounts in the plan."""
+    proxies = [getattr(step, moment) for step in pending(plan.proxies)]
+    inline = [account for proxy in proxies if proxy is not None for account in proxy.accounts]
+    accounts = [getattr(step, moment) for step in pending(plan.accounts)]
+    return {
+        each.id: (each.password_hash, each.enabled, each.expires_at)
+        for each in (*inline, *accounts)
+        if each is not None
+    }
 
 
 def _is_new_password_of_the_first(before: User | None, after: User | None) -> bool:

@@ -7,8 +7,10 @@ checked together, and all of it or nothing is changed.
 Secrets come back as they were, hashed or sealed, with these exceptions, each of which the response names:
 
 - **API keys** are left as they are: a revoked key stays revoked, and one that was made since stays valid.
-- **Passwords of users** who are there stay the present ones: an earlier one may have been changed because it was known.
+- **Passwords** of users, accounts and proxies that are there stay the present ones, unless the request says otherwise:
+  an earlier one may have been changed because it was known.
 - **Credentials of accounts** are no configuration; those of a deleted account are not made again.
+- **Sign-ins** that have ended stay so (`imports.ended_sign_ins`), with an earlier password, too.
 - A sealed secret that the key of this installation does not open any more is missing: it has to be entered again.
 """
 
@@ -83,6 +85,7 @@ class RestoreRequest:
     dry_run: bool = False
     if_match: int | None = None
     only: tuple[str, ...] = ()
+    with_passwords: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def restore(services: Services, request: RestoreRequest) -> Restored:
     left: list[NotRestored] = []
 
     def make() -> Plan:
-        objects = _Objects(services, time.time())
+        objects = _Objects(services, time.time(), request.with_passwords)
         for change in _changed_since(services, request):
             objects.add(change)
         left[:] = objects.left
@@ -144,12 +147,13 @@ def _changed_since(services: Services, request: RestoreRequest) -> Iterator[Docu
 class _Objects:
     """The objects that were changed since: as they are stored, and as they are to be."""
 
-    def __init__(self, services: Services, now: float) -> None:
+    def __init__(self, services: Services, now: float, with_passwords: bool) -> None:
         self._stores: Mapping[str, Store] = {
             name: services.account_store if name in _OF_ACCOUNTS else services.store for name in KINDS
         }
         self._seal = services.seal
         self._now = now
+        self._with_passwords = with_passwords
         self.problems = Problems()
         self.left: list[NotRestored] = []
         self.pairs: dict[str, list[_Pair]] = {name: [] for name in _MODELS}
@@ -177,10 +181,10 @@ class _Objects:
         if present is not None:
             stored = StoredRecord(model.model_validate(present.body), present.revision)
         after = None if change.before is None else model.model_validate(change.before)
+        if stored is not None and after is not None:
+            after = self._with_present(stored.record, after, KINDS[change.collection])
         if after is not None:
             after = self._openable(after, KINDS[change.collection])
-        if stored is not None and after is not None:
-            after = self._with_present(stored.record, after)
         self.pairs[change.collection].append((stored, after))
 
     def _openable(self, record: Any, kind: str) -> Any:
@@ -197,16 +201,43 @@ class _Objects:
         self.left += [NotRestored(kind, record.id, name, each, MISSING) for each in fields]
         return record
 
-    def _with_present(self, before: Any, after: Any) -> Any:
+    def _with_present(self, before: Any, after: Any, kind: str) -> Any:
         """`after` with what is not restored in an object that is there."""
         after = after.model_copy(update={"updated_at": self._now})
         if isinstance(after, WebhookRecord):
             return with_previous_secret(after, before, self._now)
-        if not isinstance(after, User):
-            return after
-        if after.password_hash not in (before.password_hash, LOST):
-            self.left.append(NotRestored("user", after.id, after.username, "password", PRESENT_PASSWORD))
-        return after.model_copy(update={"password_hash": before.password_hash, "last_login": before.last_login})
+        if isinstance(after, ProxyRecord):
+            return self._with_present_passwords(before, after)
+        return self._with_present_password(before, after, kind) if isinstance(after, User | FleetAccount) else after
+
+    def _with_present_password(self, before: Any, after: Any, kind: str) -> Any:
+        """Of a user or an account."""
+        kept = ["last_login"] if isinstance(after, User) else []
+        if self._keeps(before.password_hash, after.password_hash, (kind, after.id, after.username, "password")):
+            kept += [name for name in ("password_hash", "renewal_hash") if hasattr(before, name)]
+        return after.model_copy(update={name: getattr(before, name) for name in kept})
+
+    def _with_present_passwords(self, before: ProxyRecord, after: ProxyRecord) -> ProxyRecord:
+        """Of `auth` and of the accounts, by their names; socks4 has none."""
+        present: list[Any] = [before.auth, *before.accounts]
+        known = {each.username: each.password_hash for each in present if each.password_hash}
+
+        def with_present(each: Any, field: str) -> Any:
+            hashed = known.get(each.username)
+            named = ("proxy", after.id, after.name, f"{field}.password")
+            if hashed and each.password_hash and self._keeps(hashed, each.password_hash, named):
+                return each.model_copy(update={"password_hash": hashed})
+            return each
+
+        accounts = [with_present(each, f"accounts[{each.username}]") for each in after.accounts]
+        return after.model_copy(update={"auth": with_present(after.auth, "auth"), "accounts": accounts})
+
+    def _keeps(self, present: str | None, then: str | None, named: tuple[str, str, str, str]) -> bool:
+        """Whether the present hash stays; `named` is what is not restored then, without the reason."""
+        if present == then or (self._with_passwords and then != LOST):
+            return False
+        self.left.append(NotRestored(*named, MISSING if then == LOST else PRESENT_PASSWORD))
+        return True
 
     def _leave_key(self, change: DocumentChange, present: Mapping[str, Any] | None) -> None:
         then = change.before

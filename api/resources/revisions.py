@@ -67,6 +67,11 @@ class RestoreState(Query):
     """Options of restoring a state."""
 
     dry_run: str = choice("Change nothing; only return the changes that it would make", ("false", "true"), "false")
+    with_passwords: str = choice(
+        "Restore passwords of users, accounts and proxies, too; else those that are there keep their present ones",
+        ("false", "true"),
+        "false",
+    )
     object_id: tuple[str, ...] = texts("Restore only this object", "prx_0123456789abcdef", 128, 100)
 
 
@@ -168,11 +173,13 @@ def restore_revision(call: Call) -> Reply:
     """Restore a state of the configuration.
 
     Changes the configuration to what it was after a revision, all or nothing, and returns the differences; the result
-    is a new revision. API keys and passwords of users stay as they are: `not_restored` names them, and missing secrets.
+    is a new revision. API keys stay, and passwords unless `with_passwords`: `not_restored` names them.
     """
     query: RestoreState = call.query
     revision, dry_run = _found(call, call.params["revision_id"]).number, query.dry_run == "true"
-    request = RestoreRequest(revision, call.caller.user.id, dry_run, call.if_match, query.object_id)
+    request = RestoreRequest(
+        revision, call.caller.user.id, dry_run, call.if_match, query.object_id, query.with_passwords == "true"
+    )
     restored = restore(call.services, request)
     outcome = restored.outcome
     data = {

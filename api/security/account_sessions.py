@@ -12,7 +12,7 @@ import sqlite3
 import string
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -88,6 +88,11 @@ class AccountSessions:
         """End a sign-in. Raises `StoreWriteError`."""
         with self._writing() as database:
             database.execute("DELETE FROM sessions WHERE digest = ?", [session.id])
+
+    def end_of(self, account_ids: Iterable[str]) -> None:
+        """End all sign-ins of these accounts. Raises `StoreWriteError`."""
+        with self._writing() as database:
+            database.executemany("DELETE FROM sessions WHERE account = ?", [(each,) for each in account_ids])
 
     def close(self) -> None:
         """Close the file."""

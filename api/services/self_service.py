@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,10 @@ class SelfService:
     def sign_out(self, holder: AccountHolder) -> None:
         """End the holder's token. Raises `StoreWriteError`."""
         self._sessions.end(holder.session)
+
+    def end_sign_ins(self, account_ids: Iterable[str]) -> None:
+        """End all tokens of these accounts, for good. Raises `StoreWriteError`."""
+        self._sessions.end_of(account_ids)
 
     def holder_of(self, authorization: str | None) -> AccountHolder | None:
         """Whose token the header has; None when it has none of a holder. Raises `Unauthenticated`, `StoreError`."""

@@ -140,12 +140,19 @@ def rollback(
         list[str] | None,
         typer.Option("--object", help="Only this object: its id, or its name. May be repeated."),
     ] = None,
+    with_passwords: Annotated[
+        bool,
+        typer.Option("--with-passwords", help="Passwords of users, accounts and proxies as they were, too."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the changes, and make none.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Restore the configuration to what it was after revision N, all of it or nothing; lists the changes and asks."""
     path = f"/revisions/{revision}/restore"
-    query: dict[str, Any] = {"object_id": [_object_id(session, each) for each in objects or []]}
+    query: dict[str, Any] = {
+        "object_id": [_object_id(session, each) for each in objects or []],
+        "with_passwords": with_passwords,
+    }
     plan = session.api.call("POST", path, query={**query, "dry_run": True}, timeout=TIMEOUT)
     if dry_run or not plan["changed"]:
         plan["dry_run"] = dry_run

@@ -18,6 +18,8 @@ from config.passwords import check_password
 from tests.kit.api_stage import PASSWORD, PROXY, Api, error_of
 from tests.unit.api.audit_reader import rows
 from tests.unit.api.creating import create
+from tests.unit.api.holding import PASSWORD as HOLDERS
+from tests.unit.api.holding import account, sign_in
 from tests.unit.api.importing import HEAD
 
 SECRETS = ("of-a-client", "of-an-upstream", "Bearer-of-a-hook", "of-another-user", "of-an-account")
@@ -373,6 +375,73 @@ def test_keys_and_passwords_of_users_stay_and_are_named(api: Api, token: dict[st
     assert user is not None
     assert user.body["role"] == "user"
     assert check_password("another good one", user.body["password_hash"])
+
+
+def of_accounts(api: Api) -> tuple[Any, list[Any]]:
+    """The hashes of the account of the fleet and of the proxy."""
+    (account,), (proxy,) = api.services.account_store.find("accounts"), api.store.find("proxies")
+    inline = [proxy.body["auth"]["password_hash"], *(each["password_hash"] for each in proxy.body["accounts"])]
+    return account.body["password_hash"], inline
+
+
+@pytest.mark.parametrize("with_passwords", [False, True])
+def test_passwords_of_accounts_and_proxies_stay_unless_they_are_asked_for(
+    api: Api, token: dict[str, str], with_passwords: bool
+) -> None:
+    proxy = create(
+        api,
+        token,
+        auth={"enabled": True, "username": "c", "password": "first-of-c"},
+        accounts=[{"username": name, "password": f"first-of-{name}"} for name in ("ann", "ben")],
+    )
+    account = {"username": "ada", "password": "first-of-ada", "limits": {"connections": 1}}
+    path = f"/accounts/{api.post('/accounts', account, token).json['data']['account']['id']}"
+    user = api.post("/users", {"username": "eva", "password": PASSWORD}, token).json["data"]["user"]["id"]
+    base, then = newest(api), of_accounts(api)
+    inline = f"/proxies/{proxy['id']}"
+    api.patch(inline, {"auth": {"password": "second-of-c"}, "tags": ["changed"]}, token)
+    api.patch(f"{inline}/accounts/ann", {"password": "second-of-ann"}, token)
+    api.request("DELETE", f"{inline}/accounts/ben", token)
+    api.patch(path, {"password": "second-of-ada", "limits": {"connections": 2}}, token)
+    api.patch(f"/users/{user}", {"password": "another good one"}, token)
+    now = of_accounts(api)
+    done = restore(api, base, f"with_passwords={str(with_passwords).lower()}")
+    named = {(each["kind"], each["name"], each["field"]) for each in done["not_restored"]}
+    document = api.store.get("users", user)
+    assert document is not None
+    assert check_password(PASSWORD if with_passwords else "another good one", document.body["password_hash"])
+    if with_passwords:
+        assert (of_accounts(api), named) == (then, set())
+    else:
+        ben = then[1][2]  # was deleted, and comes back as it was
+        assert of_accounts(api) == (now[0], [*now[1][:2], ben])
+        assert named == {
+            ("account", "ada", "password"),
+            ("proxy", "first", "auth.password"),
+            ("proxy", "first", "accounts[ann].password"),
+            ("user", "eva", "password"),
+        }
+    assert api.get(path, token).json["data"]["account"]["limits"]["connections"] == 1
+    assert api.get(inline, token).json["data"]["proxy"]["tags"] == []
+
+
+def test_no_sign_in_of_a_holder_that_has_ended_is_revived(api: Api, token: dict[str, str]) -> None:
+    api.services.self_service.enabled = True
+    ids = {name: account(api, name) for name in ("changed", "disabled", "deleted", "expired", "same")}
+    proxy = create(api, token, accounts=[{"username": "inline", "password": HOLDERS}])
+    holders = {name: sign_in(api, name) for name in (*ids, "inline")}
+    base = newest(api)
+    api.patch(f"/accounts/{ids['changed']}", {"password": "a second one"}, token)
+    api.patch(f"/accounts/{ids['disabled']}", {"enabled": False}, token)
+    api.patch(f"/accounts/{ids['expired']}", {"expires_at": "2099-01-01T00:00:00Z"}, token)
+    api.patch(f"/accounts/{ids['same']}", {"tags": ["x"]}, token)
+    api.request("DELETE", f"/accounts/{ids['deleted']}", token)
+    api.request("DELETE", f"/proxies/{proxy['id']}", token)
+    restore(api, base, "with_passwords=true")
+    live = {name for name, headers in holders.items() if api.get("/me", headers).status_code == 200}
+    assert live == {"same"}
+    for name in holders:
+        assert api.get("/me", sign_in(api, name)).status_code == 200
 
 
 def test_a_restore_binds_first_and_changes_nothing_when_that_fails(api: Api, token: dict[str, str]) -> None:
