@@ -30,7 +30,7 @@ RuleDestinations = Annotated[
 
 
 class RuleLimits(Group):
-    """Limits of an account over all proxies, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
+    """Limits of an account on each proxy, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
 
     bandwidth_in: int | None = None
     bandwidth_out: int | None = None
@@ -49,7 +49,7 @@ class StoredRules(BaseModel):
 
 
 class RuleLimitsInput(Part):
-    """Limits of an account over all proxies, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
+    """Limits of an account on each proxy, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
 
     bandwidth_in: Annotated[Bandwidth | None, NULLABLE] = None
     bandwidth_out: Annotated[Bandwidth | None, NULLABLE] = None

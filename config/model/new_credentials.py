@@ -70,7 +70,7 @@ def refuse_secret(field: str, text: str) -> None:
 
 
 class CredentialQuota(Part):
-    """Bytes in both directions together, in total; 0 for none."""
+    """Bytes in both directions together, in total over all proxies; 0 for none."""
 
     bytes: Annotated[StrictInt, Field(ge=0, le=10**18)]
 
@@ -78,7 +78,8 @@ class CredentialQuota(Part):
 class CredentialCreate(Part):
     """A new credential: `ttl` in seconds or `expires_at`, one of them.
 
-    It narrows what the account may do: `allow_destinations` and `allow_clients` hold beside those of the account.
+    It narrows what the account may do: `allow_destinations` and `allow_clients` hold beside those of the account;
+    `max_connections` on each proxy alone.
     """
 
     model_config = example(

@@ -6,6 +6,7 @@ import ast
 import inspect
 import pydoc
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 from actors.bus import messages
 from actors.bus.permissions import SENDERS, may_send
 from api.app import OPERATIONS
+from api.openapi.document import build
 from api.operations import Operation
 from config.settings.settings import Settings
 from tests.kit.folders import ROOT
@@ -183,6 +185,74 @@ def test_every_key_of_the_configuration_is_documented_and_none_that_does_not_exi
 def named_tests(document: str) -> list[str]:
     """`path::name` of every test that a document names."""
     return re.findall(r"`(tests/[\w/]+\.py::\w+)`", (ROOT / "docs" / document).read_text())
+
+
+DOCUMENT = build(OPERATIONS)
+SCHEMAS = DOCUMENT["components"]["schemas"]
+
+
+def words(schema: object) -> Iterator[str]:
+    """The names and values that a part of the API's description has."""
+    if isinstance(schema, dict):
+        yield from schema.get("properties", ())
+        yield from (each for each in schema.get("enum", ()) if isinstance(each, str))
+        for each in schema.values():
+            yield from words(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from words(each)
+
+
+def parts(name: str) -> str:
+    return f"_{re.sub(r'[^a-z0-9]+', '_', name.lower())}_"
+
+
+def test_what_is_not_included_has_no_name_in_the_product() -> None:
+    commands = re.findall(r"^#+ `proxyfleet (.+)`$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE)
+    assert commands
+    pages = [each.stem for each in (ROOT / "docs").rglob("*.md") if each.stem not in ("http2", "not-included")]
+    pages += [each.name for each in ROOT.iterdir()]
+    names = {*words(DOCUMENT), *DOCUMENT["paths"], *keys_of(Settings), *commands, *pages}
+    present = {parts(each) for each in names}
+    rows = [
+        line.strip("|").split("|")
+        for line in (ROOT / "docs" / "not-included.md").read_text().splitlines()
+        if line.startswith("| ") and not line.startswith("| not included")
+    ]
+    for row in rows:
+        absent = re.findall("`([a-z0-9_]+)`", row[2]) if len(row) == 3 else []
+        assert absent, f"{row[0].strip()!r} names nothing that is absent"
+        for word in absent:
+            there = [each for each in present if parts(word) in each]
+            assert not there, f"{row[0].strip()!r} is said to be absent, and there is {there}"
+
+
+CONDITIONS = {
+    "accounts": "accounts",
+    "destinations": "hosts",
+    "methods": "methods",
+    "paths": "paths",
+    "params": "parameters of user names",
+    "schedule": "times",
+    "clients": "clients",
+    "listen_ports": "ports",
+}
+
+
+def test_the_table_beside_other_products_has_all_that_rules_match() -> None:
+    (row,) = re.findall(r"^\| rules \| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert SCHEMAS["MatchInput"]["properties"].keys() == CONDITIONS.keys()
+    assert [each for each in CONDITIONS.values() if each not in row] == []
+
+
+@pytest.mark.parametrize("name", ["RuleLimitsInput", "RuleLimitsView", "CredentialView", "CredentialCreate"])
+def test_limits_of_accounts_and_credentials_are_said_to_hold_on_each_proxy_and_quotas_over_all(name: str) -> None:
+    assert "each proxy" in (description := SCHEMAS[name]["description"])
+    assert "over all" not in description
+    page = (ROOT / "docs" / "api.md").read_text()
+    assert re.search(r"^\| `limits` \| of the plan \| .*each proxy alone", page, re.MULTILINE)
+    assert re.search(r"^\| `max_connections` \| 0: no limit \| .*each proxy alone", page, re.MULTILINE)
+    assert len(re.findall(r"^\| `quota` \| .*over all proxies", page, re.MULTILINE)) == 2
 
 
 def test_the_security_page_has_ten_points_and_a_test_for_each() -> None:

@@ -21,7 +21,9 @@ QUOTA = Annotated[
 PERIOD = Annotated[
     Literal["day", "week", "month", "total"] | None, typer.Option("--period", help="The period of the quota.")
 ]
-CONNECTIONS = Annotated[int | None, typer.Option("--connections", min=0, help="At the same time; 0 for no limit.")]
+CONNECTIONS = Annotated[
+    int | None, typer.Option("--connections", min=0, help="At the same time on each proxy; 0 for no limit.")
+]
 EXPIRES = Annotated[
     str | None, typer.Option("--expires", help="When it expires: 30d from now, or a date and time (UTC).")
 ]

@@ -84,7 +84,7 @@ def mint_credential(
         list[str] | None, typer.Option("--network", help="Only from this network; may be given several times.")
     ] = None,
     connections: Annotated[
-        int | None, typer.Option("--connections", min=0, help="At the same time; 0 for no limit.")
+        int | None, typer.Option("--connections", min=0, help="At the same time on each proxy; 0 for no limit.")
     ] = None,
     quota: Annotated[
         str | None, typer.Option("--quota", metavar="SIZE", help=f"Bytes in total ({SIZE_EXAMPLES}).")

@@ -8,7 +8,7 @@ from config.model.account_credentials import AccountCredential
 
 
 class CredentialQuotaView(ResponseModel):
-    """Bytes in both directions together, in total; 0 for none."""
+    """Bytes in both directions together, in total over all proxies; 0 for none."""
 
     bytes: int
 
@@ -17,7 +17,8 @@ class CredentialQuotaView(ResponseModel):
 class CredentialView(ResponseModel):
     """A credential of an account without its secret; `prefix` is the beginning of it.
 
-    `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` 0 is no limit of its own.
+    `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` holds on each proxy alone,
+    and 0 is no limit of its own.
     """
 
     quota: CredentialQuotaView

@@ -14,7 +14,7 @@ from config.model.schedules import Day
 
 
 class RuleLimitsView(ResponseModel):
-    """Limits, 0 for none; null says nothing: an account inherits it from its plan."""
+    """Limits on each proxy alone, 0 for none; null says nothing: an account inherits it from its plan."""
 
     bandwidth_in: int | None
     bandwidth_out: int | None
