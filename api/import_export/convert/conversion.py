@@ -18,7 +18,7 @@ _OF_3PROXY = re.compile(
     re.MULTILINE,
 )
 _OF_SQUID = re.compile(
-    r"^\s*(?:http_port|https_port|http_access|acl|cache_peer|include|auth_param|cache_\w+)\s", re.MULTILINE
+    r"^[ \t]*(?:http_port|https_port|http_access|acl|cache_peer|include|auth_param|cache_\w+)[ \t]", re.MULTILINE
 )
 
 

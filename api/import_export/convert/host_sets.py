@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, summarize_address_range
 
@@ -37,10 +37,11 @@ class Addresses:
     def __and__(self, other: Addresses) -> Addresses:
         return Addresses(self.v4 & other.v4, self.v6 & other.v6)
 
-    def __or__(self, other: Addresses) -> Addresses:
-        return Addresses(
-            Intervals.of((*self.v4.ranges, *other.v4.ranges)), Intervals.of((*self.v6.ranges, *other.v6.ranges))
-        )
+    @classmethod
+    def union(cls, sets: Sequence[Addresses]) -> Addresses:
+        """All that is in any of them."""
+        of_v4 = (span for each in sets for span in each.v4.ranges)
+        return cls(Intervals.of(of_v4), Intervals.of(span for each in sets for span in each.v6.ranges))
 
     def networks(self) -> list[str]:
         """As few networks as cover it; addresses stand alone."""
@@ -77,8 +78,10 @@ class Names:
         below = {each for each in self.below if other.has_below(each)}
         return Names(frozenset(exact), frozenset(below | {each for each in other.below if self.has_below(each)}))
 
-    def __or__(self, other: Names) -> Names:
-        return Names(self.exact | other.exact, self.below | other.below)
+    @classmethod
+    def union(cls, sets: Sequence[Names]) -> Names:
+        """All that is in any of them."""
+        return cls(frozenset().union(*(each.exact for each in sets)), frozenset().union(*(each.below for each in sets)))
 
     def has(self, name: str) -> bool:
         """Whether a name is in it."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from glob import escape, glob
+from glob import escape, has_magic, iglob
 from ipaddress import ip_address
+from itertools import islice
 from pathlib import Path
 
 FILE_MAX = 64 * 1024 * 1024
-"""Bytes of one file."""
+"""Bytes of one file, and of all together."""
 READS_MAX = 2_000
 """Files that are read for one configuration: those that include one another double with each level."""
+PATTERNS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,6 +51,7 @@ class Files:
     def __init__(self, root: Path | None = None) -> None:
         self._root = root
         self._reads = 0
+        self._left = FILE_MAX
 
     def find(self, name: str, beside: Path) -> Path:
         """The path of a file that another names; `beside` is the directory of that one."""
@@ -59,10 +62,13 @@ class Files:
         return moved if moved is not None and moved.exists() else path
 
     def expand(self, pattern: str, beside: Path) -> list[Path]:
-        """The files that a pattern of a shell names, sorted."""
-        whole = str(Path(pattern) if Path(pattern).is_absolute() else beside / pattern)
-        moved = [] if self._root is None else sorted(glob(f"{escape(str(self._root))}/{whole.lstrip('/')}"))
-        return [Path(each) for each in moved or sorted(glob(whole))]
+        """The files that a pattern of a shell names, sorted. Raises `UnreadableFile`: some would walk a disk."""
+        given = Path(pattern)
+        if sum(map(has_magic, given.parts)) > PATTERNS_MAX:
+            raise UnreadableFile(f"{pattern}: more than {PATTERNS_MAX} of its folders are patterns")
+        whole = str(given if given.is_absolute() else Path(escape(str(beside))) / given)
+        moved = [] if self._root is None else _matching(f"{escape(str(self._root))}/{whole.lstrip('/')}")
+        return [Path(each) for each in moved or _matching(whole)]
 
     def read(self, path: Path) -> str:
         """The text of a file. Raises `UnreadableFile`."""
@@ -72,11 +78,18 @@ class Files:
         try:
             if not path.is_file():
                 raise UnreadableFile(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
-            if path.stat().st_size > FILE_MAX:
-                raise UnreadableFile(f"{path}: has more than {FILE_MAX} bytes")
-            return path.read_bytes().decode("utf-8", "replace")
+            with path.open("rb") as file:
+                content = file.read(self._left + 1)
+            if len(content) > self._left:
+                raise UnreadableFile(f"{path}: with it there are more than {FILE_MAX} bytes")
+            self._left -= len(content)
+            return content.decode("utf-8", "replace")
         except OSError as error:
             raise UnreadableFile(f"{path}: {error.strerror or error}") from error
+
+
+def _matching(pattern: str) -> list[str]:
+    return sorted(islice(iglob(pattern), READS_MAX + 1))
 
 
 def joined(words: Sequence[str], most: int = 60) -> str:

@@ -9,8 +9,8 @@ from itertools import product
 
 from api.import_export.convert.decisions import ALWAYS, NEVER, Condition, of_users
 from api.import_export.convert.draft import Draft
-from api.import_export.convert.host_sets import NO_NAMES, Addresses, Names
-from api.import_export.convert.intervals import Intervals
+from api.import_export.convert.host_sets import Addresses, Names
+from api.import_export.convert.intervals import Intervals, Range
 from api.import_export.convert.regions import EVERYTHING, METHODS, PLAIN_METHODS, TUNNEL, Region
 from api.import_export.convert.report import Effect, Report
 from api.import_export.convert.squid import regexes, values
@@ -41,13 +41,13 @@ _OF_OLD = {"0/0", "0.0.0.0/0", "0.0.0.0/0.0.0.0", "0.0.0.0-255.255.255.255", "0.
 
 
 def _addresses(acl: Acl, report: Report) -> tuple[Addresses, str]:
-    found, unclear = values.WORDS["none"], ""
+    found, unclear = list[Addresses](), ""
     for value in acl.values:
         try:
-            found |= values.WORDS["all"] if value.text in _OF_OLD else values.addresses(value.text)
+            found.append(values.WORDS["all"] if value.text in _OF_OLD else values.addresses(value.text))
         except ValueError as error:
             unclear = _bad(value, report, str(error), "write its addresses in place of a name, and convert again")
-    return found, unclear
+    return Addresses.union(found), unclear
 
 
 def _bad(value: Value, report: Report, why: str, instead: str) -> str:
@@ -60,7 +60,7 @@ def _plain(regions: tuple[Region, ...], unclear: str, most: tuple[Region, ...] =
 
 
 def _dstdomain(acl: Acl, _listener: Listener, report: Report, draft: Draft) -> Condition:
-    found, most, unclear = NO_NAMES, list[Region](), ""
+    known, most, unclear = list[Names](), list[Region](), ""
     for value in acl.values:
         if values.is_address(value.text):
             unclear = "an address among domains matches only clients that ask for that address"
@@ -69,7 +69,7 @@ def _dstdomain(acl: Acl, _listener: Listener, report: Report, draft: Draft) -> C
             report.add(Effect.DIFFERS, value.statement, f"{value.text}: {unclear}", instead)
             continue
         try:
-            found |= values.names(value.text)
+            known.append(values.names(value.text))
         except ValueError as error:
             if value.text.startswith("*"):
                 report.add(Effect.DIFFERS, value.statement, f"{value.text}: squid knows no *, so it never matches")
@@ -80,31 +80,34 @@ def _dstdomain(acl: Acl, _listener: Listener, report: Report, draft: Draft) -> C
         why = "squid looks up the name of a client's numeric target; here a rule about names never matches one"
         instead = "name the addresses of these hosts in a rule, too, if clients may ask for addresses"
         report.add(Effect.DIFFERS, acl.statement, why, instead, about=f"acl {acl.name}")
+    found = Names.union(known)
     draft.hint(found, acl.name)
     return _plain((Region(hosts=found),) if found else (), unclear, tuple(dict.fromkeys(most)))
 
 
 def _dstdom_regex(acl: Acl, _listener: Listener, report: Report, draft: Draft) -> Condition:
-    found, unclear = NO_NAMES, ""
+    known, unclear = list[Names](), ""
     for value in acl.values:
         try:
-            found |= regexes.names_of(value.text)
+            known.append(regexes.names_of(value.text))
         except regexes.NotFinite as error:
             instead = (
                 "write the names as dstdomain, or as ^www\\.example\\.com$ or \\.example\\.com$, and convert again"
             )
             unclear = _bad(value, report, str(error), instead)
+    found = Names.union(known)
     draft.hint(found, acl.name)
     return _plain((Region(hosts=found),) if found else (), unclear)
 
 
 def _port(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Condition:
-    found, unclear = Intervals(()), ""
+    ranges, unclear = list[Range](), ""
     for value in acl.values:
         try:
-            found = Intervals.of((*found.ranges, *values.ports(value.text).ranges))
+            ranges += values.ports(value.text).ranges
         except ValueError as error:
             unclear = _bad(value, report, str(error), "write a number or a range")
+    found = Intervals.of(ranges)
     return _plain((Region(ports=found),) if found else (), unclear)
 
 

@@ -11,11 +11,12 @@ from api.import_export.convert.statements import Files, Place, Statement, Unread
 
 DEPTH_MAX = 16
 """Includes in one another; squid has the same limit."""
+"""Also for `if` within `if`."""
 LINE_MAX = 1024 * 1024
 
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _FILE_OF_PARAMETERS = re.compile(r'parameters\("([^"]+)"\)')
-_COMPARED = re.compile(r"(-?\d+)\s*=\s*(-?\d+)")
+_COMPARED = re.compile(r"(-?\d{1,18}) ?= ?(-?\d{1,18})")
 _MACROS = {"${process_name}": "squid", "${process_number}": "1", "${service_name}": "squid"}
 FILE = "\x00file:"
 """Precedes the name of a file that has the parameters, in the words of a statement."""
@@ -65,6 +66,8 @@ class Reader:
 
     def _condition(self, statement: Statement, conditions: list[bool]) -> None:
         if statement.name == "if":
+            if len(conditions) == DEPTH_MAX:
+                raise UnreadableFile(f"{statement.place}: more than {DEPTH_MAX} conditions in one another")
             conditions.append(self._holds(statement))
         elif conditions and statement.name == "else":
             conditions[-1] = not conditions[-1]
@@ -84,21 +87,23 @@ class Reader:
 
 def _lines(path: Path, text: str) -> Iterator[tuple[Place, str]]:
     """The lines of a file with continued ones in one, without comments and empty lines."""
-    waiting, first = "", 0
+    waiting: list[str] = []
+    first, size = 0, 0
     for number, raw in enumerate(text.splitlines(), 1):
-        if raw.lstrip().startswith("#"):
+        part = raw.strip()
+        if part.startswith("#"):
             continue
         first = first or number
-        waiting += raw.lstrip() if waiting else raw.strip()
-        if waiting.rstrip().endswith("\\") and len(waiting) < LINE_MAX:
-            waiting = waiting.rstrip()[:-1]
+        size += len(part)
+        if part.endswith("\\") and size < LINE_MAX:
+            waiting.append(part[:-1])
             continue
-        line, place = _expanded(waiting.strip()), Place(str(path), first)
-        waiting, first = "", 0
+        line, place = _expanded("".join([*waiting, part]).strip()), Place(str(path), first)
+        waiting, first, size = [], 0, 0
         if line:
             yield place, line
-    if waiting.strip():
-        yield Place(str(path), first), _expanded(waiting.strip())
+    if last := "".join(waiting).strip():
+        yield Place(str(path), first), _expanded(last)
 
 
 def _expanded(line: str) -> str:

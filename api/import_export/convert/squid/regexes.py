@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from api.import_export.convert.host_sets import NO_NAMES, Names
+from api.import_export.convert.host_sets import Names
 from config.net.host_names import is_host_name
 
 EXPANDED_MAX = 500
@@ -118,10 +118,7 @@ def texts_of(expression: str) -> list[str]:
 
 def names_of(expression: str) -> Names:
     """The host names that an expression for host names matches. Raises `NotFinite`."""
-    found = NO_NAMES
-    for text in texts_of(expression.lower()):
-        found |= _names(text)
-    return found
+    return Names.union([_names(text) for text in texts_of(expression.lower())])
 
 
 def _names(text: str) -> Names:

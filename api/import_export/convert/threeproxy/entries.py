@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from api.import_export.convert.decisions import ALWAYS, NEVER, Condition, Part, of_users
-from api.import_export.convert.host_sets import NO_NAMES, Names
+from api.import_export.convert.host_sets import NO_NAMES, Addresses, Names
 from api.import_export.convert.intervals import Intervals
 from api.import_export.convert.regions import EVERYTHING, METHODS, PLAIN_METHODS, TUNNEL, Region
 from api.import_export.convert.squid import values
@@ -65,22 +65,20 @@ def _users(words: list[str]) -> Condition:
 
 
 def _sources(words: list[str]) -> Condition:
-    found = values.WORDS["none"]
-    for word in words:
-        found |= values.addresses(word)
+    found = Addresses.union([values.addresses(word) for word in words])
     return Condition((Region(clients=found),)) if found else NEVER
 
 
 def _targets(words: list[str]) -> Condition:
-    found, names, unclear = values.WORDS["none"], NO_NAMES, ""
+    numeric, names, unclear = list[Addresses](), list[Names](), ""
     for word in words:
         if _is_numeric(word):
-            found |= values.addresses(word)
+            numeric.append(values.addresses(word))
             continue
         some, inexact = _pattern(word.lower())
-        names |= some
+        names.append(some)
         unclear = inexact or unclear
-    regions = tuple(Region(hosts=each) for each in (found, names) if each)
+    regions = tuple(Region(hosts=each) for each in (Addresses.union(numeric), Names.union(names)) if each)
     return Condition(regions, unclear, (EVERYTHING,)) if unclear else Condition(regions)
 
 

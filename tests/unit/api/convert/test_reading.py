@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.import_export.convert.conversion import Converted, converted
+from api.import_export.convert import statements
+from api.import_export.convert.conversion import Converted, converted, guessed_format
 from api.import_export.convert.host_sets import Names
 from api.import_export.convert.report import Effect
 from api.import_export.convert.squid import regexes, values
@@ -82,6 +85,49 @@ def test_files_that_include_themselves_twice_end_before_they_have_doubled_sixtee
     port = "http_port 3128\n" if kind == "squid" else "proxy -p3128\n"
     found = convert_text(tmp_path, f"{line * 6}{port}", kind)
     assert found.report.counts()["refuses"] > 0
+
+
+@pytest.mark.parametrize("pattern", ["/proc/self/pagemap", "/*/*/*/*/*/*/x.conf"])
+def test_a_file_without_an_end_and_a_walk_through_the_disk_are_refused(
+    tmp_path: Path, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "FILE_MAX", 64 * 1024)
+    (tmp_path / "inner.conf").write_text(f"include {pattern}\n")
+    found = convert_text(tmp_path, "include inner.conf\nhttp_access allow all\nhttp_port 3128\n")
+    assert rules_of(found)[0]["action"]["use"] == "deny"
+
+
+def test_all_files_together_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statements, "FILE_MAX", 64 * 1024)
+    (tmp_path / "big.conf").write_text("# nothing\n" * 3_000)
+    found = convert_text(tmp_path, "include big.conf\ninclude big.conf\ninclude big.conf\nhttp_port 3128\n")
+    assert rules_of(found)[0]["action"]["use"] == "deny"
+
+
+LONG: dict[str, Callable[[int], str]] = {
+    "blank lines": lambda n: "\n" * n,
+    "lines that are continued": lambda n: "a\\\n" * n,
+    "addresses": lambda n: f"acl a src {' '.join(f'10.{i % 250}.{i // 250}.1' for i in range(n // 10))}\n",
+    "domains": lambda n: "".join(f"acl a dstdomain x{i}.example\n" for i in range(n // 10)),
+    "ports": lambda n: f"acl a port {' '.join(str(2 * i % 65_000 + 1) for i in range(n // 10))}\n",
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_a_long_configuration_takes_no_more_than_linear_time(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "file.conf"
+    file.write_text(f"{LONG[kind](100_000)}\nhttp_access deny a\nhttp_port 3128\n")
+    began = time.process_time()
+    assert guessed_format(file) == "squid"
+    converted(file, "squid", "UTC")
+    assert time.process_time() - began < 60
+
+
+@pytest.mark.parametrize("line", ["if true\n" * 20, f"if {'9' * 5_000} = 1\n"])
+def test_odd_conditions_are_a_sentence(tmp_path: Path, line: str) -> None:
+    (tmp_path / "inner.conf").write_text(f"{line}http_access allow all\n")
+    found = convert_text(tmp_path, "include inner.conf\nhttp_access allow all\nhttp_port 3128\n")
+    assert not found.report.complete
 
 
 def test_an_expression_of_many_groups_in_one_another_is_reported(tmp_path: Path) -> None:
