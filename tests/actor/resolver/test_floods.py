@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
+import msgpack
 import pytest
 
-from actors.forwarding.net import resolver_link
-from actors.forwarding.net.resolver import Resolved
-from actors.forwarding.net.resolver_link import Profile
+from actors.net.resolver_protocol import FAILED, FOUND, PACKET_MAX, PROFILE, SOME, TIMED_OUT
 from actors.net.tls_stream import TlsStream
-from tests.actor.resolver.test_link import Front
+from tests.actor.resolver.resolving import DEADLINE
 from tests.kit.certificates import make_pair
 from tests.kit.name_servers import FloodingNameServer, ScriptedNameServer, zone
 from tests.kit.resolver_process import ResolverProcess
@@ -54,10 +52,33 @@ FLOODS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_resolver_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is slow to get its turn does not hang."""
-    monkeypatch.setattr(resolver_link, "HUNG_AFTER", 60.0)
+class Asking:
+    """An actor that asks the resolver by these name servers, the system's without any."""
+
+    def __init__(self, resolver: ResolverProcess, *servers: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(DEADLINE)
+        self._socket.connect(str(resolver.socket))
+        self._socket.send(msgpack.packb([PROFILE, servers, 0, 86_400]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._socket.close()
+
+    def begin(self, number: int, name: str) -> None:
+        """Ask for a name."""
+        self._socket.send(msgpack.packb([number, name, "192.0.2.1"]))
+
+    def reply(self) -> list[object]:
+        """Number, status, time to live and what is found, of the next reply that is whole."""
+        while True:
+            packet = self._socket.recv(PACKET_MAX)
+            assert packet, "the resolver has ended"
+            reply: list[object] = msgpack.unpackb(packet)
+            if reply[1] != SOME:
+                return reply
 
 
 @pytest.fixture
@@ -70,28 +91,19 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     return context
 
 
-@contextmanager
-def resolver_of_two(folder: Path, **params: object) -> Iterator[tuple[Front, Front]]:
-    """A resolver, and in front of it one whose name server floods, and another."""
-    fronts = Front(folder), Front(folder)
-    with ResolverProcess(folder, **params):
-        yield fronts
-        for each in fronts:
-            each.link.close()
-            each.loop.close()
-
-
-def check(fronts: tuple[Front, Front]) -> None:
+def check(resolver: ResolverProcess, *flooding: str) -> None:
     """Names by the server that floods fail; others are resolved."""
-    flooded, other = fronts
-    with ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as good:
-        other.link.set_profile(Profile((good.address,)))
-        flood = [flooded.begin(f"f{number}.example.com") for number in range(5)]
-        flooded.loop.turn(0.05)
-        for number in range(20):
-            assert other.resolve(f"live{number}.example.com") == Resolved(("192.0.2.1",))
-        flooded.turn_until(lambda: all(flood))
-        assert flooded.looked_up == other.looked_up == [], "the resolver was there all the time"
+    with (
+        ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as good,
+        Asking(resolver, *flooding) as flooded,
+        Asking(resolver, good.address) as other,
+    ):
+        for number in range(1, 6):
+            flooded.begin(number, f"f{number}.example.com")
+        for number in range(1, 21):
+            other.begin(number, f"live{number}.example.com")
+            assert other.reply()[1::2] == [FOUND, ["192.0.2.1"]]
+        assert {flooded.reply()[1] for _ in range(5)} <= {FAILED, TIMED_OUT}
 
 
 @pytest.mark.parametrize("what", FLOODS)
@@ -105,21 +117,18 @@ def test_a_stream_without_end_is_closed_and_delays_no_other_name(
     resolv_conf.write_text("nameserver 127.0.0.1\noptions use-vc\n")
     with (
         FloodingNameServer(flood, opening, None if transport == "tcp" else context) as server,
-        resolver_of_two(tmp_path, resolv_conf=str(resolv_conf), port=server.port) as fronts,
+        ResolverProcess(tmp_path, resolv_conf=str(resolv_conf), port=server.port) as resolver,
     ):
-        if transport != "tcp":
-            fronts[0].link.set_profile(Profile((f"{transport}://127.0.0.1:{server.port}",)))
-        check(fronts)
+        check(resolver, *([] if transport == "tcp" else [f"{transport}://127.0.0.1:{server.port}"]))
         wait_until(lambda: server.ended, "the connection is closed")
 
 
 def test_datagrams_without_end_delay_no_other_name(tmp_path: Path) -> None:
     with (
         ScriptedNameServer(lambda _query, _transport: [bytes(64)] * 50_000) as server,
-        resolver_of_two(tmp_path) as fronts,
+        ResolverProcess(tmp_path) as resolver,
     ):
-        fronts[0].link.set_profile(Profile((server.address,)))
-        check(fronts)
+        check(resolver, server.address)
 
 
 def test_tls_without_content_ends_the_connection(tmp_path: Path) -> None:
