@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import NamedTuple
 
+from config.net.domains import in_a_labels
 from config.net.entries import read_network
 from config.net.host_names import is_host_name
 
@@ -18,12 +19,8 @@ class Range(NamedTuple):
 
 
 def domain_of(text: str) -> str:
-    """`text` in lower case, in A-labels (RFC 5890) and without a dot at its end. Raises `ValueError`.
-
-    Other letters than ASCII are mapped as browsers do (UTS 46), and never compared by their looks: a Cyrillic letter
-    makes another name than a Latin one.
-    """
-    name = (text.lower() if text.isascii() else _a_labels(text)).removesuffix(".")
+    """`text` in lower case, in A-labels and without a dot at its end. Raises `ValueError`."""
+    name = in_a_labels(text).lower().removesuffix(".")
     if not is_host_name(name):
         raise ValueError("is not a domain")
     return name
@@ -34,12 +31,3 @@ def range_of(text: str) -> Range:
     network = read_network(text)
     version = 4 if isinstance(network, IPv4Network) else 6
     return Range(version, int(network.network_address), network.prefixlen)
-
-
-def _a_labels(text: str) -> str:
-    import idna  # tables of Unicode, which only such names need
-
-    try:
-        return idna.encode(text, uts46=True).decode("ascii")
-    except UnicodeError:
-        raise ValueError("has letters that a domain can't have") from None

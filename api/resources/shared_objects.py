@@ -11,6 +11,7 @@ from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum, foreign_curs
 from api.http.query import Query, cursor, integer, text
 from api.services.object_kinds import LISTS, POOLS, ObjectKind
 from api.services.shared_objects import StoredObject
+from config.model.webhooks import masked_url
 
 Handler = Callable[[Call], Reply]
 
@@ -51,7 +52,9 @@ def _list(kind: ObjectKind, call: Call) -> Reply:
     page, more = found[: query.limit], len(found) > query.limit
     return Reply(
         {
-            kind.collection: [kind.brief(each.record) | _status(kind, call, each.record) for each in page],
+            kind.collection: [
+                _masked(call, kind.brief(each.record)) | _status(kind, call, each.record) for each in page
+            ],
             "has_more": more,
             "next_cursor": ListCursor(_place(page[-1]), filters).text() if more else None,
         }
@@ -106,10 +109,19 @@ def _one(
     if kind is LISTS:
         warned = [*warned, *call.services.list_contents.warnings(stored.record)]
     warnings: Sequence[Any] = [each._asdict() for each in warned]
-    view = kind.view(stored.record) | _status(kind, call, stored.record)
+    view = _masked(call, kind.view(stored.record)) | _status(kind, call, stored.record)
     if kind is POOLS:
         view["status"]["upstreams"] = call.services.pool_states.upstreams(stored.record)
     return Reply({kind.name: view, "warnings": warnings}, status, stored.revision, headers or {})
+
+
+def _masked(call: Call, view: dict[str, Any]) -> dict[str, Any]:
+    """The view as this caller may see it: the URL of a source may hold a key."""
+    source = view.get("source")
+    clear = call.caller.may("proxy.write") and call.caller.scope is None
+    if not source or "url" not in source or clear:
+        return view
+    return {**view, "source": {**source, "url": masked_url(source["url"])}}
 
 
 def _status(kind: ObjectKind, call: Call, record: Any) -> dict[str, Any]:

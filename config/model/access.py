@@ -11,26 +11,29 @@ from pydantic_core import PydanticCustomError
 
 from config.model import json_patterns
 from config.model.declaration import Given, Group
+from config.net.domains import in_a_labels
 from config.net.entries import read_entry, read_network
 
 ENTRIES_MAX = 10_000
 """Entries in one list."""
 
 
-def each_entry(read: Callable[[str], object]) -> Callable[[Any], Any]:
-    """A check of a list that names the entry at fault."""
+def each_entry(read: Callable[[str], object], written: Callable[[str], str] = str) -> Callable[[Any], Any]:
+    """A check of a list that names the entry at fault. What it has is kept as `written` makes it."""
 
     def check(given: Any) -> Any:
         if not isinstance(given, (list, tuple)):
             return given
+        kept = []
         for index, entry in enumerate(given):
             if not isinstance(entry, str):
                 raise PydanticCustomError("bad_entry", "must be a string", {"index": index})
             try:
-                read(entry)
+                kept.append(written(entry))
+                read(kept[-1])
             except ValueError as error:
                 raise PydanticCustomError("bad_entry", "{why}", {"index": index, "why": str(error)}) from error
-        return given
+        return kept
 
     return check
 
@@ -44,8 +47,8 @@ Clients = Annotated[
 Destinations = Annotated[
     list[str],
     Field(max_length=ENTRIES_MAX),
-    BeforeValidator(each_entry(read_entry)),
-    json_patterns.texts(json_patterns.DESTINATION, ENTRIES_MAX),
+    BeforeValidator(each_entry(read_entry, in_a_labels)),
+    json_patterns.texts(json_patterns.WRITTEN_DESTINATION, ENTRIES_MAX),
 ]
 Mode = Literal["enforce", "report"]
 

@@ -16,6 +16,7 @@ from config.model.declaration import Group
 from config.model.fields import NULLABLE, InvalidResource, Part
 from config.model.quotas import Period
 from config.model.schedules import Schedule, ScheduleInput
+from config.net.domains import in_a_labels
 from config.net.entries import read_entry
 
 DESTINATIONS_MAX = 1_000
@@ -24,8 +25,8 @@ DESTINATIONS_MAX = 1_000
 RuleDestinations = Annotated[
     list[str],
     Field(max_length=DESTINATIONS_MAX),
-    BeforeValidator(each_entry(read_entry)),
-    json_patterns.texts(json_patterns.DESTINATION, DESTINATIONS_MAX),
+    BeforeValidator(each_entry(read_entry, in_a_labels)),
+    json_patterns.texts(json_patterns.WRITTEN_DESTINATION, DESTINATIONS_MAX),
 ]
 
 

@@ -19,7 +19,7 @@ from config.model.fields import Body, FilePath, InvalidResource, Part, example
 from config.model.object_fields import ListName
 from config.model.proxies import Description
 from config.model.webhooks import Url
-from config.net.domains import read_domain
+from config.net.domains import in_a_labels, read_domain
 from config.net.entries import GEO, read_network
 
 LIST_ENTRIES_MAX = 100_000
@@ -31,7 +31,8 @@ MAX_BYTES_MIN, MAX_BYTES_MAX = 1024, 1024**3
 
 MMDB: ListFormat = "mmdb"
 PLAIN: ListFormat = "plain"
-_READERS = {"domains": read_domain, "networks": read_network}
+DOMAINS: ListKind = "domains"
+_READERS = {DOMAINS: read_domain, "networks": read_network}
 
 
 def _short(text: str) -> str:
@@ -44,7 +45,7 @@ ListEntries = Annotated[
     list[str],
     Field(max_length=LIST_ENTRIES_MAX),
     BeforeValidator(each_entry(_short)),
-    json_patterns.texts(f"{json_patterns.DOMAIN}|{json_patterns.NETWORK}", LIST_ENTRIES_MAX),
+    json_patterns.texts(f"{json_patterns.DOMAIN}|{json_patterns.IDN}|{json_patterns.NETWORK}", LIST_ENTRIES_MAX),
 ]
 Interval = Annotated[StrictInt, Field(ge=INTERVAL_MIN, le=INTERVAL_MAX)]
 MaxBytes = Annotated[StrictInt, Field(ge=MAX_BYTES_MIN, le=MAX_BYTES_MAX)]
@@ -154,7 +155,7 @@ def change_list(before: DestinationList, body: ListUpdate, now: float) -> Destin
         raise InvalidResource("source", "must be left out where entries are given")
     changed: dict[str, Any] = {**update(before, body), "updated_at": now}
     if body.entries is not None:
-        changed |= {"entries": body.entries, "source": None}
+        changed |= {"entries": _written(changed.get("kind", before.kind), body.entries), "source": None}
     if body.source is not None:
         changed |= {"entries": [], "source": _source(before.source, body.source)}
     after = before.model_copy(update=changed)
@@ -192,6 +193,17 @@ def _formatted(whole: DestinationList, given: ListFormat | None) -> ListSource |
     if given == MMDB:
         raise InvalidResource("source.format", "must be another one than mmdb, which is of lists of kind geo")
     return source.model_copy(update={"format": PLAIN}) if source.format == MMDB else source
+
+
+def _written(kind: ListKind, entries: list[str]) -> list[str]:
+    """Domains in A-labels."""
+    made = list(entries)
+    for index, entry in enumerate(entries if kind == DOMAINS else ()):
+        try:
+            made[index] = in_a_labels(entry)
+        except ValueError as error:
+            raise InvalidResource(f"entries[{index}]", str(error)) from error
+    return made
 
 
 def _check_entries(whole: DestinationList) -> None:

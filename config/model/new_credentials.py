@@ -52,7 +52,7 @@ SomeDestinations = Annotated[
     WithJsonSchema(
         {
             "type": "array",
-            "items": {"type": "string", "pattern": json_patterns.DESTINATION},
+            "items": {"type": "string", "pattern": json_patterns.WRITTEN_DESTINATION},
             "minItems": 1,
             "maxItems": DESTINATIONS_MAX,
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictStr
@@ -23,6 +23,7 @@ from config.model.header_fields import HeadersToRemove, HeadersToSet, set_and_re
 from config.model.object_fields import ObjectName, SomeLabels
 from config.model.proxies import Description
 from config.model.schedules import Schedule, ScheduleInput
+from config.net.domains import in_a_labels
 from config.net.entries import read_entry, read_network
 
 RULES_MAX = 1_000
@@ -72,18 +73,18 @@ def _use(text: str) -> str:
     return text
 
 
-def _some(read: Any, pattern: str, most: int) -> Any:
+def _some(read: Any, pattern: str, most: int, written: Callable[[str], str] = str) -> Any:
     """The annotation of a list of one to `most` entries."""
     return Annotated[
         list[str],
         Field(min_length=1, max_length=most),
-        BeforeValidator(each_entry(read)),
+        BeforeValidator(each_entry(read, written)),
         json_patterns.some_texts(pattern, most),
     ]
 
 
 MatchAccounts: Any = _some(_account, json_patterns.ACCOUNT_MATCH, MATCHES_MAX)
-MatchDestinations: Any = _some(read_entry, json_patterns.DESTINATION, MATCHES_MAX)
+MatchDestinations: Any = _some(read_entry, json_patterns.WRITTEN_DESTINATION, MATCHES_MAX, in_a_labels)
 MatchMethods: Any = _some(_method, json_patterns.METHOD, METHODS_MAX)
 MatchPaths: Any = _some(_path, json_patterns.PATH_PATTERN, MATCHES_MAX)
 MatchListenPorts = Annotated[list[PortOrRange], Field(min_length=1, max_length=MATCHES_MAX)]

@@ -100,6 +100,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     ),
     (rf"{_RULE}.*", r"there is no (pool|list)", "pools and lists are those that are stored"),
     (r"ids\[\d+\]", r"there is no such proxy|would make|is in add_tags", "proxies and their tags are stored"),
+    (r".*(entries|destinations)\[\d+\]", r"is no name", "no pattern knows which letters a name may have"),
     (r"entries\[\d+\]", r"must be", "what an entry may be depends on the kind of the list"),
     (r"source\.url", r"is required", "whether it is there already"),
     (r"source", r"is required: a list of kind geo", "the kind of a list, or its source, is there already"),

@@ -85,6 +85,38 @@ def test_check_of_no_target_is_refused(api: Api, target: str | None) -> None:
     assert (status, details["field"]) == (400, "target")
 
 
+def test_names_may_be_written_in_other_letters_than_ascii(api: Api) -> None:
+    view = made(api, entries=["b\u00fccher.example", "\u043f\u0440\u0438\u043c\u0435\u0440.\u0440\u0444", "a.example"])
+    assert view["list"]["entries"] == ["xn--bcher-kva.example", "xn--e1afmkfd.xn--p1ai", "a.example"]
+    assert check(api, "www.b%C3%BCcher.example").json["data"]["entry"] == "xn--bcher-kva.example"
+    written, kept = ["*.b\u00fccher.example:443", ":80"], ["*.xn--bcher-kva.example:443", ":80"]
+    rule = {"name": "a", "match": {"destinations": written}, "action": {"use": "deny"}}
+    policy = api.post("/policies", {"name": "x", "rules": [rule]}, api.token()).json["data"]["policy"]
+    assert policy["rules"][0]["match"]["destinations"] == kept
+    base = {"name": "p", "protocol": "http", "host": "127.0.0.1", "port": 8_299}
+    proxy = api.post("/proxies", {**base, "access": {"deny_destinations": written}}, api.token()).json["data"]["proxy"]
+    assert proxy["access"]["deny_destinations"] == kept
+    account = {"username": "ann", "password": "correct horse battery", "deny_destinations": written}
+    assert api.post("/accounts", account, api.token()).json["data"]["account"]["deny_destinations"] == kept
+    for entry in ("\u00fc.1", "[\u00fc]", "\u00fc" * 200, "a\u00fc..b", "\uff11.\uff12.\uff13.\uff14"):
+        for path, body, field in (
+            ("/lists/ads", {"entries": ["a.example", entry]}, "entries[1]"),
+            (f"/proxies/{proxy['id']}", {"access": {"deny_destinations": [entry]}}, "access.deny_destinations[0]"),
+        ):
+            details = error_of(api.patch(path, body, api.token()))[2]
+            assert details == {"field": field, "error": "is no name that a domain can have"}
+
+
+def test_who_may_not_change_lists_sees_no_key_in_the_url_of_a_source(api: Api) -> None:
+    url = "https://download.example/geoip?license_key=0123456789"
+    made(api, entries=None, source={"url": url})
+    api.add_user("reader", role="user", permissions=["proxy.read"])
+    for name, shown in (("admin", url), ("reader", "https://download.example/***")):
+        page = api.get("/lists", api.token(name)).json["data"]["lists"]
+        one = api.get("/lists/ads", api.token(name)).json["data"]["list"]
+        assert [each["source"]["url"] for each in (*page, one)] == [shown, shown]
+
+
 PLACES = {"192.0.2.0/24": country("DE") | system(64500), "2001:db8::/32": country("FR")}
 
 

@@ -140,6 +140,17 @@ def test_other_charsets_are_skipped_or_read() -> None:
     assert domains("a.com\r\nb\u00fccher.de\n".encode("utf-16"), "plain")[0] == ["a.com", "xn--bcher-kva.de"]
 
 
+def test_names_in_other_letters_are_read_in_every_format() -> None:
+    texts = {
+        "plain": "*.b\u00fccher.de\n",
+        "hosts": "0.0.0.0 b\u00fccher.de\n",
+        "adblock": "||b\u00fccher.de^\n",
+        "rpz": "*.b\u00fccher.de CNAME .\n",
+    }
+    for form, text in texts.items():
+        assert domains(text, form)[0] == ["xn--bcher-kva.de"], form
+
+
 def test_binary_and_html_have_no_entries() -> None:
     assert domains(bytes(range(256)) * 40, "plain")[0] == []
     assert domains("<!doctype html>\n<html lang=en>\n<p>Not found</p>\n</html>\n", "plain")[0] == []
