@@ -169,7 +169,7 @@ _Timeout = Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), json_patterns.
 
 
 class UpstreamCheck(Group):
-    """How upstreams are checked, seconds. With a `url` each is sent a request for it, which `expect` has to answer."""
+    """How upstreams are checked, seconds. With a `url` each is sent a request for it; `expect` is the status due."""
 
     enabled: Annotated[bool, Given(StrictBool)] = True
     interval: Annotated[float, Given(_Interval)] = 30

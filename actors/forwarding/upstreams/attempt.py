@@ -58,7 +58,7 @@ class Attempt:
         self._secured = plan.context is None
         self.began = False
         """Whether the handshake has begun."""
-        self._answers = False
+        self._responded = False
         """Whether it has sent something since it has the target."""
         self._started = self._loop.now
         self.latency: float | None = None
@@ -170,7 +170,7 @@ class Attempt:
             raise self._lost("it closed the connection within the handshake")
         used, done = 0, False
         while used < len(data) and not done:
-            self._answers = self.target_sent
+            self._responded = self.target_sent
             step = handshake.feed(data[used:])
             used, done = used + step.used, step.done
             self._out += step.send
@@ -183,7 +183,7 @@ class Attempt:
     def _lost(self, cause: str) -> UpstreamFailed:
         """Behind the target, and without a word to it, the target may be the cause."""
         failed = unusable(cause, "connection_terminated")
-        if self.target_sent and not self._answers:
+        if self.target_sent and not self._responded:
             failed.blame = Blame.UNCLEAR
         return failed
 

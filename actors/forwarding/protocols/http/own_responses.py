@@ -51,14 +51,14 @@ def is_own(response: ResponseHead) -> bool:
     via = response.fields.via
     if via is None and response.status in _WITHOUT_VIA:
         return True
-    said = proxy_status(response)
-    return bool(said) and _is_error_of(said[-1], via)
+    entries = proxy_status(response)
+    return bool(entries) and _is_error_of(entries[-1], via)
 
 
 def names_target(response: ResponseHead) -> bool:
     """Whether such a response says that the target is at fault."""
-    said = proxy_status(response)
-    return bool(said) and said[-1].error in _OF_TARGET
+    entries = proxy_status(response)
+    return bool(entries) and entries[-1].error in _OF_TARGET
 
 
 def retry_after(response: ResponseHead) -> float:
