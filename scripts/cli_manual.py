@@ -99,8 +99,9 @@ data directory, with which the archive would be lost.
   header values of webhooks are removed, and webhooks get new signing secrets; the command lists what to enter again.
 - A restore that is killed leaves the old state, or, after its decision, the next start completes it. An archive that is
   incomplete, of a later format, or that this release can't read is refused, and nothing is changed.
-- **After a restore** all users must sign in again: sessions that ended since the backup stay so. An API key that was
-  revoked since is valid again, and listed as `added`; deliveries of webhooks that waited then wait again. Responses
+- **After a restore** all users and account holders must sign in again: sessions that ended since the backup stay so. An
+  API key that was revoked since is valid again, and listed as `added`; so is a credential of an account. Deliveries of
+  webhooks that waited then wait again. Responses
   kept for `Idempotency-Key` are not restored. `initial-admin-password` stays if it is valid for the
   restored `admin`. The restored audit trail has a row `backup.restored`.
 
