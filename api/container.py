@@ -261,7 +261,7 @@ class Services:
         )
         self.account_batches = AccountBatches(self.fleet_accounts)
         self.account_imports = AccountImports(
-            self.fleet_accounts, self.account_store, self.audited_accounts, self.account_names
+            self.fleet_accounts, self.account_store, self.audited_accounts, self.account_names, self.publish
         )
         self.credentials = AccountCredentials(
             self.account_store, self.audited_accounts, self.publish, self.account_activity.drop

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -25,8 +24,6 @@ from config.model.account_batches import FleetAccountChange
 from config.model.fields import InvalidResource
 from config.model.fleet_accounts import READ_ONLY_FIELDS, FleetAccount, FleetAccountCreate
 
-EVENTS, EVENTS_PERIOD = 500, 0.1
-"""Events that are published at once, and the seconds until the next ones: the bus drops those that are too many."""
 _LINE = re.compile(r"lines\[([0-9]+)\]", re.ASCII)
 
 
@@ -41,13 +38,19 @@ class AccountImports:
     """Raises as `FleetAccounts`, and `InvalidMany`; fields are those of lines, such as `lines[3].username`."""
 
     def __init__(
-        self, accounts: FleetAccounts, store: AccountStore, audited: AuditedStore, names: AccountNames
+        self,
+        accounts: FleetAccounts,
+        store: AccountStore,
+        audited: AuditedStore,
+        names: AccountNames,
+        publish: Callable[[str, dict[str, Any]], None],
     ) -> None:
         """`audited` is `store` with an audit trail."""
         self._accounts = accounts
         self._store = store
         self._audited = audited
         self._names = names
+        self._publish = publish
 
     def apply(self, lines: Lines, dry_run: bool = False) -> ImportCount:
         """Add the accounts, and change those of lines with an `id`; or check them only."""
@@ -59,6 +62,7 @@ class AccountImports:
             _refuse(problems)
             if not dry_run and staged.count:
                 self._commit(staged)
+                self._publish("account.imported", count._asdict())
             return count
 
     def _fill(self, staged: Staging, lines: Lines, problems: dict[str, str]) -> ImportCount:
@@ -116,7 +120,7 @@ class AccountImports:
             yield str(error.field), error.error
 
     def _commit(self, staged: Staging) -> None:
-        """Store them, unless a change of this moment stands against it, and publish the events."""
+        """Store them, unless a change of this moment stands against it."""
         self._store.refuse_full_for(staged)
         with self._audited.audited_in_parts(staged.writes) as audited, self._names.lock:
             _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
@@ -125,12 +129,6 @@ class AccountImports:
                     raise Invalid(f"lines[{line}].plan", "was deleted at this moment")
             with audited.revision():
                 self._store.commit_staged(staged)
-        for part in staged.writes():
-            for write in part:
-                assert write.body is not None
-                self._accounts.publish("updated" if write.expect else "created", write.id, write.body["username"])
-            if len(part) == EVENTS:
-                time.sleep(EVENTS_PERIOD)
 
 
 def _within(path: str, field: str | None) -> str:

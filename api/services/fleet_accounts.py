@@ -212,11 +212,7 @@ class FleetAccounts:
         kind = "created" if change.before is None else "deleted" if change.after is None else "updated"
         record = change.after or (change.before.record if change.before is not None else None)
         assert record is not None
-        self.publish(kind, record.id, record.username)
-
-    def publish(self, kind: Literal["created", "updated", "deleted"], account_id: str, username: str) -> None:
-        """Publish the event of a change that was made."""
-        self._publish(f"account.{kind}", {"account_id": account_id, "username": username})
+        self._publish(f"account.{kind}", {"account_id": record.id, "username": record.username})
 
     def _repeated(self, if_match: int | None, prepare: Callable[[], AccountChange]) -> StoredAccount | None:
         for attempt in range(ATTEMPTS):

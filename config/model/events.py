@@ -142,6 +142,13 @@ class AccountChange(AccountAction):
     changed: list[str]
 
 
+class AccountsImport(_Caused):
+    """Accounts of the fleet were created and changed by one import: so many."""
+
+    created: int
+    updated: int
+
+
 class AccountExpiry(EventData):
     """The time of an account of the fleet is over."""
 
@@ -315,6 +322,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "account.created": AccountAction,
     "account.updated": AccountChange,
     "account.deleted": AccountAction,
+    "account.imported": AccountsImport,
     "account.expired": AccountExpiry,
     "account.quota_warning": AccountQuotaWarning,
     "account.quota_reached": AccountQuota,
