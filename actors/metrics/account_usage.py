@@ -42,6 +42,13 @@ ENDED_KEPT = 7.0 * DAY
 BACKWARD_MAX = 24
 """Hours that the clock may be set back without another hour than the last being written to."""
 
+PROXIES_MAX = 50
+"""Proxies that the activity of an account names."""
+
+_OPEN = (
+    "SELECT proxies.id, sum(connections) FROM reports JOIN proxies ON proxies.number = reports.proxy"
+    " WHERE account = ? AND connections > 0 GROUP BY proxies.id ORDER BY 2 DESC"
+)
 _COLUMNS = ("number", "id", "username", "gone", "period", "since", "used", "last_seen", "client_ip", *SUMS)
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM accounts WHERE id = ?"  # noqa: S608 - names of ours
 _WRITTEN = _COLUMNS[2:]
@@ -313,10 +320,10 @@ class UsageLedger:
         return number
 
     def _activity(self, account: _Account, period: str) -> AccountActivity:
-        (open_now,) = self._database.execute(
-            "SELECT ifnull(sum(connections), 0) FROM reports WHERE account = ?", (account.number,)
-        ).fetchone()
-        return AccountActivity(account.usage(period), open_now, account.last_seen, account.client_ip)
+        found = self._database.execute(_OPEN, (account.number,)).fetchall()
+        at = tuple(proxy for proxy, _ in found[:PROXIES_MAX])
+        open_now = sum(connections for _, connections in found)
+        return AccountActivity(account.usage(period), open_now, account.last_seen, account.client_ip, at)
 
     def _holders(self, number: int) -> list[_Holder]:
         return self._database.execute(

@@ -15,7 +15,7 @@ from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.forwarding.connections.table import SORTS
 from api.audit import origin
 from api.call import Call, Reply
-from api.errors import PeerUnavailable
+from api.errors import Invalid, PeerUnavailable
 from api.http.query import Query, choice, integer, text
 from api.resources import account_credentials as credentials
 from api.resources.auth import NOT_CACHED
@@ -30,6 +30,7 @@ from api.services.usage_report import days_of
 from config.model.accounts import Quota
 from config.model.fields import Body, Password, example
 from config.model.fleet_accounts import FleetAccount
+from config.model.object_names import named_in, without_names
 from config.text.formatting import timestamp_text
 
 SNIPPETS_MAX = 20
@@ -138,13 +139,16 @@ def show_usage(call: Call) -> Reply:
 def list_connections(call: Call) -> Reply:
     """List one's own live connections.
 
-    Returns the open connections of the account over all proxies. `unavailable` names the proxies whose processes did
-    not reply in time.
+    Returns the open connections of the account, as of a second ago over all proxies, at most 50. `unavailable` names
+    those whose processes did not reply in time; 503 means that it is not known where there are connections.
     """
     query: OwnConnections = call.query
     service = call.services.self_service
     account = service.account(call.holder).record
-    proxies = [each.record for each in service.proxies(account)]
+    activity = _activity(call, account)
+    if activity is None:
+        raise PeerUnavailable(METRICS, "no proxies of an account")
+    proxies = [each.record for each in service.proxies(account) if each.record.id in activity.proxies]
     fleet = FleetConnections(call.services.bridge, proxies)
     only = ConnectionFilter(user=account.username)
     rows, total = fleet.page(QueryConnections(only, query.sort, query.limit, query.offset))
@@ -160,7 +164,10 @@ def list_credentials(call: Call) -> Reply:
     """
     if call.services.inline_accounts.get(call.holder.account_id) is not None:  # which has none
         return Reply({"credentials": [], "next_cursor": None})
-    return credentials.list_credentials(_of_account(call))
+    reply = credentials.list_credentials(_of_account(call))
+    for each in reply.data["credentials"]:
+        each["allow_destinations"] = each["allow_destinations"] and without_names(each["allow_destinations"])
+    return reply
 
 
 def create_credential(call: Call) -> Reply:
@@ -171,6 +178,8 @@ def create_credential(call: Call) -> Reply:
     """
     call.services.self_service.require_credentials(call.holder)
     call.services.self_service.require_place(call.holder)
+    for named in named_in(call.body.allow_destinations, "allow_destinations"):  # else errors would say which exist
+        raise Invalid(named.field, "must be a host or a network: lists are the operator's own")
     return credentials.create_credential(_of_account(call))
 
 
@@ -230,8 +239,8 @@ def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
         "proxies": [{"name": each.name, "protocol": each.protocol, "port": each.port} for each in proxies],
         "limits": {name: value or 0 for name, value in rules.limits.model_dump().items()},
         "quota": quota.model_dump(),
-        "allow_destinations": rules.allow_destinations or [],
-        "deny_destinations": rules.deny_destinations or [],
+        "allow_destinations": without_names(rules.allow_destinations or []),
+        "deny_destinations": without_names(rules.deny_destinations or []),
         "schedule": None if rules.schedule is None else rules.schedule.model_dump(),
         "allow_clients": record.allow_clients,
         "expires_at": None if record.expires_at is None else timestamp_text(record.expires_at),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PREFIXES: Final = {"list:": "lists", "geo:": "lists", "pool:": "pools"}
 """What a text begins with that names an object of a collection: `list:mirrors:443`, `geo:world:country=DE`."""
+HIDDEN: Final = "***"
 _SINGULAR: Final = {"lists": "list", "pools": "pool", "policies": "policy"}
 
 
@@ -59,6 +60,17 @@ def named_by(text: str, field: str) -> Named | None:
     if collection is None or (collection == "lists" and not names_list(text)):
         return None
     return Named(collection, rest.partition(":")[0], field, prefix == GEO)
+
+
+def without_names(entries: Iterable[str]) -> list[str]:
+    """Entries for people who are not to know what objects are called: `list:***:443`, `geo:***:country=DE`."""
+    return [_without_name(each) if named_by(each, "") else each for each in entries]
+
+
+def _without_name(entry: str) -> str:
+    prefix, _, rest = entry.partition(":")
+    _, colon, more = rest.partition(":")
+    return f"{prefix}:{HIDDEN}{colon}{more}"
 
 
 def names_of_proxy(proxy: ProxyRecord) -> Iterator[Named]:

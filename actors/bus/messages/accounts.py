@@ -112,12 +112,14 @@ class AccountActivity:
     """The usage of an account over all proxies, and its last use. A value, not a message by itself.
 
     `connections` are open now; `last_seen` is Unix seconds, 0 for never, and `client_ip` the client's address then.
+    `proxies` are the ids of those with open connections of it, the one with most first, 50 of them.
     """
 
     usage: AccountUsage
     connections: int = 0
     last_seen: float = 0.0
     client_ip: str = ""
+    proxies: tuple[str, ...] = ()
 
 
 @message

@@ -257,6 +257,7 @@ def test_guessing_the_current_password_locks_the_name(api: Api) -> None:
 
 def test_connections_are_those_of_the_account_on_its_proxies(api: Api) -> None:
     asked: list[tuple[str, Any]] = []
+    ids: list[str] = []
 
     def process(name: str) -> Any:
         def reply(message: Any) -> Any:
@@ -267,11 +268,20 @@ def test_connections_are_those_of_the_account_on_its_proxies(api: Api) -> None:
 
         return reply
 
-    for name, port, tags in (("own", 4000, ["x"]), ("other", 4001, []), ("silent", 4002, ["x"])):
+    for name, port, tags in (
+        ("own", 4000, ["x"]),
+        ("other", 4001, []),
+        ("silent", 4002, ["x"]),
+        ("unused", 4003, ["x"]),
+    ):
         proxy = create(api, api.token(), name=name, port=port, tags=tags)
         if name != "silent":
             api.fleet.others[forwarding_name(proxy["id"])] = process(name)
-    account(api, proxies={"tags": ["x"]})
+        ids.append(proxy["id"])
+    account_id = account(api, proxies={"tags": ["x"]})
+    assert api.get("/me/connections", sign_in(api)).status_code == 503
+    used = AccountActivity(AccountUsage("total", 0.0, 0, 0), 3, proxies=tuple(ids[:3]))
+    api.fleet.others[METRICS] = lambda _message: Usage({account_id: used})
     data = api.get("/me/connections?limit=5", sign_in(api)).json["data"]
     assert [(name, message.only) for name, message in asked] == [("own", ConnectionFilter(user="alice"))]
     assert isinstance(asked[0][1], QueryConnections)
@@ -279,6 +289,35 @@ def test_connections_are_those_of_the_account_on_its_proxies(api: Api) -> None:
     assert (data["total"], shown["proxy"]) == (1, "own")
     assert [shown[name] for name in ("parent", "pool", "source_address", "source_rule")] == [None] * 4
     assert [each["proxy"] for each in data["unavailable"]] == ["silent"]
+
+
+def test_holders_learn_no_names_of_lists(api: Api) -> None:
+    operator = api.token()
+    for kind in ("domains", "networks"):
+        entries = {"domains": ["a.example"], "networks": ["192.0.2.0/24"]}[kind]
+        made = api.post("/lists", {"name": f"secret-{kind}", "kind": kind, "entries": entries}, operator)
+        assert made.status_code == 201, made.text
+    rules = {
+        "allow_destinations": ["list:secret-domains", "a.example"],
+        "deny_destinations": ["list:secret-networks:25"],
+    }
+    plan(api, self_service={"credentials": True}, **rules)
+    account_id = account(api, plan="basic")
+    holder = sign_in(api)
+    me = api.get("/me", holder).json["data"]["account"]
+    assert (me["allow_destinations"], me["deny_destinations"]) == (["list:***", "a.example"], ["list:***:25"])
+    given = {"ttl": 60, "allow_destinations": ["list:secret-domains"]}
+    assert api.post(f"/accounts/{account_id}/credentials", given, operator).status_code == 201
+    (listed,) = api.get("/me/credentials", holder).json["data"]["credentials"]
+    assert listed["allow_destinations"] == ["list:***"]
+    texts = {
+        api.post("/me/credentials", {"ttl": 60, "allow_destinations": ["a.example", entry]}, holder).text.replace(
+            entry, ""
+        )
+        for entry in ("list:secret-domains", "list:none", "geo:secret-domains:country=DE", "geo:none:asn=1")
+    }
+    (text,) = (re.sub(r'"(request_id|timestamp)": ?"[^"]*"', "", each) for each in texts)
+    assert "allow_destinations[1]" in text
 
 
 def test_snippets_are_for_the_proxies_of_the_account_with_its_name(api: Api) -> None:

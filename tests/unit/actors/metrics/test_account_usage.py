@@ -178,6 +178,7 @@ def test_connections_and_the_last_use_are_over_all_processes(world: World) -> No
     world.report(2, 1, connections=3, last_seen=40.0, client_ip="192.0.2.2", proxy="q")
     activity = world.ledger.usage({"a": "total"})["a"]
     assert (activity.connections, activity.last_seen, activity.client_ip) == (5, 50.0, "192.0.2.1")
+    assert activity.proxies == ("q", "p")
     world.die(1, 1)
     assert world.ledger.usage({"a": "total"})["a"].connections == 3
 
