@@ -9,6 +9,10 @@ WORKERS_FORM = f"must be a whole number from 1 to {WORKERS_MAX}, or auto"
 SOCKETS_MAX = 16_384
 """Listening sockets of one proxy in all its workers."""
 
+PROCESSES_MAX = 4_000
+"""Processes of all proxies that don't sleep. The table of accounts has places for 4,096 readers: the API is one, and so
+are processes that drain beside their successors."""
+
 
 def resolved(workers: int) -> int:
     """The number of workers; 0 (`auto`) is one for each core that this process may use."""

@@ -40,6 +40,7 @@ from api.security.users import ADMINISTRATOR, User
 from api.services import settings
 from api.services.fleet_accounts import AccountChange, StoredAccount
 from api.services.object_kinds import KINDS, LISTS
+from api.services.proxies import processes_of, refuse_too_many
 from api.services.proxy_cache import StoredProxy
 from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
@@ -137,6 +138,11 @@ def refuse_clashes(services: Services, plan: Plan) -> None:
             proxies.pop(step.id, None)
         else:
             proxies[step.id] = StoredProxy(step.after, 0)
+    known, wanted = (
+        processes_of(each.record for each in those) for those in (plan.state.proxies.values(), proxies.values())
+    )
+    if wanted > known:
+        refuse_too_many(wanted, "proxies")
     changed = {step.id: step.after for step in pending(plan.accounts)}
     paths = {step.id: f"{step.path}." for step in plan.accounts}
     names.refuse_accounts(changed, paths, list(proxies.values()))

@@ -79,10 +79,15 @@ def _check_scope(operation: Operation, caller: Caller, named: list[str | None], 
         _check_account_scope(operation, caller.account_scope, account_id)
     if caller.scope is None:
         return
-    if not operation.within_scope:
+    if not operation.within_scope and not _reads_named(operation, caller):
         raise Denied("a key with a scope of proxies can only do what is about these proxies")
     if any(each is not None and each not in caller.scope for each in named):
         raise Denied("the proxy is not in the key's scope")
+
+
+def _reads_named(operation: Operation, caller: Caller) -> bool:
+    """Whether it reads objects of which the key's scope names some."""
+    return bool(operation.reads and caller.narrowed is not None and caller.narrowed.named(operation.reads))
 
 
 def _check_account_scope(operation: Operation, scope: frozenset[str], account_id: str | None) -> None:

@@ -80,6 +80,9 @@ class Operation:
     """The key of `security` that makes it public."""
     scoped: bool = False
     """Its handler omits proxies that are not in the scope of the caller's key."""
+    reads: str = ""
+    """The collection of shared objects that it reads: a key with a scope of proxies may do it for those that it names,
+    and its handler refuses or omits the others."""
     account_scoped: bool = False
     """A key with a scope of accounts may do it for these accounts, if it has `proxy.write`."""
     session_cookie: bool = False

@@ -56,7 +56,7 @@ def _rows(kind: ObjectKind) -> tuple[Operation, ...]:
     handlers, one, response = Handlers(kind, _TEXTS[kind.collection]), f"/{{{kind.name}_id}}", ONE[kind.collection]
     title, titles = kind.name.capitalize(), kind.collection.capitalize()
     return resource(f"{V1}/{kind.collection}", read="proxy.read", write="proxy.write", delete="proxy.delete")(
-        get("", f"list{titles}", handlers.list, PAGES[kind.collection], query=ListObjects),
+        get("", f"list{titles}", handlers.list, PAGES[kind.collection], query=ListObjects, reads=kind.collection),
         create(
             "",
             f"create{title}",
@@ -66,7 +66,7 @@ def _rows(kind: ObjectKind) -> tuple[Operation, ...]:
             read_only=READ_ONLY_FIELDS,
             largest_body=MAX_IMPORT,
         ),
-        get(one, f"get{title}", handlers.get, response, if_match=True),
+        get(one, f"get{title}", handlers.get, response, if_match=True, reads=kind.collection),
         *update(
             one,
             (f"replace{title}", f"update{title}"),
@@ -87,7 +87,7 @@ def _all() -> Iterator[Operation]:
 
 
 _CONTENTS = resource(f"{V1}/lists/{{list_id}}", read="proxy.read", write="proxy.write")(
-    get("/check", "checkList", list_contents.check_list, ListChecked, query=list_contents.CheckTarget),
+    get("/check", "checkList", list_contents.check_list, ListChecked, query=list_contents.CheckTarget, reads="lists"),
     post("/refresh", "refreshList", list_contents.refresh_list, ListRefreshing),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -18,14 +19,17 @@ from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
 from api.bus_bridge import Bridge, checked, is_asleep, request
 from api.call import Call, Reply
-from api.errors import Invalid, MissingPermission
+from api.errors import Denied, Invalid, MissingPermission
+from api.security.caller import Caller
 from api.services.object_kinds import LISTS, POLICIES
 from api.services.object_specs import policy_spec
 from config.model import json_patterns
 from config.model.fields import Body, InvalidResource, Part, Port, example
 from config.model.object_fields import ObjectName
+from config.model.object_names import Named
 from config.model.policies import Policy, PolicyCreate, Rules, new_policy
 from config.net.entries import one_address
+from config.net.ip import plain
 
 
 def _target(text: str) -> str:
@@ -53,7 +57,7 @@ class PolicyDraft(Part):
 
 
 class ExplainBody(Body):
-    """A client and a target. `method` is for http URLs, GET by default.
+    """A client, by default at the caller's address, and a target. `method` is for http URLs, GET by default.
 
     `draft` is judged in place of the policy of its name; where the proxy and the account's plan name another one, in
     place of the proxy's.
@@ -61,7 +65,9 @@ class ExplainBody(Body):
 
     model_config = example({"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"})
 
-    client_ip: Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)]
+    client_ip: Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)] | None = (
+        None
+    )
     target: Annotated[
         StrictStr,
         Field(min_length=1, max_length=2048),
@@ -82,7 +88,8 @@ def explain_access(call: Call) -> Reply:
     """Explain the decision about a request.
 
     Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to
-    the target. The response names the rule that decides. `user` is taken to have the right password, or
+    the target. The response names the rule that decides. `client_ip` is the caller's address by default. `user` is
+    taken to have the right password, or
     `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that
     of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does
     not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the
@@ -97,13 +104,14 @@ def explain_access(call: Call) -> Reply:
     draft = _messages(call, None if body.draft is None else _policy(call, body.draft))
     if body.listen_port is not None and body.listen_port not in proxy.record.ports:
         raise Invalid("listen_port", f"must be a port of the proxy, {proxy.record.ports}")
-    port = body.listen_port or proxy.record.port
-    query = Explain(body.client_ip, body.user, body.target, body.credential, body.method or "GET", *draft, port)
+    port, client = body.listen_port or proxy.record.port, body.client_ip or str(plain(call.address))
+    query = Explain(client, body.user, body.target, body.credential, body.method or "GET", *draft, port)
     reply: Any = _explained(call.services.bridge, proxy.record.id, query)
     if isinstance(reply, Failed):
         raise Invalid(reply.field, reply.error)
-    hidden = not read_target(call.body.target).literal and not call.caller.may("proxy.write")
-    return Reply(_view(_without_addresses(reply) if hidden else reply))
+    if not read_target(body.target).literal and not call.caller.may("proxy.write"):
+        reply = _without_addresses(reply)
+    return Reply(_view(_within_scope(call.caller, body.draft, reply)))
 
 
 def _explained(bridge: Bridge, proxy_id: str, query: Explain) -> object:
@@ -121,12 +129,29 @@ def _policy(call: Call, draft: PolicyDraft) -> Policy:
         raise MissingPermission("proxy.write", call.caller.key is not None)
     try:
         policy = new_policy(PolicyCreate(name=draft.name, rules=draft.rules), time.time())
+        _refuse_beyond(call.caller, POLICIES.names(policy))
         call.services.shared_objects.refuse_unknown(POLICIES.names(policy))
     except InvalidResource as error:
         raise InvalidResource(f"draft.{error.field}", error.error) from error
     except Invalid as error:
         raise Invalid(f"draft.{error.field}", error.error) from error
     return policy
+
+
+def _refuse_beyond(caller: Caller, names: Iterable[Named]) -> None:
+    """Raise `Denied` for the first pool or list of a draft that the scope of the caller's key doesn't name."""
+    for each in names:
+        if not caller.reaches(each.collection, each.name):
+            raise Denied(f"draft.{each.field}: the {each.kind} {each.name!r} is not in the key's scope")
+
+
+def _within_scope(caller: Caller, draft: PolicyDraft | None, explanation: Explanation) -> Explanation:
+    """Without rules of policies and upstreams of pools that the scope of the caller's key doesn't name."""
+    upstreams, given = explanation.upstreams, None if draft is None else draft.name
+    if upstreams is not None and upstreams.pool and not caller.reaches("pools", upstreams.pool):
+        upstreams = None
+    rules = (each for each in explanation.rules if each.policy == given or caller.reaches("policies", each.policy))
+    return replace(explanation, upstreams=upstreams, rules=tuple(rules))
 
 
 def _messages(call: Call, policy: Policy | None) -> tuple[PolicySpec | None, tuple[ListRef, ...]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from api.call import Call, Reply
+from api.errors import Denied
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum
 from api.http.query import Query, cursor, integer
 from config.model.account_credentials import AccountCredential
+from config.model.object_names import named_in
 from config.text.formatting import timestamp_text
 
 
@@ -42,6 +44,9 @@ def create_credential(call: Call) -> Reply:
     Makes a secret that clients send as the password of the account, until its time is over. It only narrows what the
     account may do, and it is in this response only; it cannot be retrieved again.
     """
+    for each in named_in(call.body.allow_destinations, "allow_destinations"):
+        if not call.caller.reaches(each.collection, each.name):
+            raise Denied(f"{each.field}: the {each.kind} {each.name!r} is not in the key's scope (scope.lists)")
     credential, secret = call.services.credentials.mint(call.params["account_id"], call.body)
     data = {"credential": _view(credential), "secret": secret}
     return Reply(data, 201, headers={"Cache-Control": "no-store"})

@@ -9,6 +9,7 @@ from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthentic
 from api.security import api_keys, users
 from api.security.caller import Caller
 from api.security.permissions import ADMIN, first_not_held, holds
+from api.services.object_kinds import KINDS, LISTS, ObjectKind
 from api.store import NotStored, RevisionConflict, Write
 from api.store.accounts import ACCOUNTS
 from config.text.formatting import timestamp_text
@@ -37,7 +38,7 @@ def create_key(call: Call) -> Reply:
     missing = first_not_held(caller.permissions(), call.body.permissions or ())
     if missing is not None:
         raise MissingPermission(missing, by_key=False)
-    _check_account_scope(call)
+    _check_scope(call)
     record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), time.time())
     store = call.services.store
     with users.one_change:
@@ -109,11 +110,33 @@ def revoke_key(call: Call) -> Reply:
     return Reply({"id": key_id, "revoked": True})
 
 
-def _check_account_scope(call: Call) -> None:
-    """Raises `Invalid` for a scope of accounts that would be good for nothing."""
-    scope, permissions = call.body.scope, call.body.permissions
-    if scope is None or scope.accounts is None:
+def _check_scope(call: Call) -> None:
+    """Raises `Invalid` for a scope that would be good for nothing, or that names what is not there."""
+    scope = call.body.scope
+    if scope is None:
         return
+    for kind in KINDS.values():
+        if scope.named(kind.collection) is not None:
+            _check_objects(call, scope, kind)
+    if scope.accounts is not None:
+        _check_account_scope(call, scope)
+
+
+def _check_objects(call: Call, scope: api_keys.Scope, kind: ObjectKind) -> None:
+    field = f"scope.{kind.collection}"
+    if scope.proxies is None and (scope.accounts is None or kind is not LISTS):
+        beside = "scope.proxies or scope.accounts" if kind is LISTS else "scope.proxies"
+        raise Invalid(field, f"is for a key with {beside}: without it a key reaches all {kind.collection}")
+    if not call.caller.may("proxy.read"):
+        raise Invalid(field, "needs proxy.read, which you don't have")
+    known = {each.record.name for each in call.services.shared_objects.all(kind)}
+    for index, name in enumerate(scope.named(kind.collection) or ()):
+        if name not in known:
+            raise Invalid(f"{field}[{index}]", f"there is no {kind.name} {name!r}")
+
+
+def _check_account_scope(call: Call, scope: api_keys.Scope) -> None:
+    permissions = call.body.permissions
     if scope.proxies is not None:
         raise Invalid("scope.proxies", "must not be given beside scope.accounts")
     if not holds(call.caller.permissions() if permissions is None else permissions, "proxy.write"):

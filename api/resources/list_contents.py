@@ -5,8 +5,8 @@ from __future__ import annotations
 from api.call import Call, Reply
 from api.errors import Invalid
 from api.http.query import Query, text
+from api.resources.shared_objects import readable
 from api.services.object_kinds import LISTS
-from config.model.lists import DestinationList
 from config.net.entries import GEO
 
 
@@ -23,7 +23,7 @@ def check_list(call: Call) -> Reply:
     network of an address. A list of networks is checked with an address, since nothing is resolved. A database of
     places (kind `geo`) says what it knows of the address: its network, `country` and `asn`.
     """
-    record = _record(call)
+    record = readable(LISTS, call).record
     if call.query.target is None:
         raise Invalid("target", "is required")
     found = call.services.list_contents.check(record, call.query.target)
@@ -37,13 +37,8 @@ def refresh_list(call: Call) -> Reply:
     Begins to fetch the list from its source and returns at once; `status` of the list has the result. Whatever fails,
     the list keeps its content.
     """
-    record = _record(call)
+    record = readable(LISTS, call).record
     if record.source is None:
         raise Invalid(None, f"the list {record.name!r} has its entries itself, and no source")
     call.services.list_fetches.refresh(record.id)
     return Reply({"id": record.id, "refreshing": True})
-
-
-def _record(call: Call) -> DestinationList:
-    record: DestinationList = call.services.shared_objects.get(LISTS, call.params["list_id"]).record
-    return record

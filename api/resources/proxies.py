@@ -86,7 +86,7 @@ def update_proxy(call: Call) -> Reply:
     it takes a client's access away.
     """
     return _one(
-        call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.scope)
+        call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.narrowed)
     )
 
 
@@ -138,7 +138,11 @@ def test_proxy(call: Call) -> Reply:
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     url, timeout = call.body.url, float(call.body.timeout)
-    return Reply({"test_result": call.services.tester.run(proxy, url, timeout, call.request_id)})
+    result = call.services.tester.run(proxy, url, timeout, call.request_id)
+    if call.caller.narrowed is not None and not _shows_pool(call, proxy):
+        own = {each.name for each in proxy.record.upstreams}
+        result["parent"] = result["parent"] if result["parent"] in own else None
+    return Reply({"test_result": result})
 
 
 def _one(call: Call, proxy: StoredProxy) -> Reply:
@@ -159,10 +163,16 @@ def _exposure(proxy: StoredProxy) -> tuple[Warned, ...]:
     return tuple(warnings(proxy.record))
 
 
+def _shows_pool(call: Call, proxy: StoredProxy) -> bool:
+    """Whether the proxy has a pool whose upstreams the caller may see."""
+    pool = proxy.record.pool
+    return pool is not None and call.caller.reaches("pools", pool)
+
+
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
     view = proxy_views.with_backend_secret(proxy_views.detail(call.services.runtime, proxy), proxy)
     if not call.caller.may("proxy.write"):
         view = proxy_views.with_masked_backend(view)
-    if (proxy.record.upstreams or proxy.record.pool) and view["runtime"] is not None:
+    if (proxy.record.upstreams or _shows_pool(call, proxy)) and view["runtime"] is not None:
         view["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
     return view

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.call import Call, Reply
-from api.errors import Invalid
+from api.errors import Denied, Invalid, NotFound
 from api.http.cursor import EXAMPLE, PATTERN, ListCursor, checksum, foreign_cursor
 from api.http.query import Query, cursor, integer, text
 from api.services.object_kinds import LISTS, POOLS, ObjectKind
@@ -46,7 +46,11 @@ def _described(handler: Handler, title: str, description: str) -> Handler:
 def _list(kind: ObjectKind, call: Call) -> Reply:
     query: ListObjects = call.query
     filters = checksum([kind.collection, query.q])
-    found = [each for each in call.services.shared_objects.all(kind) if _matches(each, query.q)]
+    found = [
+        each
+        for each in call.services.shared_objects.all(kind)
+        if _matches(each, query.q) and call.caller.reaches(kind.collection, each.record.name)
+    ]
     if query.cursor is not None:
         found = _behind(found, query.cursor.position_in(filters))
     page, more = found[: query.limit], len(found) > query.limit
@@ -83,7 +87,20 @@ def _create(kind: ObjectKind, call: Call) -> Reply:
 
 
 def _get(kind: ObjectKind, call: Call) -> Reply:
-    return _one(kind, call, call.services.shared_objects.get(kind, _key(kind, call)))
+    return _one(kind, call, readable(kind, call))
+
+
+def readable(kind: ObjectKind, call: Call) -> StoredObject:
+    """The object in the path. Raises `Denied` for one that the scope of the caller's key doesn't name, `NotFound`."""
+    try:
+        found = call.services.shared_objects.get(kind, key := _key(kind, call))
+    except NotFound:
+        if call.caller.reaches(kind.collection, key):
+            raise
+        found = None
+    if found is None or not call.caller.reaches(kind.collection, found.record.name):
+        raise Denied(f"the {kind.name} is not in the key's scope")
+    return found
 
 
 def _update(kind: ObjectKind, call: Call) -> Reply:

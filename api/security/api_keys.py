@@ -31,6 +31,7 @@ from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.records import Loaded
 from config.model import json_patterns
 from config.model.fields import NULLABLE, Body, Input, Name, example
+from config.model.object_fields import ObjectName
 from config.net.entries import read_network
 from config.net.ip import plain
 from config.text.formatting import parse_moment, timestamp_text
@@ -60,6 +61,7 @@ def _network(text: str) -> str:
 
 _Id = Annotated[StrictStr, Field(max_length=64)]
 _Network = Annotated[StrictStr, AfterValidator(_network), json_patterns.text(json_patterns.NETWORK)]
+_Objects = Annotated[list[ObjectName], Field(max_length=1000)]
 
 
 class Scope(BaseModel):
@@ -70,7 +72,16 @@ class Scope(BaseModel):
     proxies: Annotated[list[_Id], Field(max_length=1000)] | None = None
     accounts: Annotated[list[_Id], Field(max_length=1000, json_schema_extra={"minItems": 1})] | None = None
     """Ids. The key can make, list and revoke credentials of these accounts, and nothing else."""
+    pools: _Objects | None = None
+    policies: _Objects | None = None
+    lists: _Objects | None = None
+    """Names, as those of pools and policies: what the key can read, and name in what it changes."""
     ip_whitelist: Annotated[list[_Network], Field(max_length=100)] | None = None
+
+    def named(self, collection: str) -> list[str] | None:
+        """What it names of `pools`, `policies` or `lists`."""
+        found: list[str] | None = getattr(self, collection)
+        return found
 
 
 _Expiry = Annotated[float, BeforeValidator(parse_moment), AfterValidator(_future), WithJsonSchema(json_patterns.MOMENT)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from api.security.api_keys import ApiKey
+from api.security.api_keys import ApiKey, Scope
 from api.security.permissions import ROLES, holds
 from api.security.tokens import Claims
 from api.security.users import User
@@ -55,6 +55,16 @@ class Caller:
         if self.key is None or self.key.scope is None or self.key.scope.accounts is None:
             return None
         return frozenset(self.key.scope.accounts)
+
+    @property
+    def narrowed(self) -> Scope | None:
+        """The scope of a key that reaches some proxies or accounts only; None: the caller reaches all."""
+        scope = None if self.key is None else self.key.scope
+        return None if scope is None or (scope.proxies is None and scope.accounts is None) else scope
+
+    def reaches(self, collection: str, name: str) -> bool:
+        """Whether the caller may read and name this object of `pools`, `policies` or `lists`."""
+        return self.narrowed is None or name in (self.narrowed.named(collection) or ())
 
     def permissions(self) -> list[str]:
         """What this credential may do."""

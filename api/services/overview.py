@@ -158,7 +158,9 @@ class Overviews:
             "series": self._series(sight.scope, RANGES[name]) if sight.metrics else None,
             "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if sight.proxies else None,
             "top": self._top(sight, name, found) if sight.metrics else None,
-            "attention": self._attention.entries(visible, sight.settings, sight.users, sight.of_all, fleet, found),
+            "attention": self._attention.entries(
+                visible, sight.settings, sight.users, sight.of_all, fleet, found if sight.proxies else ()
+            ),
         }
 
     def _now(self, scope: tuple[str, ...] | None) -> View | None:

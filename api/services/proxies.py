@@ -34,12 +34,14 @@ from actors.bus.messages.supervision import (
 )
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
+from api.security.api_keys import Scope
 from api.services.account_names import AccountNames
 from api.services.pool_upstreams import OfPool, refuse_chain, refuse_pool
 from api.services.proxy_backend import with_backend
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_specs import spec_of, specs_of
 from api.services.proxy_upstreams import with_upstreams
+from api.services.scoped_changes import refuse_beyond
 from api.services.supervisor_link import SupervisorLink
 from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
@@ -53,6 +55,7 @@ from config.model.pools import Pool
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
 from config.settings.settings import Proxy, Server, ServerTls
+from config.workers import PROCESSES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -138,10 +141,11 @@ class Proxies:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
         rules, identifier = self.rules, "prx_" + secrets.token_hex(8)
         record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
-        record = self._with_upstreams(record, body)
         check_certificate(record, self.rules.tls)
         with self.lock():
+            record = self._with_upstreams(record, body)
             self._refuse_taken_name(record)
+            self._refuse_too_many(record)
             self.refuse_unknown(names_of_proxy(record))
             with self._reserved(record):
                 stored = self._put_named(None, record, expect=0)
@@ -151,12 +155,10 @@ class Proxies:
         self.link.await_start(record.id)
         return self._showing(None, stored)
 
-    def update(
-        self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: frozenset[str] | None = None
-    ) -> StoredProxy:
+    def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
         """Changes of settings drop no connection; the address may change only while the proxy is inactive.
 
-        `scope` has the ids of the proxies that may be named as upstreams, None: all.
+        `scope` is that of a key of some proxies only, None: the caller reaches all. Raises `Denied` beyond it.
         """
         before: list[AuthBackend | None] = []
 
@@ -186,6 +188,7 @@ class Proxies:
             check_certificate(record, self.rules.tls)
             _refuse_move(before.record, record)
             self._refuse_taken_name(record)
+            self._refuse_too_many(record, before.record)
             self.refuse_unknown(names_of_proxy(record))
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
@@ -222,6 +225,7 @@ class Proxies:
         with self.lock():
             before = self._matching(proxy_id, if_match)
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
+            self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
             with self._reserved(before.record):
                 after, changed = self._put_status(before, "active")
             self._apply(after)
@@ -250,6 +254,7 @@ class Proxies:
             before = self._matching(proxy_id, if_match)
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             self._refuse_worse_certificate(before.record)
+            self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
             with self._reserved(before.record):
                 after, changed = self._put_status(before, "active")
             self._apply(after)
@@ -259,8 +264,12 @@ class Proxies:
         self.link.await_start(proxy_id)
         return after
 
-    def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None) -> ProxyRecord:
-        return self._with_upstreams(apply(record, body, time.time()), body, scope)
+    def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: Scope | None) -> ProxyRecord:
+        changed = apply(record, body, time.time())
+        if scope is None:
+            return self._with_upstreams(changed, body)
+        refuse_beyond(scope, record, changed, body)
+        return self._with_upstreams(changed, body, frozenset(scope.proxies or ()))
 
     def _with_upstreams(
         self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None
@@ -329,6 +338,11 @@ class Proxies:
         if self._cache.named(record.name) not in (None, record.id):
             raise Invalid("name", f'the name "{record.name}" is in use')
 
+    def _refuse_too_many(self, record: ProxyRecord, before: ProxyRecord | None = None) -> None:
+        if processes_of([record]) > processes_of([] if before is None else [before]):
+            others = (each.record for each in self.all() if each.record.id != record.id)
+            refuse_too_many(processes_of([record, *others]), "workers" if record.processes > 1 else None)
+
     def _put_status(self, before: StoredProxy, status: ProxyStatus) -> tuple[StoredProxy, bool]:
         if before.record.status == status:
             return before, False
@@ -372,6 +386,21 @@ class Proxies:
 
     def _apply(self, stored: StoredProxy) -> None:
         self.link.apply(ApplyProxy(spec_of(stored, self._seal)))
+
+
+def processes_of(records: Iterable[ProxyRecord]) -> int:
+    """How many processes these proxies have as long as those that may sleep do."""
+    return sum(each.processes for each in records if each.status == "active" and not each.sleep_after)
+
+
+def refuse_too_many(processes: int, field: str | None) -> None:
+    """Raise `Invalid` when proxies would have more processes than can read the table of accounts."""
+    if processes > PROCESSES_MAX:
+        raise Invalid(
+            field,
+            f"active proxies would have {processes:,} processes, workers counted, and {PROCESSES_MAX:,} are possible: "
+            "stop some, or let them sleep (sleep_after)",
+        )
 
 
 def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:

@@ -35,6 +35,9 @@ _OPTIONS = {
     "permissions": "--permission",
     "expires_at": "--expires",
     "scope.accounts": "--account",
+    "scope.pools": "--pool",
+    "scope.policies": "--policy",
+    "scope.lists": "--list",
     "scope.ip_whitelist": "--network",
 }
 """Options by the API's field, where the names differ."""
@@ -79,6 +82,7 @@ def _details(key: dict[str, Any]) -> list[tuple[str, Any]]:
         *((name, key[name]) for name in ("name", "id", "prefix", "permissions")),
         ("proxies", key["proxies"] or "all"),
         ("accounts", (key["scope"] or {}).get("accounts")),
+        *((name, (key["scope"] or {}).get(name)) for name in ("pools", "policies", "lists")),
         ("networks", (key["scope"] or {}).get("ip_whitelist") or "any"),
         ("expires", key["expires_at"]),
         ("last used", key["last_used"]),
@@ -110,6 +114,16 @@ def create_key(
             help="Only to make, list and revoke credentials of this account; may be given several times.",
         ),
     ] = None,
+    pool: Annotated[
+        list[str] | None, typer.Option("--pool", help="With --proxy: may read this pool and set it; several times.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", help="With --proxy: may read this policy and set it; several times.")
+    ] = None,
+    list_: Annotated[
+        list[str] | None,
+        typer.Option("--list", help="With --proxy or --account: may name this list; several times."),
+    ] = None,
     network: Annotated[
         list[str] | None, typer.Option("--network", help="Valid from this network only; may be given several times.")
     ] = None,
@@ -121,6 +135,9 @@ def create_key(
         "expires_at": from_now(expires) if expires else None,
         "scope.proxies": [find_id(session.api, PROXY, each) for each in proxy] if proxy else None,
         "scope.accounts": [account_id(session.api, each) for each in account] if account else None,
+        "scope.pools": pool or None,
+        "scope.policies": policy or None,
+        "scope.lists": list_ or None,
         "scope.ip_whitelist": network or None,
     }
     data = session.api.post("/api-keys", body_of(given, None))

@@ -96,7 +96,9 @@ def explain(
     session: Session,
     proxy: ProxyArgument,
     target: Annotated[str, typer.Argument(help="A URL, or host:port.")],
-    client: Annotated[str, typer.Option("--client", help="The address of the client.")] = "127.0.0.1",
+    client: Annotated[
+        str | None, typer.Option("--client", help="The address of the client; by default yours, as the API sees it.")
+    ] = None,
     user: Annotated[str | None, typer.Option("--user", help="The user of the client; by default none.")] = None,
     credential: Annotated[
         str | None, typer.Option("--credential", help="The id of a credential that the client uses.")
@@ -125,8 +127,8 @@ def explain(
     if credential is not None and not credential.startswith("crd_"):
         hint = "proxyfleet credentials list ACCOUNT has the ids"
         raise CommandError(f"--credential {credential!r}: must be an id, crd_…", hint, status=Status.USAGE)
-    body: dict[str, Any] = {"client_ip": client, "target": target}
-    given = {"user": user, "credential": credential, "method": method, "listen_port": listen_port}
+    body: dict[str, Any] = {"target": target}
+    given = {"client_ip": client, "user": user, "credential": credential, "method": method, "listen_port": listen_port}
     body |= {name: value for name, value in given.items() if value}
     if draft is not None:
         body["draft"] = read_mapping(draft)

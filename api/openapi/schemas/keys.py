@@ -10,6 +10,9 @@ class KeyScope(ResponseModel):
 
     proxies: list[str] | None = None
     accounts: list[str] | None = None
+    pools: list[str] | None = None
+    policies: list[str] | None = None
+    lists: list[str] | None = None
     ip_whitelist: list[str] | None = None
 
 

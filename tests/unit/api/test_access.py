@@ -192,7 +192,6 @@ def test_a_policy_is_tried_only_for_those_who_may_give_the_proxy_one(api: Api, h
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"target": "a.example"}, "client_ip"),
         ({"client_ip": "192.0.2.1"}, "target"),
         ({**QUESTION, "client_ip": "a.example"}, "client_ip"),
         ({**QUESTION, "target": "127.1"}, "target"),
@@ -259,3 +258,19 @@ def test_explain_needs_to_read_proxies_and_obeys_the_scope_of_a_key(api: Api, he
     assert api.post(path, QUESTION, api.token("unknown")).status_code == 403
     other = api.key(permissions=["proxy.read"], scope={"proxies": ["prx_other"]})
     assert api.post(path, QUESTION, other).status_code == 403
+
+
+def test_the_client_is_at_the_callers_address_by_default(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    asked: list[Explain] = []
+
+    def reply(query: Explain) -> Explanation:
+        asked.append(query)
+        return Explanation("allow", "", "", "address", "enforce", "a.example", 443, ())
+
+    api.fleet.others[forwarding_name(proxy["id"])] = reply
+    path = f"/proxies/{proxy['id']}/explain"
+    for address in ("192.0.2.7", "::ffff:192.0.2.8"):
+        api.post(path, {"target": "a.example"}, headers, extras={"REMOTE_ADDR": address})
+    api.post(path, {"target": "a.example", "client_ip": "192.0.2.9"}, headers)
+    assert [each.client_ip for each in asked] == ["192.0.2.7", "192.0.2.8", "192.0.2.9"]

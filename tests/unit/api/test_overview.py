@@ -154,6 +154,19 @@ def test_certificates_that_end(api: Api, days: int, severity: str | None) -> Non
     assert needs_attention(api) == ([(severity, "proxy", identifier, "certificate_ends")] if severity else [])
 
 
+@pytest.mark.usefixtures("others")
+def test_certificates_of_proxies_are_for_those_who_may_read_proxies(api: Api) -> None:
+    identifier = proxy(api)
+    api.fleet.certificate_ends = time.time() + DAY
+
+    def of_certificates(*permissions: str) -> list[str]:
+        found = overview(api, api.key(permissions=list(permissions)))["attention"]["entries"]
+        return [each["id"] for each in found if each["reason"] == "certificate_ends"]
+
+    assert of_certificates("proxy.read") == [identifier]
+    assert of_certificates("metrics.read", "settings.read") == []
+
+
 def test_webhooks_that_were_disabled_or_have_given_up(api: Api, others: Others) -> None:
     body = {"name": "hook", "url": "https://example.com/", "events": ["*"]}
     hook = api.post("/webhooks", body, api.token()).json["data"]["webhook"]["id"]

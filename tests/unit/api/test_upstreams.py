@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from api.container import ApiSettings
 from api.operator.desired_state import read_desired_proxies
 from api.store import StoreDamaged
 from config.settings.settings import Proxy
-from tests.kit.api_stage import QUIET, Api, error_of
+from tests.kit.api_stage import PROXY, QUIET, Api, error_of
 from tests.unit.api.creating import create
 
 SECRET = "pass-phrase-of-an-upstream"
@@ -262,3 +264,24 @@ def test_a_key_of_one_proxy_names_no_other_as_its_upstream(api: Api, headers: di
     assert (status, details["field"]) == (400, "upstreams[0].host")
     assert "scope" in details["error"]
     assert response(other["port"], headers).status_code == 200
+
+
+def test_two_proxies_that_are_made_at_once_are_no_circle(
+    api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(name: str, port: int, to: int) -> dict[str, Any]:
+        return {**PROXY, "name": name, "port": port, "upstreams": [{**UPSTREAM, "host": "127.0.0.1", "port": to}]}
+
+    bodies = body("first", 4001, 4002), body("second", 4002, 4001)
+    lock, both_wait = api.services.proxies.lock, threading.Barrier(3)
+
+    def awaited() -> Any:
+        both_wait.wait(30)
+        return lock()
+
+    with ThreadPoolExecutor(2) as pool:
+        with lock():
+            monkeypatch.setattr(api.services.proxies, "lock", awaited)
+            responses = [pool.submit(api.post, "/proxies", each, headers) for each in bodies]
+            both_wait.wait(30)
+        assert sorted(each.result().status_code for each in responses) == [201, 400]

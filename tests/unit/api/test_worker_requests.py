@@ -24,9 +24,11 @@ from actors.bus.messages.forwarding import (
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
 from actors.bus.startup_queue import STARTING
 from api.container import ApiSettings
+from api.services import proxies
 from api.services.worker_requests import united_upstreams
 from config.settings.settings import Proxy
 from tests.kit.api_stage import PROXY, QUIET, Api, error_of
+from tests.unit.api.importing import HEAD
 
 ONE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", 1_700_000_000.0, 1.0, 10, 20, 1.0, 2.0)
 UP = UpstreamState("p1", "up", 10.0, 1, 3, 0, 100, 200, 8.0, None)
@@ -193,3 +195,34 @@ def test_a_new_proxy_without_a_number_has_that_of_the_configuration() -> None:
     assert api.post("/proxies", PROXY, headers).json["data"]["proxy"]["workers"] == "auto"
     other = {**PROXY, "name": "second", "port": 3129, "workers": 2}
     assert api.post("/proxies", other, headers).json["data"]["proxy"]["workers"] == 2
+
+
+def test_more_processes_than_can_read_the_table_of_accounts_are_refused(
+    api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxies, "PROCESSES_MAX", 5)
+    made = [api.post("/proxies", {**PROXY, "name": f"p{n}", "port": 4000 + n, "workers": 2}, headers) for n in range(3)]
+    assert [each.status_code for each in made] == [201, 201, 400]
+    details = made[2].json["error"]["details"]
+    assert details["field"] == "workers"
+    assert "6 processes" in details["error"]
+    assert "5 are possible" in details["error"]
+    first = made[0].json["data"]["proxy"]["id"]
+    assert error_of(api.patch(f"/proxies/{first}", {"workers": 4}, headers))[2]["field"] == "workers"
+    asleep = {**PROXY, "name": "asleep", "port": 4009, "workers": 2, "sleep_after": 60}
+    sleeper = api.post("/proxies", asleep, headers).json["data"]["proxy"]["id"]
+    assert error_of(api.patch(f"/proxies/{sleeper}", {"sleep_after": 0}, headers))[0] == 400
+    assert api.patch(f"/proxies/{first}", {"description": "x", "workers": 1}, headers).status_code == 200
+    assert api.post(f"/proxies/{first}/stop", None, headers).status_code == 200
+    assert api.patch(f"/proxies/{sleeper}", {"sleep_after": 0}, headers).status_code == 200
+    assert api.post(f"/proxies/{first}/start", None, headers).status_code == 200
+    assert api.patch(f"/proxies/{first}", {"workers": 2}, headers).status_code == 400
+
+
+def test_an_import_of_more_processes_is_refused(
+    api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxies, "PROCESSES_MAX", 2)
+    entries = [{**PROXY, "name": f"p{n}", "port": 4000 + n} for n in range(3)]
+    refused = error_of(api.post("/config/import", {**HEAD, "proxies": entries}, headers))
+    assert (refused[0], refused[2]["field"]) == (400, "proxies")
