@@ -235,7 +235,7 @@ class Acceptor:
             sock.close()
             return
         client = ClientConnection(context, transport, self._last_ip, port, HANDLERS)
-        client.report_only_reason = decision.reason
+        client.reported = decision.reported
         client.proxy_addresses = ends
         if client.meter is not None:
             client.meter.refusal = refusal

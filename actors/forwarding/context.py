@@ -232,11 +232,7 @@ class ForwardingContext(OpenConnections):
 
     def judges(self, account: AccountSpec | None) -> bool:
         """Whether policies judge requests of this account. That of its plan refuses everything until it is here."""
-        if self.policies is None and account is not None and account.policy:
-            from actors.forwarding.policies.policy_set import PolicySet
-
-            self.policies = PolicySet({}, "")
-        return self.policies is not None
+        return self.policies is not None or (account is not None and bool(account.policy))
 
     def upstreams_of(self, pool: str) -> UpstreamSet | None:
         """The upstreams of the pool of this name, or, without a name, those of the proxy; None: there are none."""

@@ -10,7 +10,7 @@ from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.access.named_lists import Content, NamedListFiles
 from actors.forwarding.access.rules import FoundList
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.policies.policy_set import PolicySet
+from actors.forwarding.policies.policy_set import NO_POLICIES, PolicySet
 from config.net.entries import ListHost
 
 
@@ -43,5 +43,5 @@ def tried(
 ) -> PolicySet:
     """The policies of the proxy with the draft among them."""
     lists = ListsOfDraft(context.lists, refs)
-    policies = context.policies or PolicySet({}, "")
+    policies = context.policies or NO_POLICIES
     return policies.with_draft(draft, "" if account is None else account.policy, lists)

@@ -24,6 +24,10 @@ EXACT = ("client_ip", "user", "method", "reason")
 READ = ("credential", REQUEST_ID)
 """As these, and no n-grams are kept of them: their column is read."""
 
+REPORTED = "reported"
+"""As a query's `reason`: all that begin with it and a colon, those of rules in report mode."""
+_REPORTED_PREFIX = b"(reported:"
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
@@ -36,6 +40,8 @@ class CompiledQuery:
     words: tuple[bytes, ...]
     target: bytes | None = None
     """A part of the target, with the letters A to Z in lower case."""
+    reported: bool = False
+    """Only those with any reason of a rule in report mode (`reported:…`)."""
 
     @classmethod
     def of(cls, query: QueryLogs) -> CompiledQuery:
@@ -51,13 +57,20 @@ class CompiledQuery:
             facets["level"] = levels
         for name in (*EXACT, *READ):
             value = getattr(query, name)
-            if value is not None:
+            if value is not None and (name, value) != ("reason", REPORTED):
                 facets[name] = frozenset({value})
         if query.listen_port is not None:
             facets[LISTEN_PORT] = frozenset({str(query.listen_port)})
         words = tuple(_folded(word) for word in (query.search or "").split())
         target = None if query.target is None else _folded(query.target)
-        return cls(round(query.start * MICRO), round(query.end * MICRO), tuple(facets.items()), words, target)
+        return cls(
+            round(query.start * MICRO),
+            round(query.end * MICRO),
+            tuple(facets.items()),
+            words,
+            target,
+            query.reason == REPORTED,
+        )
 
     @property
     def counted(self) -> dict[str, frozenset[str]]:
@@ -67,11 +80,14 @@ class CompiledQuery:
     @property
     def counts_suffice(self) -> bool:
         """True if the counts of a block decide all but the time."""
-        return not self.words and self.target is None and all(name in COUNTED for name, _wanted in self.facets)
+        read = self.words or self.target is not None or self.reported
+        return not read and all(name in COUNTED for name, _wanted in self.facets)
 
     def ngrams(self) -> list[frozenset[int]]:
         """Of what a block has to contain: the words, and each exact value between its line feeds."""
         needed = [ngrams_of(word) for word in (*self.words, *([self.target] if self.target else []))]
+        if self.reported:
+            needed.append(ngrams_of(b"\n" + _REPORTED_PREFIX))
         for name, wanted in self.facets:
             if name in EXACT:
                 needed += [ngrams_of(b"\n" + _as_searched(name, each) + b"\n") for each in wanted]
@@ -87,6 +103,11 @@ class CompiledQuery:
             masks.append(mask)
         if self.target is not None:
             mask = columns.texts(TARGET).containing(self.target)
+            if mask is None:
+                return None
+            masks.append(mask)
+        if self.reported:
+            mask = columns.searched_texts("reason").containing(_REPORTED_PREFIX)
             if mask is None:
                 return None
             masks.append(mask)

@@ -14,7 +14,19 @@ from config.text.formatting import timestamp_text
 STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800)
 """Seconds that a bucket may be wide."""
 BUCKETS_MAX = 500
-FIELDS = (HOST, "proxy_id", "client_ip", "user", "credential", "method", "status_code", "level", "reason", "parent")
+FIELDS = (
+    HOST,
+    "proxy_id",
+    "client_ip",
+    "user",
+    "credential",
+    "method",
+    "status_code",
+    "level",
+    "reason",
+    "rule",
+    "parent",
+)
 """The fields whose values are counted; `target_host` is the host of the target."""
 
 

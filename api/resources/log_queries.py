@@ -74,7 +74,9 @@ class LogFilters(Query):
     target: str | None = text(
         "Only with this text in the target; case-insensitive for A to Z", "example.com", SEARCH_MAX, 1
     )
-    reason: str | None = text("Only with this reason", "dns_error", 128, 1)
+    reason: str | None = text(
+        "Only with this reason; `reported` is all of rules in report mode (`reported:…`)", "dns_error", 128, 1
+    )
     search: str | None = text(
         "Words that must all occur, each as a part of a field", "example.com", SEARCH_MAX, read=_read_words
     )

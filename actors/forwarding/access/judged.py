@@ -74,4 +74,5 @@ def _with_report(decision: Decision, verdict: Verdict) -> Decision:
     """With what a rule in report mode would have refused, where nothing else is to be recorded."""
     if verdict.reported is None or decision.reason:
         return decision
-    return decision._replace(reason=REPORTED + POLICY_DENIED, rule=verdict.reported.entry)
+    denied = verdict.reported.failure
+    return decision._replace(reason=REPORTED + denied.reason, rule=denied.entry, reported=denied)

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 class Decision(NamedTuple):
     """One decision. `failure` None allows it; `reason` is that of the record, empty when nothing denies
     it; `rule` names the entry or the guard's sentence; `stage` is `client`, `name`, `address` or
-    `egress_guard`.
+    `egress_guard`. `reported` is what a rule in report mode would have refused it with.
     """
 
     failure: Failure | None
     reason: str
     rule: str
     stage: str
+    reported: Failure | None = None
 
 
 _CLIENT_ALLOWED: Final = Decision(None, "", "", "client")
@@ -110,9 +111,10 @@ class AccessPolicy:
     def _by_rules(self, match: RuleMatch, stage: str) -> Decision:
         if not match.denied:
             return Decision(None, "", match.rule, stage)
+        denied = failures.denied_by_rule(match.reason, match.rule)
         if self._rules.report:
-            return Decision(None, REPORTED + match.reason, match.rule, stage)
-        return Decision(failures.denied_by_rule(match.reason, match.rule), match.reason, match.rule, stage)
+            return Decision(None, REPORTED + match.reason, match.rule, stage, denied)
+        return Decision(denied, match.reason, match.rule, stage)
 
 
 class Narrowed(AccessPolicy):

@@ -18,6 +18,7 @@ from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.timer_wheel import NEVER, QUANTUM
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
+from actors.forwarding.protocols.failures import Failure
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport, reset_on_close, unsent
 
@@ -68,7 +69,7 @@ class ClientConnection(ClientIO):
         "pending_auth",
         "pending_origin",
         "proxy_addresses",
-        "report_only_reason",
+        "reported",
         "request",
         "scheduled_for",
     )
@@ -90,8 +91,8 @@ class ClientConnection(ClientIO):
         """The client's address and the one that it connected to, from a PROXY protocol header."""
         self.access = context.policy.access
         """The policy that has allowed this client last."""
-        self.report_only_reason = ""
-        """The reason for which rules in report mode would have refused this client."""
+        self.reported: Failure | None = None
+        """What rules in report mode would have refused this client with."""
         self.scheduled_for = NEVER
         context.timers.schedule(self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.forwarding.access.rules import REPORTED
 from actors.forwarding.access.username_parameters import NO_PARAMETERS
 from actors.forwarding.connections.client_connection import ClientConnection, Handlers
 from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
@@ -140,8 +141,8 @@ def _upstream_responded(client: ClientConnection, command: UpstreamResponded) ->
 
 
 def _complete(client: ClientConnection, request: RequestContext, report: Report) -> None:
-    """Fill in upstream, credential, the id of a test, and, where it has no other reason, that of a rule in report
-    mode."""
+    """Fill in upstream, credential, the id of a test, and, where it has no other reason, what a rule in report mode
+    says."""
     if request.upstream is not None:
         report.upstream, report.pool = request.upstream.name, request.upstream.pool
     if request.credential is not None:
@@ -150,13 +151,13 @@ def _complete(client: ClientConnection, request: RequestContext, report: Report)
     if request.tester is not None:
         request.tester.reason, request.tester.detail = report.reason, report.detail
         report.request_id = request.tester.request_id
-    origin, reason = client.origin, client.report_only_reason
+    origin, reported = client.origin, client.reported
     if origin is not None:
-        reason = reason or origin.reported
+        reported = reported or origin.reported
         report.source_address = origin.left_from
         report.country, report.asn = origin.place
-    if reason and not report.reason:
-        report.reason = reason
+    if reported is not None and not report.reason:
+        report.because(reported).reason = REPORTED + reported.reason
 
 
 def _add_parameters(request: RequestContext, report: Report) -> None:

@@ -222,7 +222,7 @@ def _may_be_reused(
     if decision.failure is not None:
         client.context.pool.release(origin)
     elif judge is not None:
-        origin.reported = decision.reason  # for this request, whatever it was for the one before
+        origin.reported = decision.reported  # for this request, whatever it was for the one before
     return decision.failure is None
 
 
@@ -274,7 +274,7 @@ def _denied_now(client: ClientConnection) -> Failure | None:
     """Why the rules deny the client, now that they have changed since it was accepted."""
     access = client.context.policy.access
     decision = access.client(client.client_ip)
-    client.report_only_reason = decision.reason
+    client.reported = decision.reported
     if decision.failure is None:
         client.access = access
     return decision.failure

@@ -19,6 +19,7 @@ from actors.forwarding.limits.rule_limits import Limited
 from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.judge import UNTOUCHED, Applied, Judge, Verdict
+from actors.forwarding.policies.policy_set import NO_POLICIES, PolicySet
 from actors.forwarding.protocols.commands import NO_PARAMS, Command, Open, Report
 from actors.forwarding.protocols.failures import Failure, no_such_pool
 from actors.forwarding.protocols.http.targets import Authority, parse_absolute
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from actors.bus.messages.specs import AccountSpec
     from actors.forwarding.context import ForwardingContext
     from actors.forwarding.limits.meter import Meter
-    from actors.forwarding.policies.policy_set import PolicySet
 
 
 class AwaitedAddresses:
@@ -201,7 +201,7 @@ def tunnel_refused(
 ) -> Failure | None:
     """Why the policies of now refuse what is open; None when they don't. `address`: the target's; None: an upstream has
     resolved it, and a policy that would need it can't refuse."""
-    if context.policies is None:
+    if not context.judges(account_of(meter)):
         return None
     url, method = report.url, report.method.decode("ascii")
     plain = url.lower().startswith("http://")  # a request that has become a tunnel by 101
@@ -240,8 +240,7 @@ def judge_of_account(
     policies: PolicySet | None = None,
 ) -> Judge:
     """By these policies, those of now by default, and of the plan of this account."""
-    judging = policies or context.policies
-    assert judging is not None
+    judging = policies or context.policies or NO_POLICIES
     tags, of_plan = ((), "") if account is None else (account.tags, account.policy)
     facts = Facts(
         target.host,

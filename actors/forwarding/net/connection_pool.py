@@ -14,6 +14,7 @@ from actors.bus.loop import Loop
 from actors.forwarding.net.egress import BIND_ADDRESS
 from actors.forwarding.net.source_address import Source
 from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
+from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.upstream import AnyUpstream
 from actors.net.socks_wire import endpoint_of
 from actors.net.transport import Transport
@@ -29,7 +30,7 @@ Key = tuple[str, int]
 class OriginConnection:
     """A connection to an origin, from its dialling to its end.
 
-    `epoch` is the pool's when it was dialled; `reported` is what rules in report mode would have refused about it.
+    `epoch` is the pool's when it was dialled; `reported` is what rules in report mode would have refused it with.
     `upstream` is the upstream proxy that it goes through, if any. `hop` are the field lines that requests in
     absolute-form carry for that upstream, or None where requests go in origin-form. `plain`: it is a socket, not TLS.
     `announced`: a PROXY header has sent the client's address to the upstream. `authenticated`: a client's request
@@ -60,7 +61,7 @@ class OriginConnection:
         "upstream",
     )
 
-    def __init__(self, sock: Transport, key: Key, epoch: int = 0, reported: str = "") -> None:
+    def __init__(self, sock: Transport, key: Key, epoch: int = 0, reported: Failure | None = None) -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.key = key

@@ -187,8 +187,8 @@ class Dial:
         self._more_to_come = False
         self._stagger: Timer | None = None
         self._failure = failures.unroutable("no address to connect to")
-        self._reasons: dict[str, str] = {}
-        self.reported = ""
+        self._reported: dict[str, Failure] = {}
+        self.reported: Failure | None = None
         """What rules in report mode would have refused about the connection that was made."""
         self.mask = 0
         """The events of the connection when it was made: the kernel does not report these edges again."""
@@ -235,7 +235,7 @@ class Dial:
         allowed = [address for address, decision in decisions if decision.failure is None]
         usable = [*self._untried, *(address for address in allowed if source.refuses(address) is None)]
         self._untried = self._dialer.addresses.order(usable, self._loop.now)[:ADDRESSES_MAX]
-        self._reasons |= {address: decision.reason for address, decision in decisions if decision.reason}
+        self._reported |= {address: decision.reported for address, decision in decisions if decision.reported}
         refused = [decision.failure for _address, decision in decisions if decision.failure is not None]
         if not allowed and refused:
             self._failure = refused[0]
@@ -295,7 +295,7 @@ class Dial:
             return
         del self._trying[fd]
         self._learn(address)
-        self.reported = self._reasons.get(address, "")
+        self.reported = self._reported.get(address)
         self.mask = mask
         self._end(sock)
 

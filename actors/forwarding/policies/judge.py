@@ -41,6 +41,11 @@ class Applied(NamedTuple):
         """As records name it."""
         return f"policy {self.policy}[{self.rule.index}] {self.rule.spec.name}".rstrip()
 
+    @property
+    def failure(self) -> Failure:
+        """What the rule refuses a request with."""
+        return denied_by_policy(self.rule.spec.reason, self.where, self.entry)
+
 
 class Verdict(NamedTuple):
     """What the policies say. `applied` are the rules that match, one of each policy at most, in the policies' order.
@@ -83,8 +88,7 @@ class Verdict(NamedTuple):
         """Why it is refused; None when it is not."""
         if self.use != DENY:
             return None
-        decisive = self.applied[-1]
-        return denied_by_policy(decisive.rule.spec.reason, decisive.where, decisive.entry)
+        return self.applied[-1].failure
 
 
 UNTOUCHED: Final = Verdict()

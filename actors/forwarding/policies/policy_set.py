@@ -94,3 +94,7 @@ class _NoLists:
 
 
 _NO_LISTS: Final = _NoLists()
+
+
+NO_POLICIES: Final = PolicySet({}, "")
+"""Of a proxy that has none: it refuses everything of an account whose plan names one, until that is here."""

@@ -119,7 +119,7 @@ class Routing(Protocol):
         """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made."""
 
     def connected(
-        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: str
+        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: Failure | None
     ) -> OriginConnection:
         """The connection for the client, made of the one to the upstream."""
 
@@ -155,14 +155,14 @@ class Route:
         self.origin: OriginConnection | None = None
         self.waited = 0.0
         """Seconds that its client has waited for an upstream which gets the request itself, in absolute-form."""
-        self.reported = ""
+        self.reported: Failure | None = None
         decision = upstreams.access().narrowed(wanted.own, wanted.judge).unresolved(wanted.target)
         self._refused = decision.failure
         refused = decision.failure or (NO_UPSTREAM_MATCHES if upstreams.none_matches(wanted.parameters) else None)
         if refused is not None:
             self._loop.call_soon(partial(self._end, refused))
             return
-        self.reported = decision.reason
+        self.reported = decision.reported
         self._first_attempt()
 
     @property

@@ -271,7 +271,7 @@ class UpstreamSet:
         return self._reaching.plan(upstream.spec, self.spec.check_timeout)
 
     def connected(
-        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: str
+        self, upstream: AnyUpstream, wanted: Wanted, transport: Transport, epoch: int, reported: Failure | None
     ) -> OriginConnection:
         """The connection for the client."""
         origin = OriginConnection(transport, _pool_key(self.name, upstream, wanted), epoch, reported)

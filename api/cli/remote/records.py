@@ -45,6 +45,10 @@ _COLUMNS = (
     Column("UPSTREAM", "parent"),
     Column("PROXY", "proxy_name"),
 )
+_RULE_COLUMNS = (Column("RULE", "value"), Column("RECORDS", "records", right=True))
+_REPORTED = "reported"
+"""The `reason` of all records of rules in report mode."""
+RULES_COUNTED = 100
 
 FILTERS: dict[str, Any] = {
     "search": Annotated[str | None, typer.Option("--search", help="Words that must all occur.")],
@@ -64,7 +68,13 @@ FILTERS: dict[str, Any] = {
     "target": Annotated[str | None, typer.Option("--target", help="Only with this text in the target.")],
     "method": Annotated[str | None, typer.Option("--method", help="Only with this method; CONNECT of tunnels.")],
     "status_code": Annotated[str | None, typer.Option("--status", help="Only with this status: 404, or 5xx.")],
-    "reason": Annotated[str | None, typer.Option("--reason", help="Only with this reason, such as dns_error.")],
+    "reason": Annotated[
+        str | None,
+        typer.Option(
+            "--reason",
+            help="Only with this reason, such as dns_error; reported: what rules in report mode would refuse, by rule.",
+        ),
+    ],
     "start_time": SinceOption,
     "end_time": UntilOption,
 }
@@ -98,6 +108,8 @@ def logs(
         _follow(session, query, limit)
     else:
         data = _latest(session, query, limit)
+        if query["reason"] == _REPORTED:
+            data["rules"] = session.api.get("/logs/values", **query, field="rule", limit=RULES_COUNTED)["values"]
         session.out.data(data, lambda: _print(session, data))
 
 
@@ -164,6 +176,9 @@ def _print(session: Session, data: dict[str, Any]) -> None:
     if data["has_more"]:
         total = f"{data['total']} or more" if data["total_is_lower_bound"] else str(data["total"])
         session.out.note(f"These are the last {len(data['logs'])} of {total}; --limit shows more.")
+    if data.get("rules"):
+        session.out.note("By rule:")
+        session.out.table(_RULE_COLUMNS, data["rules"])
 
 
 def _follow(session: Session, query: dict[str, Any], limit: int) -> None:

@@ -124,7 +124,9 @@ def test_report_mode_lets_through_records_and_counts(rig: Rig) -> None:
     until(lambda: rig.counters and rig.counters.reported == {"destination_denied": 2}, "both requests are counted")
     assert rig.counters is not None
     assert rig.counters.values["denied"] == 0
-    assert rig.record(reason="reported:destination_denied")["status_code"] == 200
+    record = rig.record(reason="reported:destination_denied")
+    assert (record["status_code"], record["rule"]) == (200, "access.deny_destinations[0] 127.0.0.1")
+    assert record["detail"] == "the access rules of this proxy don't allow this target"
 
 
 def test_report_mode_tells_of_clients_and_tunnels_too(rig: Rig) -> None:

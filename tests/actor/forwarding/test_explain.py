@@ -14,6 +14,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.common import Failed
 from actors.bus.messages.forwarding import Explain, Explanation
 from actors.bus.messages.specs import AccessSpec, EgressSpec
+from actors.forwarding.access.rules import REPORTED
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import explain, read_target
 from actors.forwarding.net.dialer import Dialer
@@ -63,6 +64,10 @@ def test_a_long_target_takes_no_time() -> None:
 def rig() -> Iterator[Rig]:
     with Rig() as shared:
         yield shared
+
+
+def _reason(reported: Failure | None) -> str:
+    return "" if reported is None else REPORTED + reported.reason
 
 
 def real_status(rig: Rig, client_ip: str, origin: Origin) -> int:
@@ -218,5 +223,5 @@ def test_what_is_explained_is_what_dialling_does(
     bench.loop.unwatch(really.fileno())
     really.close()
     assert explanation.decision == "allow"
-    assert explanation.reason == (accepted.reason or dials[0].reported)
+    assert explanation.reason == (accepted.reason or _reason(dials[0].reported))
     assert bench.connected == [next(each.address for each in explanation.addresses if each.decision == "allow")]

@@ -180,7 +180,9 @@ def test_rules_in_report_mode_are_recorded_and_refuse_nothing(rig: Rig) -> None:
     with Origin(responds(*[counted(b"in")] * 9)) as origin:
         apply(rig, replace(DENY, report=True))
         assert answer(rig, get(origin))[1] == b"in"
-        assert rig.record(reason="reported:policy_denied")["status_code"] == 200
+        record = rig.record(reason="reported:policy_denied")
+        assert (record["status_code"], record["rule"]) == (200, "policy office[0] nothing")
+        assert record["detail"].endswith('(policy office, rule "nothing")')
         apply(rig, DIRECT)
         rig.records.clear()
         assert answer(rig, get(origin))[1] == b"in"  # by the kept connection, which was reported before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,11 +12,13 @@ from actors.bus.loop import Loop
 from actors.bus.messages.policies import PolicySpec, RuleSpec
 from actors.bus.messages.specs import EgressSpec, LimitsSpec, ProxySpec
 from actors.forwarding.connection import Connection, ConnectionInfo
+from actors.forwarding.connections.policy_handlers import judge_of_account
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.policies import conditions
 from actors.forwarding.policies.portions import PORTION, SORTED
+from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.reconfiguration import ENTRIES, Configuration, Reconfiguration
 from actors.forwarding.slices import SLICE
 from config.net.entries import read_entry
@@ -240,3 +243,13 @@ def test_two_configurations_one_after_the_other_are_both_done(world: World) -> N
     assert set(world.done) == set(world.applied)
     assert world.context._unvisited == []
     assert any(each.meter is None for each in connections), "without limits none gets a meter any more"
+
+
+def test_asking_whether_policies_judge_an_account_changes_nothing(world: World) -> None:
+    of_plan: Any = SimpleNamespace(policy="later", tags=())
+    assert [world.context.judges(each) for each in (None, of_plan, None)] == [False, True, False]
+    target = parse_authority(b"a.example:443", 443)
+    verdict = judge_of_account(world.context, target, "192.0.2.7", 3128, "ann", of_plan).by_name()
+    assert verdict is not None
+    assert verdict.failure is not None
+    assert world.context.policies is None

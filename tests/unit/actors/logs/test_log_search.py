@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.records import CountLogs, LogPage, QueryLogs
 from actors.bus.records import Batch
 from actors.logs import blocks, dayfile, index, search
 from config.model.choices import LOG_LEVELS
@@ -359,3 +359,19 @@ def test_an_unreadable_day_hides_no_other_and_makes_the_total_a_lower_bound(log:
     (log.index.path.parent / "2020-01-01.sqlite").write_bytes(b"no database at all, but long enough to be read" * 99)
     page = log.find()
     assert (targets(page), page.total, page.at_least) == (["host:1"], 1, True)
+
+
+def test_all_reasons_of_report_mode_are_found_by_one_word_and_counted_by_rule(log: Log) -> None:
+    reported = "reported:policy_denied", "reported:destination_denied"
+    reasons = ("", "dns_error", *reported, "reported:policy_denied", "unreported:x")
+    for begin in range(2):  # a block that is closed, and one that isn't
+        rows = [
+            row(n, reason=reason, rule=f"rule of {reason}") for n, reason in enumerate(reasons * (9 if begin else 1))
+        ]
+        log.store(*rows)
+    found = log.find(reason="reported").rows
+    assert {each["reason"] for each in found} == set(reported)
+    assert len(found) == sum(record["reason"].startswith("reported:") for record in log.records)
+    query = QueryLogs(**{**EVER, "start": NOON - 60, "end": NOON + 60, "reason": "reported"})
+    counts = log.index.count(CountLogs(query, 120, ("rule",), 10)).values["rule"]
+    assert [each[:2] for each in counts] == [(f"rule of {reported[0]}", 20), (f"rule of {reported[1]}", 10)]
