@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from actors.bus.messages.common import forwarding_name, proxy_label
 from actors.bus.messages.fleet_objects import POOL_KEY
@@ -24,6 +25,8 @@ class DesiredProxies:
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
         self._named: Counter[tuple[str, ...]] = Counter()
         """How many active proxies name the same objects."""
+        self._gone: dict[str, ProxySpec] = {}
+        """Proxies that were removed, the latest ones: their processes drain under their names."""
 
     def get(self, proxy_id: str) -> ProxySpec | None:
         """The proxy with this id; None if it is gone."""
@@ -60,6 +63,7 @@ class DesiredProxies:
         self._removed.append(proxy_id)
         before = self.specs.pop(proxy_id, None)
         self._count(before, -1)
+        self._remember(() if before is None else (before,))
         return before
 
     def replace(self, specs: Iterable[ProxySpec], unchanged: Iterable[str] = ()) -> dict[str, ProxySpec]:
@@ -67,12 +71,18 @@ class DesiredProxies:
         before = self.specs
         self.specs = {each: before[each] for each in unchanged} | {spec.id: spec for spec in specs}
         self._removed.clear()
+        self._remember(spec for proxy_id, spec in before.items() if proxy_id not in self.specs)
         self._named = Counter(spec.objects for spec in self.specs.values() if spec.active)
         return before
 
     def revisions(self) -> dict[str, int]:
         """Of all proxies, by id."""
         return {proxy_id: spec.revision for proxy_id, spec in self.specs.items()}
+
+    def _remember(self, gone: Iterable[ProxySpec]) -> None:
+        self._gone |= {spec.id: replace(spec, accounts=()) for spec in gone}
+        for each in list(self._gone)[:-REMOVED_REMEMBERED]:
+            del self._gone[each]
 
     def _count(self, spec: ProxySpec | None, number: int) -> None:
         if spec is not None and spec.active:
@@ -82,7 +92,8 @@ class DesiredProxies:
 
     def label(self, actor: str, index: int | None = None) -> str:
         """What logs call the actor of this name: of a proxy `office (3128)`, of one of its workers with its number."""
-        spec = self.get(actor.removeprefix(forwarding_name("")))
+        proxy_id = actor.removeprefix(forwarding_name(""))
+        spec = self.get(proxy_id) or self._gone.get(proxy_id)
         if spec is None:
             return actor
         return proxy_label(spec.name, spec.ports, index or 0, 1 if index is None else worker_count(spec))

@@ -92,7 +92,7 @@ def integer(description: str, lowest: int, highest: int, default: int | None = N
 
     def read(value: str) -> int:
         if not _INTEGER.fullmatch(value) or not lowest <= int(value) <= highest:
-            raise ValueError(f"must be an integer from {lowest} to {highest}")
+            raise ValueError(f"must be a whole number from {lowest} to {highest}")
         return int(value)
 
     schema = {"type": "integer", "minimum": lowest, "maximum": highest, **_default(default)}

@@ -87,7 +87,7 @@ def _response(status: int) -> dict[str, Any]:
         "properties": {"success": {"const": False}, "error": error},
         "required": ["success", "error"],
     }
-    details = _DETAILS.get(status, {"field": "port", "error": "must be an integer from 1 to 65535"})
+    details = _DETAILS.get(status, {"field": "port", "error": "must be a whole number from 1 to 65535"})
     example = {"success": False, "error": {"code": codes[0], "message": description, "details": details}}
     response: dict[str, Any] = {
         "description": description,

@@ -333,15 +333,33 @@ def rule_view(rule: PolicyRule) -> dict[str, Any]:
     return {"name": rule.name, "match": plain.get("match", {}), "action": plain.get("action", {}), "mode": rule.mode}
 
 
+def _of_plain_http(rule: PolicyRule) -> str:
+    """That a rule with methods, paths or headers never matches a tunnel; of one that refuses, what passes it."""
+    text = "the rule is for plain HTTP: it never matches a tunnel (CONNECT, SOCKS)"
+    if rule.action.use != "deny":
+        return text
+    methods, paths = _first_of(rule.match.methods), _first_of(rule.match.paths)
+    passing = f"{methods} requests" if methods else "requests"
+    passing += f" for {paths}" if paths else ""
+    return f"{text}, so over HTTPS all {passing} pass"
+
+
+def _first_of(texts: Sequence[str]) -> str:
+    """The first ones, for a sentence."""
+    more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
+    return ", ".join(texts[:3]) + more
+
+
 def policy_warnings(policy: Policy) -> list[Warned]:
     """What is worth knowing about rules that do less than they seem to."""
     found = []
     for index, rule in enumerate(policy.rules):
         path = f"rules[{index}]"
-        plain_http = [name for name in ("methods", "paths") if getattr(rule.match, name)]
+        plain_http = [f"match.{name}" for name in ("methods", "paths") if getattr(rule.match, name)]
+        if rule.action.headers != ActionHeaders():
+            plain_http.append("action.headers")
         if plain_http:
-            text = "the rule is for plain HTTP: it never matches a tunnel (CONNECT, SOCKS)"
-            found.append(Warned(f"{path}.match.{plain_http[0]}", text))
+            found.append(Warned(f"{path}.{plain_http[0]}", _of_plain_http(rule)))
         if rule.action == RuleAction():
             text = "the rule only ends the evaluation: the proxy's own access rules decide"
             found.append(Warned(f"{path}.action", text))

@@ -18,7 +18,7 @@ TOML = {
 JSON = {
     "list": "a list",
     "object": "an object",
-    "integer": "an integer",
+    "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",
     "string": "a string",

@@ -250,3 +250,32 @@ def test_existing_tunnels_are_ended_by_a_change_that_says_so_once() -> None:
 def test_rules_that_do_less_than_they_seem_to_are_warned_about() -> None:
     policy = a_policy({"match": {"paths": ["/a"]}, "action": {"use": "deny"}}, {}, {"action": {"use": "direct"}})
     assert [each.field for each in policy_warnings(policy)] == ["rules[0].match.paths", "rules[1].action"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "said"),
+    [
+        ({"match": {"methods": ["GET"]}, "action": {"use": "direct"}}, "match.methods", "a tunnel (CONNECT, SOCKS)"),
+        (
+            {"match": {"methods": ["POST", "PUT"]}, "action": {"use": "deny"}},
+            "match.methods",
+            "so over HTTPS all POST, PUT requests pass",
+        ),
+        (
+            {"match": {"paths": ["/a", "/b", "/c", "/d"]}, "action": {"use": "deny"}},
+            "match.paths",
+            "so over HTTPS all requests for /a, /b, /c and 1 more pass",
+        ),
+        (
+            {"match": {"methods": ["POST"], "paths": ["/a"]}, "action": {"use": "deny"}},
+            "match.methods",
+            "so over HTTPS all POST requests for /a pass",
+        ),
+        ({"match": {}, "action": {"headers": {"remove": ["cookie"]}}}, "action.headers", "(CONNECT, SOCKS)"),
+    ],
+)
+def test_a_rule_of_plain_http_warns_that_it_never_matches_a_tunnel(rule: dict[str, Any], field: str, said: str) -> None:
+    (warned,) = policy_warnings(a_policy(rule))
+    assert (warned.field, warned.warning.endswith(said)) == (f"rules[0].{field}", True)
+    assert "never" in warned.warning
+    assert "tunnel" in warned.warning

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.fleet_objects import FleetObject
 from actors.supervision.desired_objects import DesiredObjects
+from actors.supervision.desired_proxies import DesiredProxies
+from tests.kit.standin_actors import spec
 
 
 def an_object(key: str, *names: str, revision: int = 1, identifier: str = "") -> FleetObject:
@@ -59,3 +67,14 @@ def test_an_object_with_another_name_is_no_longer_known_by_the_first() -> None:
     objects = holding(an_object("pool:a", identifier="one"))
     objects.apply([an_object("pool:b", identifier="one", revision=2)], [])
     assert (objects.needed_by(("pool:a",)), list(objects.needed_by(("pool:b",)))) == ({}, ["pool:b"])
+
+
+@pytest.mark.parametrize("remove", [lambda desired: desired.remove("a"), lambda desired: desired.replace([])])
+def test_a_proxy_that_is_gone_keeps_its_name_in_the_log(remove: Callable[[DesiredProxies], Any]) -> None:
+    desired = DesiredProxies()
+    desired.put(spec("a", 1, name="office"))
+    label = desired.label(forwarding_name("a"))
+    assert label.startswith("office (")
+    remove(desired)
+    assert desired.label(forwarding_name("a")) == label
+    assert desired.label(forwarding_name("b")) == forwarding_name("b")
