@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,23 @@ import psutil
 from api.audit import Head, verify
 from config.files.paths import DataDir
 from soaking import leaks
-from soaking.changes import Changes, stored
+from soaking.changes import COUNTED, LIST, PLAN, POLICY, USER, Changes, Guarded, denying, id_of, stored
 from soaking.disturb import Disturber, Plan
-from soaking.faults import CHAINED, UPSTREAM, Journal
+from soaking.faults import ASLEEP, CHAINED, SPARE, UPSTREAM, WORKERS, Journal
 from soaking.installation import Installation
 from soaking.ledger import Ledger
 from soaking.lines import Clock, unexplained
-from soaking.traffic import Target, Traffic
+from soaking.traffic import Target, Traffic, moved
 from soaking.verdict import PRINTED, Check, api_checks, summary, table_of_checks, table_of_faults, traffic_checks
-from tests.kit.ports import free_port
+from tests.kit.product import PASSWORD
 from tests.kit.wait import wait_until
 
 MOST_REQUESTS = 300
 SETTLED_WITHIN = 60.0
+BETWEEN_WAKES = 5.0
+"""Seconds between clients of the proxy that sleeps."""
+GUARDED, POOL = "guarded", "pool"
+"""The tag of proxies that ask for credentials, and the pool of upstreams."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -64,12 +69,19 @@ class Soak:
         self, product: Installation, arguments: argparse.Namespace, own: set[int], http_port: int, echo_port: int
     ) -> None:
         self._product, self._arguments, self._own = product, arguments, own
+        guard = _make_guard(product, http_port)
         self._proxies = _make_proxies(product)
-        targets = [Target(name, proxy["protocol"], proxy["port"]) for name, proxy in self._proxies.items()]
-        targets = [target for target in targets if target.name != UPSTREAM]
+        counted = {"credentials": f"{COUNTED}:{PASSWORD}"}
+        more: dict[str, Any] = {WORKERS: counted, ASLEEP: counted | {"pause": BETWEEN_WAKES}}
+        targets = [
+            Target(name, proxy["protocol"], proxy["port"], **more.get(name, {}))
+            for name, proxy in self._proxies.items()
+            if name not in (UPSTREAM, SPARE)
+        ]
+        self._guarded = Guarded(self._proxies[WORKERS]["port"], guard, f"http://127.0.0.1:{http_port}")
         self._ledger, self._journal = Ledger(), Journal()
         self._traffic = Traffic(targets, http_port, echo_port, arguments.rate / 2.3)
-        self._changes = Changes(product, self._ledger, arguments.seed)
+        self._changes = Changes(product, self._ledger, self._guarded, arguments.seed)
         self._plan = Plan(arguments.minutes * 60)
         names = {product.forwarding_name(proxy): name for name, proxy in self._proxies.items()}
         self._disturber = Disturber(product, self._journal, names, self._plan, arguments.seed)
@@ -94,16 +106,19 @@ class Soak:
             self._traffic.stop()
         self._seconds = time.monotonic() - began
         product.wait_whole(SETTLED_WITHIN)
-        changes = self._changes_check()
+        changes, used = self._changes_check(), self._usage_check()
         self._stop_new_proxies()
         self._reap()
         return [
             changes,
+            Check("every answered change holds for the next request", self._changes.wrong),
+            Check("what an account has used is exact", used),
+            Check("a proxy slept, and was woken", self._sleep_check()),
             *traffic_checks(self._traffic.attempts, self._journal),
             *api_checks(self._changes.calls, self._journal),
             Check("everything was mended in time", self._disturber.failures),
             Check("every start of the product succeeded", ["a start failed"] * self._disturber.starts_that_failed),
-            Check("no process is left over", leaks.stray_processes(product, self._own, len(self._proxies))),
+            Check("no process is left over", leaks.stray_processes(product, self._own, self._processes)),
             Check("no file is left over", leaks.stray_files(product)),
             Check("no process spins when nothing happens", leaks.spinning(product)),
             Check("no memory or descriptor leaks", leaks.growths(before, leaks.sample(product))),
@@ -143,15 +158,44 @@ class Soak:
         lost = [each for collection, things in found.items() for each in self._ledger.lost(collection, things)]
         return Check("every answered change is there", lost)
 
+    def _usage_check(self) -> list[str]:
+        """What differs from the bytes of the traffic."""
+        bounds = moved(each for each in self._traffic.attempts if each.proxy in (WORKERS, ASLEEP))
+
+        def wrong() -> list[str]:
+            account = self._product.data("GET", f"/accounts?q={COUNTED}")["accounts"][0]
+            usage = account["usage"] or dict.fromkeys(bounds, 0)
+            return [
+                f"{name}: {usage[name]}, expected {low} to {high}"
+                for name, (low, high) in bounds.items()
+                if not low <= usage[name] <= high
+            ]
+
+        with suppress(AssertionError):
+            wait_until(lambda: not wrong(), "usage is counted", 10)
+        return wrong()
+
+    def _sleep_check(self) -> list[str]:
+        wakes = sum(
+            line["message"].startswith(f"{ASLEEP} (") and " sleeps" in line["message"] for line in self._product.lines()
+        )
+        return [] if wakes > self._seconds / BETWEEN_WAKES / 4 else [f"it slept {wakes} times"]
+
     def _stop_new_proxies(self) -> None:
         """So that the same processes run as at the first sample."""
         for proxy in self._product.data("GET", "/proxies?per_page=100&status=active")["proxies"]:
             if proxy["name"] not in self._proxies:
                 self._product.data("POST", f"/proxies/{proxy['id']}/stop")
-        wanted = len(self._proxies)
         wait_until(
-            lambda: len(self._product.by_kind()["forwarding"]) == wanted, "the others have ended", SETTLED_WITHIN
+            lambda: len(self._product.by_kind()["forwarding"]) == self._processes,
+            "the others have ended",
+            SETTLED_WITHIN,
         )
+
+    @property
+    def _processes(self) -> int:
+        """Of proxies at the end: one has two workers, and one sleeps."""
+        return len(self._proxies)
 
     def _reap(self) -> None:
         """Orphans of a killed supervisor that have ended; the others are found as left over."""
@@ -163,16 +207,41 @@ class Soak:
                     continue  # psutil has reaped it
 
 
+def _make_guard(product: Installation, http_port: int) -> str:
+    """Plan, accounts, list and policy; the id of the account that `Changes` uses."""
+    source = {"url": f"http://127.0.0.1:{http_port}/list", "format": "plain", "interval": 60}
+    ids = {}
+    for collection, body in (
+        ("plans", {"name": PLAN, "quota": {"bytes": 1 << 40, "period": "total"}}),
+        ("accounts", {"username": COUNTED, "password": PASSWORD, "plan": PLAN, "proxies": {"tags": [GUARDED]}}),
+        ("accounts", {"username": USER, "password": PASSWORD, "plan": PLAN, "proxies": {"tags": [GUARDED]}}),
+        ("lists", {"name": LIST, "kind": "domains", "source": source}),
+        ("policies", {"name": POLICY, "rules": [denying("list", destinations=[f"list:{LIST}"])]}),
+    ):
+        ids[collection] = id_of(product.data("POST", f"/{collection}", body))
+    wait_until(lambda: product.data("GET", f"/lists/{LIST}")["list"]["status"]["entries"], "the list is fetched")
+    return ids["accounts"]
+
+
 def _make_proxies(product: Installation) -> dict[str, dict[str, Any]]:
-    """Those that the traffic goes through."""
+    """Those that the traffic goes through, and their upstreams."""
     hook = {"name": "always", "url": "http://127.0.0.1:9/", "events": ["proxy.*"], "enabled": False}
     product.data("POST", "/webhooks", hook)  # the sender loads what it needs for the first one
-    upstream = product.proxy(name=UPSTREAM)
-    through = {"protocol": "http", "host": "127.0.0.1", "port": upstream["port"]}
-    made = {UPSTREAM: upstream, CHAINED: product.proxy(name=CHAINED, upstreams=[through])}
+    made = {name: product.proxy(name=name) for name in (UPSTREAM, SPARE)}
+    through = [{"protocol": "http", "host": "127.0.0.1", "port": each["port"]} for each in made.values()]
+    product.data("POST", "/pools", {"name": POOL, "upstreams": through, "check": {"interval": 5}})
     tls = {"cert_file": str(product.cert), "key_file": str(product.key)}
-    for protocol, more in (("http", {}), ("https", {"tls": tls}), ("socks4", {}), ("socks5", {})):
-        made[protocol] = product.proxy(name=protocol, protocol=protocol, port=free_port(), **more)
+    guarded = {"auth": {"enabled": True}, "tags": [GUARDED]}
+    for name, more in (
+        (CHAINED, {"upstreams": through[:1]}),
+        (WORKERS, {**guarded, "workers": 2, "policy": POLICY}),
+        (ASLEEP, {**guarded, "sleep_after": 1, "pool": POOL}),
+        ("http", {}),
+        ("https", {"protocol": "https", "tls": tls}),
+        ("socks4", {"protocol": "socks4"}),
+        ("socks5", {"protocol": "socks5"}),
+    ):
+        made[name] = product.proxy(name=name, **more)
     return made
 
 

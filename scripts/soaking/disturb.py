@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import psutil
 
 from actors.supervision.processes.fd_reserve import FOR_LISTENERS
-from soaking.faults import Fault, Journal
+from soaking.faults import WORKERS, Fault, Journal
 from soaking.installation import Installation
 
 KILL_PERIOD = 20.0
@@ -26,8 +26,8 @@ SPARE = {"supervisor": FOR_LISTENERS // 2}
 """Descriptors that are left to a process that runs out of them. The supervisor stops growing before it has none: with
 none at all libzmq ends it, since its listener for `ipc://` takes that for impossible."""
 
-ACTORS = ("api", "tls", "metrics", "logs", "webhooks", "resolver", "zygote")
-HANGING = ("api", "logs", "metrics", "webhooks", "resolver")
+ACTORS = ("api", "tls", "metrics", "logs", "webhooks", "resolver", "pools", "zygote")
+HANGING = ("api", "logs", "metrics", "webhooks", "resolver", "pools", "worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,7 @@ class Disturber:
         """Every kind in each round, in an order of its own; the supervisor in every second round."""
         for number in range(10_000):
             kinds = [f"kill {each}" for each in ACTORS] + ["kill forwarding"] * 3 + ["hang forwarding"]
+            kinds.append("kill worker")
             kinds.append(f"hang {self._dice.choice(HANGING)}")
             self._dice.shuffle(kinds)
             if number % 2 == 0:
@@ -133,14 +134,16 @@ class Disturber:
             return
         how, kind = name.split()
         with self._supervisor:
-            found = self._product.by_kind().get(kind, [])
+            found = self._product.by_kind().get("forwarding" if kind == "worker" else kind, [])
+        if kind == "worker":
+            found = [process for process in found if self._proxies.get(_name(process)) == WORKERS]
         if not found:
             return  # it died a moment ago and does not run again yet: another fault waits for that
         process = self._chosen(found)
-        target = self._proxies.get(_name(process), "") if kind == "forwarding" else ""
-        with self._journal.fault(name, target or "one that comes and goes") as fault:
-            if kind != "forwarding":
-                fault.target = ""
+        target = ""
+        if kind in ("forwarding", "worker"):
+            target = self._proxies.get(_name(process), "one that comes and goes")
+        with self._journal.fault(name, target) as fault:
             _signal(process, signal.SIGKILL if how == "kill" else signal.SIGSTOP)
             if how == "hang":
                 self._wait_dead(process)

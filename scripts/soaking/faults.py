@@ -21,13 +21,19 @@ EXPLAINS: dict[str, frozenset[str]] = {
     "kill supervisor": frozenset({CUT, REFUSED, LATE, FAILED}),
     "kill forwarding": frozenset({CUT}),
     "hang forwarding": frozenset({CUT, LATE}),
+    "kill worker": frozenset({CUT}),
+    "hang worker": frozenset({CUT, LATE}),
     "descriptors of forwarding": frozenset({CUT, LATE, FAILED}),
 }
 """Effects on traffic. All other faults explain nothing: they must not affect the data plane."""
 
 
-UPSTREAM, CHAINED = "upstream", "chain"
-"""Names of the proxy that is another's upstream, and of that other, whose requests fail when the first dies."""
+UPSTREAM, SPARE, CHAINED, ASLEEP, WORKERS = "upstream", "spare", "chain", "asleep", "workers"
+"""Names of proxies: two that are upstreams, one with the first of them, one that sleeps and has both in a pool, and one
+with workers, accounts and a policy."""
+
+BEHIND = {CHAINED: frozenset({UPSTREAM}), ASLEEP: frozenset({UPSTREAM, SPARE})}
+"""By name the upstreams of proxies: requests fail when one of them dies."""
 
 
 @dataclass(slots=True)
@@ -46,7 +52,7 @@ class Fault:
     def explains(self, result: str, target: str) -> bool:
         """True if `result` of a client of the proxy `target` may follow from it."""
         possible = EXPLAINS.get(self.kind, frozenset())
-        if (self.target, target) == (UPSTREAM, CHAINED):
+        if self.target in BEHIND.get(target, ()):
             return bool(possible) and result != REFUSED
         return self.target in ("", target) and result in possible
 

@@ -113,11 +113,13 @@ class Installation(Product):
             health = self.data("GET", "/health")["status"]
         except (AssertionError, OSError):
             return False
-        kinds = self.by_kind().keys() >= {"zygote", "api", "tls", "metrics", "logs", "webhooks"}
+        kinds = self.by_kind().keys() >= {"zygote", "api", "tls", "metrics", "logs", "webhooks", "resolver", "pools"}
+        runtimes = [proxy["runtime"] for proxy in proxies]
         return (
             kinds
             and health in ("healthy", "degraded")
-            and all(p["runtime"]["state"] in ("running", "degraded") for p in proxies)
+            and all(each["state"] in ("running", "degraded", "sleeping") for each in runtimes)
+            and not any(problem["reason"] == "process" for each in runtimes for problem in each["problems"])
         )
 
     def wait_whole(self, seconds: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ MORE_DESCRIPTORS = 12
 IDLE_SHARE = 0.15
 """Of a core, for one process when there is no traffic any more."""
 
+SOCKETS = {"mailbox", "events.in", "events.out", "records", "api.door", "api.sock", "lock", "resolver", "tickets"}
+FOLDERS = {"usage", "pools", "workers"}
 _EXPECTED = re.compile(r"(\.new|\.link|\.damaged-\d+|\.partial|^upgrade)$")
 
 
@@ -76,9 +79,11 @@ def stray_files(product: Installation) -> list[str]:
     """Files of interrupted writes, and deleted ones that are still open."""
     data, run = product.files()
     leaks = [str(path.relative_to(product.directory)) for path in data if _EXPECTED.search(path.name)]
-    wanted = {"mailbox", "events.in", "events.out", "records", "api.door", "api.sock", "lock"}
-    leaks += [str(path.relative_to(product.directory)) for path in run if path.name not in wanted]
-    for process in [psutil.Process(product.pid), *product.processes()]:
+    gone = [path for path in run if path.relative_to(product.run_dir).parts[0] not in SOCKETS | FOLDERS]
+    proxies = {proxy["id"] for proxy in product.data("GET", "/proxies?per_page=100")["proxies"]}
+    gone += [path for path in run if path.parent.name == "workers" and path.name not in proxies]
+    leaks += [str(path.relative_to(product.directory)) for path in gone]
+    for process in [psutil.Process(product.pid), *product.lasting()]:
         for link in Path(f"/proc/{process.pid}/fd").iterdir():
             target = _target(link)
             if target.endswith(" (deleted)") and str(product.directory) in target:
@@ -86,17 +91,29 @@ def stray_files(product: Installation) -> list[str]:
     return leaks
 
 
-def spinning(product: Installation, seconds: float = 4.0) -> list[str]:
-    """Processes that are busy although nothing happens."""
-    processes = [psutil.Process(product.pid), *product.processes()]
-    before = {process: sum(process.cpu_times()[:2]) for process in processes}
+def spinning(product: Installation) -> list[str]:
+    """Processes that are busy although nothing happens; what they have to do yet may take a minute."""
+    found = _busy(product)
+    for _ in range(15):
+        found = found and _busy(product)
+    return found
+
+
+def _busy(product: Installation, seconds: float = 4.0) -> list[str]:
+    before = _cpu_times(product)
     time.sleep(seconds)
-    leaks = []
-    for process, then in before.items():
-        share = (sum(process.cpu_times()[:2]) - then) / seconds
-        if share > IDLE_SHARE:
-            leaks.append(f"{process.name()}: {share:.0%} of a core")
-    return leaks
+    after = _cpu_times(product)
+    shares = {process: (after[process] - then) / seconds for process, then in before.items() if process in after}
+    return [f"{process.name()}: {share:.0%} of a core" for process, share in shares.items() if share > IDLE_SHARE]
+
+
+def _cpu_times(product: Installation) -> dict[psutil.Process, float]:
+    """Seconds of each process that lasts."""
+    found = {}
+    for process in [psutil.Process(product.pid), *product.lasting()]:
+        with suppress(psutil.NoSuchProcess):
+            found[process] = sum(process.cpu_times()[:2])
+    return found
 
 
 def _measure(process: psutil.Process) -> tuple[float, float] | None:

@@ -30,13 +30,15 @@ class Explained:
 
 EXPLAINED = (
     Explained(r" died: process \d+ was killed by SIGKILL", KILLED),
+    Explained(r"\d of \d workers run: process \d+ was killed by SIGKILL", KILLED),
+    Explained(r"recorded revisions of the configuration that were not made are removed", ANY),
     Explained(r"is .* as set through the API; the configuration says", r"reload|kill supervisor"),
     Explained(r" missed its liveness deadline \(silent for \d+ s\); killing it", r"hang \S+"),
     Explained(r"the zygote ended; its children live on", r"kill (zygote|supervisor)"),
     Explained(r"the zygote doesn't take requests", rf"(kill zygote|{DESCRIPTORS})"),
     Explained(r" ends: the supervisor is gone|the bus is closed", r"kill supervisor"),
     Explained(r"reload failed, keeping the current configuration: .*drain_timeout", r"reload of a bad file"),
-    Explained(r"No space left on device|database or disk is full|disk I/O error|wait for the disk", DISK),
+    Explained(r"No space left on device|(database or|the) disk is full|disk I/O error|wait for the disk", DISK),
     Explained(r"the disk (was full|cannot be written to)", DISK),
     Explained(r"no descriptor is left for new clients", r"descriptors of forwarding"),
     Explained(r"Too many open files|unable to open database file|out of descriptors", DESCRIPTORS),

@@ -12,7 +12,8 @@ import ssl
 import threading
 import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Awaitable, Callable
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from soaking.faults import CUT, FAILED, LATE, REFUSED
@@ -22,6 +23,8 @@ UNDER_WAY = 60
 PATIENCE = 20.0
 """Seconds for one attempt; a process that hangs is killed after ten."""
 SIZES = (100, 2_000, 40_000)
+MOST_BYTES = 4 * max(SIZES)
+"""More than one attempt moves in either direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Attempt:
     begin: float
     end: float
     detail: str = ""
+    sent: int = 0
+    received: int = 0
 
 
 class _Status(Exception):
@@ -41,14 +46,60 @@ class _Status(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A proxy to go through."""
+    """A proxy to go through, with the credentials (`name:password`), and the seconds between two attempts, if rarer."""
 
     name: str
     protocol: str
     port: int
+    credentials: str = ""
+    pause: float = 0.0
+
+    @property
+    def field(self) -> str:
+        """The header field with the credentials."""
+        word = b64encode(self.credentials.encode()).decode()
+        return f"Proxy-Authorization: Basic {word}\r\n" if word else ""
 
 
-Through = Callable[[Target, int], Awaitable[None]]
+class Wire:
+    """A connection to a proxy, and how many bytes are on it."""
+
+    def __init__(self) -> None:
+        self.sent = self.received = 0
+        self._reader: StreamReader | None = None
+        self._writer: StreamWriter | None = None
+
+    async def connect(self, port: int, tls: ssl.SSLContext | None) -> None:
+        """Before all else."""
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, limit=1 << 18)
+
+    def write(self, data: bytes) -> None:
+        """Send it."""
+        assert self._writer is not None
+        self.sent += len(data)
+        self._writer.write(data)
+
+    async def head(self) -> bytes:
+        """Up to an empty line."""
+        assert self._reader is not None
+        data = await self._reader.readuntil(b"\r\n\r\n")
+        self.received += len(data)
+        return data
+
+    async def exactly(self, size: int) -> bytes:
+        """So many bytes."""
+        assert self._reader is not None
+        data = await self._reader.readexactly(size)
+        self.received += len(data)
+        return data
+
+    def close(self) -> None:
+        """At any time."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+Through = Callable[[Wire, Target, int], Awaitable[None]]
 
 
 class Traffic:
@@ -58,7 +109,7 @@ class Traffic:
         self.attempts: list[Attempt] = []
         self.held_back = 0
         self._targets, self._http, self._echo = targets, http_port, echo_port
-        self._pause = len(targets) / rate
+        self._pause = len([target for target in targets if not target.pause]) / rate
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
         self._stopping = threading.Event()
@@ -83,7 +134,7 @@ class Traffic:
         under_way: set[asyncio.Task[None]] = set()
         number, due = 0, time.monotonic()
         while not self._stopping.is_set():
-            number, due = number + 1, due + self._pause
+            number, due = number + 1, due + (target.pause or self._pause)
             if len(under_way) < UNDER_WAY:
                 task = group.create_task(self._attempt(target, number))
                 under_way.add(task)
@@ -94,10 +145,11 @@ class Traffic:
 
     async def _attempt(self, target: Target, number: int) -> None:
         through: Through = self._tunnel if target.protocol.startswith("socks") or number % 3 == 0 else self._get
-        begin, detail = time.monotonic(), ""
+        begin, detail, wire = time.monotonic(), "", Wire()
         try:
             async with asyncio.timeout(PATIENCE):
-                await through(target, SIZES[number % len(SIZES)])
+                await wire.connect(target.port, self._tls if target.protocol == "https" else None)
+                await through(wire, target, SIZES[number % len(SIZES)])
             result = SUCCEEDED
         except TimeoutError:
             result = LATE
@@ -109,60 +161,61 @@ class Traffic:
             result, detail = CUT, repr(error)
         except ValueError as error:
             result, detail = WRONG, str(error)
-        self.attempts.append(Attempt(target.name, result, begin, time.monotonic(), detail))
+        finally:
+            wire.close()
+        end = time.monotonic()
+        self.attempts.append(Attempt(target.name, result, begin, end, detail, wire.sent, wire.received))
 
     # --- one attempt ---
 
-    async def _get(self, target: Target, size: int) -> None:
-        """Two requests on one connection."""
-        reader, writer = await self._connect(target)
-        try:
-            for _ in range(2):
-                where = f"127.0.0.1:{self._http}"
-                writer.write(f"GET http://{where}/{size} HTTP/1.1\r\nHost: {where}\r\n\r\n".encode())
-                head = await reader.readuntil(b"\r\n\r\n")
-                _expect_200(head)
-                _expect_all(await reader.readexactly(size), b"x" * size)
-        finally:
-            writer.close()
+    async def _get(self, wire: Wire, target: Target, size: int) -> None:
+        """Two requests on one connection, by a name."""
+        where = f"localhost:{self._http}"
+        for _ in range(2):
+            wire.write(f"GET http://{where}/{size} HTTP/1.1\r\nHost: {where}\r\n{target.field}\r\n".encode())
+            _expect_200(await wire.head())
+            _expect_all(await wire.exactly(size), b"x" * size)
 
-    async def _tunnel(self, target: Target, size: int) -> None:
+    async def _tunnel(self, wire: Wire, target: Target, size: int) -> None:
         """A tunnel to the echo port, and three messages through it."""
-        reader, writer = await self._connect(target)
-        try:
-            await getattr(self, f"_open_{target.protocol}")(reader, writer)
-            message = bytes(index % 251 for index in range(size))
-            for _ in range(3):
-                writer.write(message)
-                _expect_all(await reader.readexactly(size), message)
-        finally:
-            writer.close()
+        await getattr(self, f"_open_{target.protocol}")(wire, target)
+        message = bytes(index % 251 for index in range(size))
+        for _ in range(3):
+            wire.write(message)
+            _expect_all(await wire.exactly(size), message)
 
-    async def _connect(self, target: Target) -> tuple[StreamReader, StreamWriter]:
-        tls = self._tls if target.protocol == "https" else None
-        return await asyncio.open_connection("127.0.0.1", target.port, ssl=tls, limit=1 << 18)
-
-    async def _open_http(self, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _open_http(self, wire: Wire, target: Target) -> None:
         where = f"127.0.0.1:{self._echo}"
-        writer.write(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n\r\n".encode())
-        _expect_200(await reader.readuntil(b"\r\n\r\n"))
+        wire.write(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{target.field}\r\n".encode())
+        _expect_200(await wire.head())
 
     _open_https = _open_http
 
-    async def _open_socks5(self, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _open_socks5(self, wire: Wire, _target: Target) -> None:
         """RFC 1928, without credentials."""
-        writer.write(b"\x05\x01\x00")
-        _expect_all(await reader.readexactly(2), b"\x05\x00")
-        writer.write(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + self._echo.to_bytes(2, "big"))
-        reply = await reader.readexactly(10)
+        wire.write(b"\x05\x01\x00")
+        _expect_all(await wire.exactly(2), b"\x05\x00")
+        wire.write(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + self._echo.to_bytes(2, "big"))
+        reply = await wire.exactly(10)
         if reply[1] != 0:
             raise _Status(f"SOCKS5 reply {reply[1]}")
 
-    async def _open_socks4(self, reader: StreamReader, writer: StreamWriter) -> None:
-        writer.write(b"\x04\x01" + self._echo.to_bytes(2, "big") + socket.inet_aton("127.0.0.1") + b"\x00")
-        reply = await reader.readexactly(8)
+    async def _open_socks4(self, wire: Wire, _target: Target) -> None:
+        wire.write(b"\x04\x01" + self._echo.to_bytes(2, "big") + socket.inet_aton("127.0.0.1") + b"\x00")
+        reply = await wire.exactly(8)
         if reply[1] != 90:
             raise _Status(f"SOCKS4 reply {reply[1]}")
+
+
+def moved(attempts: Iterable[Attempt]) -> dict[str, tuple[int, int]]:
+    """The least and the most bytes that they have moved: exact but for those that broke."""
+    bounds = {"bytes_in": (0, 0), "bytes_out": (0, 0)}
+    for each in attempts:
+        certain = each.result == SUCCEEDED
+        for name, size, most in (("bytes_in", each.sent, each.sent), ("bytes_out", each.received, MOST_BYTES)):
+            low, high = bounds[name]
+            bounds[name] = (low + size, high + size) if certain else (low, high + most)
+    return bounds
 
 
 def _expect_200(head: bytes) -> None:

@@ -10,7 +10,7 @@ from soaking.faults import CUT, FAILED, GRACE, LATE, REFUSED, Fault, Journal
 from soaking.leaks import MB, Sample, growths
 from soaking.ledger import GONE, Ledger
 from soaking.lines import Clock, unexplained
-from soaking.traffic import SUCCEEDED, WRONG, Attempt
+from soaking.traffic import MOST_BYTES, SUCCEEDED, WRONG, Attempt, moved
 from soaking.verdict import Check, table_of_checks, traffic_checks
 
 NOON = "2026-11-21T12:00:{:02d}.000Z"
@@ -72,8 +72,34 @@ def test_the_proxy_behind_a_killed_upstream_may_fail_but_never_refuse() -> None:
     assert [fault.explains(each, "chain") for each in (CUT, FAILED, LATE, REFUSED)] == [True, True, True, False]
 
 
+@pytest.mark.parametrize(("killed", "explained"), [("upstream", True), ("spare", True), ("http", False)])
+def test_a_proxy_with_a_pool_may_fail_when_any_of_its_upstreams_dies(killed: str, explained: bool) -> None:
+    assert Fault("kill forwarding", killed).explains(FAILED, "asleep") is explained
+
+
+@pytest.mark.parametrize(("result", "explained"), [(CUT, True), (REFUSED, False), (LATE, False), (FAILED, False)])
+def test_a_killed_worker_cuts_its_own_connections_and_delays_none(result: str, explained: bool) -> None:
+    assert Fault("kill worker", "workers").explains(result, "workers") is explained
+
+
+def test_usage_is_exact_but_for_attempts_that_broke() -> None:
+    whole = Attempt("workers", SUCCEEDED, 1.0, 2.0, sent=10, received=100)
+    cut = Attempt("workers", CUT, 1.0, 2.0, sent=7, received=3)
+    assert moved([whole, whole]) == {"bytes_in": (20, 20), "bytes_out": (200, 200)}
+    assert moved([whole, cut]) == {"bytes_in": (10, 17), "bytes_out": (100, 100 + MOST_BYTES)}
+
+
 def test_other_faults_than_those_of_forwarding_and_the_supervisor_explain_nothing_of_the_traffic() -> None:
-    for kind in ("kill api", "kill logs", "disk full", "reload", "descriptors of api", "descriptors of supervisor"):
+    for kind in (
+        "kill api",
+        "kill logs",
+        "kill pools",
+        "kill resolver",
+        "disk full",
+        "reload",
+        "descriptors of api",
+        "descriptors of supervisor",
+    ):
         assert not any(Fault(kind).explains(each, "http") for each in (CUT, REFUSED, LATE, FAILED))
 
 
