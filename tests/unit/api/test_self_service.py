@@ -398,7 +398,7 @@ def test_a_repeated_request_makes_one_credential_for_each_holder(api: Api) -> No
 
 
 def test_what_holders_make_again_and_again_fills_no_trail(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """80 KB of rules go into none of the entries, whoever makes the credential; a holder has a budget."""
+    """80 KB of rules go into no entry, also not of an operator; a holder has a budget."""
     plan(api, self_service={"credentials": True})
     account_id, holder = account(api, plan="basic"), sign_in(api)
     fat = {"ttl": 60, "name": "x" * 100, "allow_destinations": [f"{'a' * 60}.{n}.example" for n in range(1000)]}
