@@ -47,6 +47,7 @@ _ACTORS = frozenset(
         common.WEBHOOKS,
         common.TELEMETRY,
         common.RESOLVER,
+        common.PROXY_RESOLVER,
         common.POOLS,
         FORWARDING,
     }

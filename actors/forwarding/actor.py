@@ -90,8 +90,7 @@ class ForwardingActor(Actor):
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
             self.data_dir.accounts_table,
             self.data_dir.lists,
-            self.run_dir.resolver,
-            self.run_dir.pools,
+            self.run_dir,
         )
         self._objects = ObjectReader()
         self._reconfiguration = Reconfiguration(self.forwarding, self._configured)
@@ -196,7 +195,7 @@ class ForwardingActor(Actor):
         proxy, resolver = self.settings["proxy"], self.forwarding.dialer.resolver
         self._dns = own
         resolver.kept = float(proxy["dns_cache_seconds"])
-        resolver.configure(merged(proxy["dns"], own))
+        resolver.configure(merged(proxy["dns"], own, actor_proxy(self.boot.name)))
 
     def _record(self, row: Row) -> None:
         """What is not to be kept is not even sent: by the time it was indexed the setting might be another one."""

@@ -46,6 +46,7 @@ from actors.forwarding.user_names import reader_of
 from actors.net.egress_guard import EgressGuard
 from actors.net.transport import Transport
 from actors.problems import Problems
+from config.files.paths import RunDir
 
 if TYPE_CHECKING:
     from actors.forwarding.policies.policy_set import PolicySet
@@ -76,12 +77,10 @@ class ForwardingContext(OpenConnections):
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
         accounts_table: Path | None = None,
         lists: Path | None = None,
-        resolver: Path | None = None,
-        pools: Path = _NO_FOLDER,
+        run_dir: RunDir | None = None,
     ) -> None:
-        """`pools` is the folder with what processes know of the upstreams of pools; without it each knows its own.
-
-        `resolver` is the socket of the resolver; without it names are looked up by the system."""
+        """In `run_dir` are the sockets of the resolvers, and the folder with what processes know of the upstreams of
+        pools. Without it names are looked up by the system, and each process knows its own of pools."""
         super().__init__(loop, add_record)
         self.problems = Problems(loop, self.clock)
         self.lists = NamedListFiles(loop, self.problems, lists)
@@ -91,7 +90,7 @@ class ForwardingContext(OpenConnections):
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
         self._unconfigured(_session(handshake_timeout, keep_alive_timeout))
-        self._make_ways(pool_limit, resolver, pools)
+        self._make_ways(pool_limit, run_dir)
         self._make_users(accounts_table)
 
     def _unconfigured(self, session: SessionConfig) -> None:
@@ -111,14 +110,14 @@ class ForwardingContext(OpenConnections):
         self._auth: tuple[str, str | None] | None = None
         """The user of `auth` with the hash of the password, as of the last configuration that wants credentials."""
 
-    def _make_ways(self, pool_limit: int, resolver: Path | None, pools: Path) -> None:
+    def _make_ways(self, pool_limit: int, run_dir: RunDir | None) -> None:
         """What connects to origins and upstreams."""
-        link = None if resolver is None else ResolverLink(self.loop, resolver)
+        link = None if run_dir is None else ResolverLink(self.loop, run_dir)
         names = Resolver(self.loop, new_threads(self.loop), link=link)
         self.dialer = Dialer(self.loop, names, self.policy.access, timers=self.timers)
         self.dialer.on_problem = self.problems.occurred
         self.pool = ConnectionPool(self.loop, self.timers, pool_limit, self.policy.session.keep_alive_timeout)
-        self.upstream_sets = UpstreamSets(self._of_upstreams, pools)
+        self.upstream_sets = UpstreamSets(self._of_upstreams, _NO_FOLDER if run_dir is None else run_dir.pools)
         self.sources = Sources(self.loop)
         """Where connections leave from."""
 

@@ -317,7 +317,7 @@ def _is_backends(context: ForwardingContext, subject: _Subject) -> bool:
 
 def _resolved(access: AccessPolicy, client: Decision, target: Authority, result: Resolution, source: Source) -> _Result:
     if isinstance(result, Failure):
-        return _Result(_refusal(result, result.detail, "resolve"))
+        return _Result(_refusal(result, result.recorded or result.detail, "resolve"))
     decided = _decide_addresses(access, client, target, result.addresses)
     passing = [each.address for each in decided.addresses if each.decision == "allow"]
     refusals = [source.refuses(each) for each in passing]

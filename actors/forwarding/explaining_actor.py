@@ -39,8 +39,7 @@ class ExplainingActor(Actor):
             float(proxy["keep_alive_timeout"]),
             accounts_table=self.data_dir.accounts_table,
             lists=self.data_dir.lists,
-            resolver=self.run_dir.resolver,
-            pools=self.run_dir.pools,
+            run_dir=self.run_dir,
         )
         self._objects = ObjectReader()
         self._usage = UsageReporter(self.loop, self.mailbox, self._shared.limits, boot.instance)
@@ -67,7 +66,7 @@ class ExplainingActor(Actor):
 
     def _configure(self, message: Configure) -> None:
         proxy, resolver = self.settings["proxy"], self._shared.dialer.resolver
-        resolver.configure(merged(proxy["dns"], message.spec.dns))
+        resolver.configure(merged(proxy["dns"], message.spec.dns, message.spec.id))
         self._shared.configure(message.spec, message.egress, self._objects.read(message.objects))
         self._usage.configured(message.spec.id)
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any
 
 from actors.bounded import keep
 from actors.bus.messages.specs import EgressSpec
@@ -122,6 +123,13 @@ class OwnListeners:
         return seen in own or ((seen.is_unspecified or not _UNSPECIFIED.isdisjoint(own)) and _may_be_local(seen))
 
 
+def own_addresses(group: Mapping[str, Any]) -> tuple[list[tuple[str, int]], list[Range]]:
+    """The addresses of the product's own listeners, and those with consecutive ports, by the group `egress` of the
+    settings of actors."""
+    ranges = [(str(host), int(first), int(last)) for host, first, last in group.get("own_ranges", ())]
+    return [(str(host), int(port)) for host, port in group.get("own", ())], ranges
+
+
 class EgressGuard:
     """Checks addresses by one `EgressSpec`. Results are cached; a changed spec is a new guard.
 
@@ -217,6 +225,37 @@ class UpstreamGuard:
             return f"{address} is link-local or reserved, and never an upstream"
         sentence = self._addresses.check(address, port, name)
         return None if sentence is None else f"{sentence}, and proxy.upstreams_allow doesn't except it"
+
+
+class NameServerGuard:
+    """Checks the addresses of name servers that a proxy names. What it adds to `EgressGuard`:
+
+    Only public addresses are allowed, networks in `allow` (`proxy.dns_allow`), and exactly the servers, host and port,
+    that the configuration has: `named` returns them. `own` are the product's listeners.
+    """
+
+    def __init__(
+        self,
+        own: OwnListeners,
+        allow: Sequence[str],
+        named: Callable[[], Iterable[tuple[str, int]]],
+        local: Callable[[Address], bool] | None = None,
+    ) -> None:
+        self._own = own
+        self._named = named
+        self._addresses = EgressGuard(EgressSpec("public_only", tuple(allow), ()), local)
+
+    def check(self, address: str, port: int, host: str) -> str | None:
+        """None when a server that is written with this host may be asked there, else why not."""
+        if is_never(_parse(address)):
+            return f"{address} is link-local or reserved, and never a name server"
+        if not {(address, port), (host, port)}.isdisjoint(self._named()):
+            sentence = None
+        else:
+            sentence = self._addresses.check(address, port, "")
+        if sentence is not None:
+            return f"{sentence}, and the configuration names it neither in proxy.dns_allow nor as a name server"
+        return "it is this service itself" if self._own.has(address, port) else None
 
 
 def _parse(address: str) -> Address:

@@ -38,7 +38,8 @@ class PoolsActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._crashes = CrashLog()
-        resolver = Resolver(self.loop, new_threads(self.loop), link=ResolverLink(self.loop, self.run_dir.resolver))
+        link = ResolverLink(self.loop, self.run_dir)
+        resolver = Resolver(self.loop, new_threads(self.loop), link=link)
         self._dialer = Dialer(self.loop, resolver, access_to_upstreams(EgressSpec("public_only", (), ())))
         self._dialer.on_crash = lambda error: self._crashes.add("a check of an upstream", error, self.loop.now)
         self._packed: dict[str, bytes] = {}
@@ -64,7 +65,7 @@ class PoolsActor(Actor):
     def _apply_dns(self) -> None:
         proxy = self.settings["proxy"]
         self._dialer.resolver.kept = float(proxy["dns_cache_seconds"])
-        self._dialer.resolver.configure(merged(proxy["dns"], DnsSpec()))
+        self._dialer.resolver.configure(merged(proxy["dns"], DnsSpec(), ""))
 
     def _configure(self, packed: dict[str, bytes]) -> None:
         specs = {each.id: each for key, value in packed.items() if (each := unpack(PoolSpec, value))}

@@ -85,6 +85,7 @@ class _Client:
         self._closed = closed
         self._is_open = True
         self._profile: Profile = service.acquire(ProfileKey())
+        self._proxy = ""
         self._unsent: deque[bytes] = deque()
         loop.watch(sock.fileno(), select.EPOLLIN, self._on_ready)
 
@@ -148,13 +149,15 @@ class _Client:
         try:
             number, *rest = msgpack.unpackb(packet)
             if number == PROFILE:
-                servers, min_ttl, max_ttl = rest
+                servers, min_ttl, max_ttl, *proxy = rest
+                self._proxy = str(*proxy)
                 self._use(ProfileKey(tuple(map(str, servers)), int(min_ttl), int(max_ttl)))
             elif number == PING:
                 self.send([PONG])
             else:
                 name, client = rest
-                self._service.resolve(self._profile, str(name).lower(), str(client), partial(self._reply, number))
+                whose = self._proxy, str(client)
+                self._service.resolve(self._profile, str(name).lower(), whose, partial(self._reply, number))
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             log.error("a packet of an actor is not understood, its connection is closed: %s", error)
             self.close()

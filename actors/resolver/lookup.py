@@ -13,9 +13,10 @@ from typing import NamedTuple
 from actors.bus.loop import Loop, Timer
 from actors.net.resolver_protocol import FAILED as FAILED_REPLY
 from actors.net.resolver_protocol import FOUND as FOUND_REPLY
-from actors.net.resolver_protocol import SOME
+from actors.net.resolver_protocol import NEGATIVE, SOME
 from actors.net.resolver_protocol import TIMED_OUT as TIMED_OUT_REPLY
 from actors.resolver.cache import FAILED, FOUND, NO_NAME, TIMED_OUT, Outcome
+from actors.resolver.fair_queue import Client
 from actors.resolver.profiles import Profile
 from actors.resolver.questions import Questions
 from actors.resolver.wire import AAAA, NotAName
@@ -46,16 +47,14 @@ def reply_of(name: str, outcomes: Mapping[int, Outcome], wanted: int) -> Reply |
         return Reply(FOUND_REPLY if complete else SOME, until, addresses)
     no_name = [each for each in outcomes.values() if each.status == NO_NAME]
     if no_name:
-        return Reply(FAILED_REPLY, no_name[0].until, f"{name} does not resolve: there is no such name")
+        return Reply(NEGATIVE, no_name[0].until, f"{name} does not resolve: there is no such name")
     if not complete:
         return None
     failed = next((each for each in outcomes.values() if each.status in (FAILED, TIMED_OUT)), None)
     if failed is not None:
         status = TIMED_OUT_REPLY if failed.status == TIMED_OUT else FAILED_REPLY
         return Reply(status, failed.until, f"{name} does not resolve: {failed.detail}")
-    return Reply(
-        FAILED_REPLY, min(each.until for each in outcomes.values()), f"{name} does not resolve: it has no address"
-    )
+    return Reply(NEGATIVE, min(each.until for each in outcomes.values()), f"{name} does not resolve: it has no address")
 
 
 def is_negative(outcomes: Mapping[int, Outcome]) -> bool:
@@ -72,7 +71,7 @@ class Lookup:
         self.profile = profile
         self.name = name
         self.started = False
-        self.waiting: dict[str, list[OnReply]] = {}
+        self.waiting: dict[Client, list[OnReply]] = {}
         self._loop = loop
         self._questions = questions
         self._on_end: Callable[[Lookup], None] | None = ended

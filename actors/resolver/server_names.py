@@ -38,7 +38,7 @@ class ServerNames:
             found(_reachable(known))
             return
         lookup = Lookup(self._loop, self._refreshed(), host, self._questions, _ended)
-        lookup.waiting[""] = [_Search(self._loop, lookup, found).replied]
+        lookup.waiting["", ""] = [_Search(self._loop, lookup, found).replied]
         lookup.start()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 
 from actors.bus.loop import Loop
@@ -49,7 +50,16 @@ FindAddress = Callable[[str, Callable[[str | None], None]], None]
 class NameServer:
     """See the module. `ask` may be called any number of times at once."""
 
-    def __init__(self, loop: Loop, find: FindAddress, server: DnsServer, counts: Counts, stream_only: bool = False):
+    def __init__(
+        self,
+        loop: Loop,
+        find: FindAddress,
+        server: DnsServer,
+        counts: Counts,
+        stream_only: bool,
+        refuses: Callable[[str, int, str], str | None],
+    ) -> None:
+        """`refuses` says why it may not be asked at an address and a port (`actors.resolver.service.Guard`)."""
         self.name = str(server)
         self.counts = counts.of_server(self.name)
         self.rtt: float | None = None
@@ -57,6 +67,7 @@ class NameServer:
         self._loop = loop
         self._find = find
         self._server = server
+        self._refuses = refuses
         self._dropped = counts.dropped
         self.by_stream = stream_only or server.transport != "udp"
         """Whether it is never asked by UDP."""
@@ -132,7 +143,12 @@ class NameServer:
         """Send a query. `received` gets messages with the id of the query until it returns True."""
         if by_stream or self.by_stream:
             return self._streams.send(query, received, lost)
-        return Datagram(self._loop, (self._server.host, self._server.port), query, received, lost).close
+        server = self._server
+        refused = self._refuses(server.host, server.port, server.host)
+        if refused is not None:
+            self._loop.call_soon(partial(lost, refused))
+            return _nothing
+        return Datagram(self._loop, (server.host, server.port), query, received, lost).close
 
     def read(self, message: bytes, query: Query, number: int, longest: int) -> Response:
         """As `read_response`, of at most `longest` bytes; what is no response is counted. Raises `Bogus`."""
@@ -172,6 +188,9 @@ class NameServer:
 
     def _connect(self, address: str) -> FramedStream | str:
         server = self._server
+        refused = self._refuses(address, server.port, server.host)
+        if refused is not None:
+            return refused
         try:
             if server.transport == "https":
                 from actors.resolver.https import HttpsStream  # needs h2, which only this does

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 
 from actors.bus.loop import Loop
-from actors.net.resolver_protocol import BUSY, SYSTEM
+from actors.net.resolver_protocol import BUSY, NEGATIVE, SYSTEM
 from actors.net.resolver_protocol import FAILED as FAILED_REPLY
 from actors.net.resolver_protocol import TIMED_OUT as TIMED_OUT_REPLY
 from actors.resolver.cache import Cache
 from actors.resolver.counts import Counts
-from actors.resolver.fair_queue import RUNNING_MAX, FairQueue
+from actors.resolver.fair_queue import RUNNING_MAX, Client, FairQueue
 from actors.resolver.lookup import Lookup, OnReply, Reply, is_negative, reply_of
 from actors.resolver.profiles import Profile, ProfileKey, SystemProfile
 from actors.resolver.questions import Questions
@@ -27,10 +27,17 @@ DESCRIPTORS_OF_LOOKUP = 6
 """Two kinds, each at up to three servers."""
 
 
-class Service:
-    """`on_forget` is called when all that actors keep is void."""
+Guard = Callable[[str, int, str], str | None]
+"""Why a name server, by address, port and host as it is written, may not be asked; None: it may."""
 
-    def __init__(self, loop: Loop, system: SystemConfig, on_forget: Callable[[str], None]) -> None:
+
+class Service:
+    """`on_forget` is called when all that actors keep is void. `guard` says which name servers may be asked where
+    these are of proxies, which have shares then."""
+
+    def __init__(
+        self, loop: Loop, system: SystemConfig, on_forget: Callable[[str], None], guard: Guard | None = None
+    ) -> None:
         self.counts = Counts()
         self.cache = Cache()
         self._loop = loop
@@ -39,7 +46,9 @@ class Service:
         self._questions = Questions(loop, self.cache)
         self._server_names = ServerNames(loop, self._questions, self._system_profile)
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._queue = FairQueue(loop, min(RUNNING_MAX, max(16, descriptors // (2 * DESCRIPTORS_OF_LOOKUP))))
+        running = min(RUNNING_MAX, max(16, descriptors // (2 * DESCRIPTORS_OF_LOOKUP)))
+        self._queue = FairQueue(loop, running, by_proxy=guard is not None)
+        self._guard = guard or _allows
         self._profiles: dict[ProfileKey, tuple[Profile, int]] = {}
         self._lookups: dict[tuple[ProfileKey, str], Lookup] = {}
         self.acquire(ProfileKey())  # for good: names of name servers are asked for by it
@@ -68,7 +77,7 @@ class Service:
         return SystemProfile(self._loop, key, self._new_server, self._system)
 
     def _new_server(self, server: DnsServer, stream_only: bool) -> NameServer:
-        return NameServer(self._loop, self._server_names.find, server, self.counts, stream_only)
+        return NameServer(self._loop, self._server_names.find, server, self.counts, stream_only, self._check)
 
     def _system_profile(self) -> Profile:
         profile = self._profiles[ProfileKey()][0]
@@ -79,9 +88,18 @@ class Service:
         if profile.refresh():
             self.forget("", profile.key)
 
+    def guard_by(self, guard: Guard) -> None:
+        """Another guard from now on; what was connected to by the one before is not used any more."""
+        self._guard = guard
+        for profile, _users in self._profiles.values():
+            profile.close()
+
+    def _check(self, address: str, port: int, host: str) -> str | None:
+        return self._guard(address, port, host)
+
     # --- requests ---
 
-    def resolve(self, profile: Profile, name: str, client: str, done: OnReply) -> None:
+    def resolve(self, profile: Profile, name: str, client: Client, done: OnReply) -> None:
         """Call `done` with the reply, perhaps in this very call; more than once while parts of it are late."""
         self.counts.requests += 1
         self._refresh(profile)
@@ -89,7 +107,7 @@ class Service:
             done(Reply(SYSTEM, self._loop.now, ""))
             return
         if name.rstrip(".").rpartition(".")[2] in NEVER_IN_DNS:
-            done(Reply(FAILED_REPLY, float("inf"), f"{name} does not resolve: such names are not in the DNS"))
+            done(Reply(NEGATIVE, float("inf"), f"{name} does not resolve: such names are not in the DNS"))
             return
         reply = self._cached(profile, name)
         if reply is not None:
@@ -99,7 +117,7 @@ class Service:
             self._begin_lookup(profile, name, client, partial(self._counted, done))
 
     def _counted(self, done: OnReply, reply: Reply) -> None:
-        self.counts.failures += reply.status in (FAILED_REPLY, TIMED_OUT_REPLY, BUSY)
+        self.counts.failures += reply.status in (FAILED_REPLY, NEGATIVE, TIMED_OUT_REPLY, BUSY)
         done(reply)
 
     def _cached(self, profile: Profile, name: str) -> Reply | None:
@@ -114,7 +132,7 @@ class Service:
                 return reply
         return None
 
-    def _begin_lookup(self, profile: Profile, name: str, client: str, done: OnReply) -> None:
+    def _begin_lookup(self, profile: Profile, name: str, client: Client, done: OnReply) -> None:
         key = profile.key, name
         lookup = self._lookups.get(key)
         if lookup is None:
@@ -156,3 +174,8 @@ class Service:
         """Close all connections."""
         for profile, _users in self._profiles.values():
             profile.close()
+
+
+def _allows(_address: str, _port: int, _host: str) -> str | None:
+    """Of all servers that the system or the configuration names."""
+    return None

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from actors.throttled_log import ThrottledLog
 
+RESOLV_CONF = Path("/etc/resolv.conf")
 CHECKED_EVERY = 1.0
 SIZE_MAX = 64 * 1024
 SERVERS_MAX = 3
@@ -105,12 +106,20 @@ def read_switch(text: str, own: str) -> Switch:
     return Switch()
 
 
+def system_servers() -> tuple[str, ...]:
+    """The addresses of the system's name servers at this moment."""
+    try:
+        return read_resolv(RESOLV_CONF.read_text(encoding="utf-8", errors="replace")[:SIZE_MAX]).servers
+    except OSError:
+        return Resolv().servers
+
+
 class SystemConfig:
     """`resolv` and `switch` as they are; `port` is that of the name servers."""
 
     def __init__(
         self,
-        resolv: Path = Path("/etc/resolv.conf"),
+        resolv: Path = RESOLV_CONF,
         switch: Path = Path("/etc/nsswitch.conf"),
         port: int = 53,
     ) -> None:
@@ -124,6 +133,11 @@ class SystemConfig:
         self._check_at = float("-inf")
         self._unreadable = ThrottledLog(log, "cannot read the configuration of name resolution")
         self.refresh(float("-inf"))
+
+    @property
+    def servers(self) -> tuple[tuple[str, int], ...]:
+        """Address and port of each."""
+        return tuple((each, self.port) for each in self.resolv.servers)
 
     def refresh(self, now: float) -> None:
         """Read what has changed."""

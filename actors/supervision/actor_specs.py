@@ -13,6 +13,7 @@ from actors.bus.messages.common import (
     LOGS,
     METRICS,
     POOLS,
+    PROXY_RESOLVER,
     RESOLVER,
     TELEMETRY,
     TLS,
@@ -39,6 +40,11 @@ def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterato
     yield ActorSpec(RESOLVER, classes.resolver, ("logging",))
     if config.groups["telemetry"]["otlp"]["endpoint"]:
         yield ActorSpec(TELEMETRY, classes.telemetry, ("logging", "telemetry"))
+
+
+def proxy_resolver_spec(classes: ActorClasses) -> ActorSpec:
+    """The second resolver, which runs while a proxy names name servers."""
+    return ActorSpec(PROXY_RESOLVER, classes.resolver, ("logging", "proxy", EGRESS))
 
 
 def pools_spec(classes: ActorClasses) -> ActorSpec:

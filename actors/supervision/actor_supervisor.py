@@ -2,9 +2,10 @@
 
 Fixed actors always run: the API, the metrics collector, the log indexer, the webhook sender, the resolver, and the TLS
 terminator and the push of telemetry where they are configured; and the checks of pools while a proxy can use one
-(`actors.supervision.pool_checks`). Beside them runs one forwarding actor for every proxy that is active, unless it
-sleeps; `actors.supervision.reconciler` brings that about. The API's commands are handled in
-`actors.supervision.proxy_commands`, the actual state is reported by `actors.supervision.runtime_report`.
+(`actors.supervision.pool_checks`), and a second resolver while one names name servers. Beside them runs one forwarding
+actor for every proxy that is active, unless it sleeps; `actors.supervision.reconciler` brings that about. The API's
+commands are handled in `actors.supervision.proxy_commands`, the actual state is reported by
+`actors.supervision.runtime_report`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from actors.bus.messages.common import (
     LOGS,
     METRICS,
     POOLS,
+    PROXY_RESOLVER,
     RESOLVER,
     TELEMETRY,
     WEBHOOKS,
@@ -35,13 +37,14 @@ from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import DrainConnections, QueryRuntime, QueryWorkers, StartExplainer
 from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
 from actors.supervision.actor_classes import ActorClasses
-from actors.supervision.actor_specs import collector_specs, pools_spec
+from actors.supervision.actor_specs import collector_specs, pools_spec, proxy_resolver_spec
 from actors.supervision.callbacks import CountdownLatch, noop
 from actors.supervision.config import SupervisionConfig
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.egress_config import EgressConfigPublisher
 from actors.supervision.explainers import Explainers
 from actors.supervision.listeners.registry import ListenerRegistry
+from actors.supervision.occasional_actor import OccasionalActor
 from actors.supervision.pool_checks import PoolChecks
 from actors.supervision.problem_reports import ProblemReports
 from actors.supervision.processes import fd_reserve
@@ -64,7 +67,7 @@ from actors.supervision.worker_count import worker_count
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = 1.0
-OPTIONAL = (TELEMETRY, RESOLVER, POOLS)
+OPTIONAL = (TELEMETRY, RESOLVER, PROXY_RESOLVER, POOLS)
 """Actors without which the product works: names are looked up by the system then, upstreams are known by their use."""
 HELD_UP_AFTER = 3.0
 """Seconds between two checks after which the supervisor itself must have been held up, not the actors."""
@@ -106,8 +109,16 @@ class ActorSupervisor:
         }
         self._api = [self._fixed[spec.name] for spec in api]
         self._pools = PoolChecks(pools_spec(classes), context, self, self._fixed, lambda: self._problems.forget(POOLS))
+        proxy_resolver = OccasionalActor(proxy_resolver_spec(classes), context, self, self._fixed)
+        self._occasional = {POOLS: self._pools, PROXY_RESOLVER: proxy_resolver}
         self._reconciler = Reconciler(
-            context.loop, self._desired, self._actors, self._egress, self._pools, lambda: self.is_ending
+            context.loop,
+            self._desired,
+            self._actors,
+            self._egress,
+            self._pools,
+            proxy_resolver,
+            lambda: self.is_ending,
         )
         self._starting = StartWaiters(context.loop, self._actors.is_starting)
         self._names = ProxyNamePublisher(context.router, self._fixed)
@@ -247,7 +258,7 @@ class ActorSupervisor:
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:
             self._context.router.tell(api.name, DrainConnections())
-        last = (POOLS, METRICS, WEBHOOKS, LOGS, TELEMETRY, RESOLVER)
+        last = (POOLS, METRICS, WEBHOOKS, LOGS, TELEMETRY, RESOLVER, PROXY_RESOLVER)
         phases.append([self._fixed[name] for name in last if name in self._fixed])
         self._shutdown = PhasedShutdown(phases, self._end_actor, on_end, busy)
         self._shutdown.advance()
@@ -318,8 +329,8 @@ class ActorSupervisor:
             self._advance_shutdown()
             return
         log.info("%s has stopped", actor.label)
-        if actor.name == POOLS:
-            self._pools.ended()
+        if actor.name in self._occasional:
+            self._occasional[actor.name].ended()
         self._starting.update(actor.worker.proxy_id)
         self._advance_shutdown()
         self._reconcile_of(actor)
@@ -351,7 +362,9 @@ class ActorSupervisor:
 
     def _egress_changed(self) -> None:
         self._context.settings.put(self._egress_group())
-        self._fixed[WEBHOOKS].apply_settings(CountdownLatch(noop))
+        for name in (WEBHOOKS, PROXY_RESOLVER):
+            if name in self._fixed:
+                self._fixed[name].apply_settings(CountdownLatch(noop))
         self._reconciler.reconcile_awake()
 
     def _egress_group(self) -> dict[str, dict[str, Any]]:

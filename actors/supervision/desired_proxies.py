@@ -27,6 +27,8 @@ class DesiredProxies:
         """How many active proxies name the same objects."""
         self._gone: dict[str, ProxySpec] = {}
         """Proxies that were removed, the latest ones: their processes drain under their names."""
+        self._with_servers = 0
+        """How many of them have name servers of their own."""
 
     def get(self, proxy_id: str) -> ProxySpec | None:
         """The proxy with this id; None if it is gone."""
@@ -44,6 +46,11 @@ class DesiredProxies:
             for key, packed in self.objects.needed_by(names).items()
             if key.startswith(POOL_KEY)
         }
+
+    @property
+    def some_name_servers(self) -> bool:
+        """Whether a proxy that is active names name servers."""
+        return self._with_servers > 0
 
     def is_outdated(self, spec: ProxySpec) -> bool:
         """True if a later revision is known, or the proxy was removed: messages may overtake each other."""
@@ -72,7 +79,10 @@ class DesiredProxies:
         self.specs = {each: before[each] for each in unchanged} | {spec.id: spec for spec in specs}
         self._removed.clear()
         self._remember(spec for proxy_id, spec in before.items() if proxy_id not in self.specs)
-        self._named = Counter(spec.objects for spec in self.specs.values() if spec.active)
+        self._named.clear()
+        self._with_servers = 0
+        for spec in self.specs.values():
+            self._count(spec, 1)
         return before
 
     def revisions(self) -> dict[str, int]:
@@ -89,6 +99,7 @@ class DesiredProxies:
             self._named[spec.objects] += number
             if not self._named[spec.objects]:
                 del self._named[spec.objects]
+            self._with_servers += number * bool(spec.dns.servers)
 
     def label(self, actor: str, index: int | None = None) -> str:
         """What logs call the actor of this name: of a proxy `office (3128)`, of one of its workers with its number."""

@@ -15,6 +15,7 @@ from actors.bus.loop import Loop
 from actors.supervision.callbacks import CountdownLatch, noop
 from actors.supervision.desired_proxies import DesiredProxies
 from actors.supervision.egress_config import EgressConfigPublisher
+from actors.supervision.occasional_actor import OccasionalActor
 from actors.supervision.pool_checks import PoolChecks
 from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.reconcile import reconcile, reconcile_one
@@ -34,6 +35,7 @@ class Reconciler:
         actors: ProxyActors,
         egress: EgressConfigPublisher,
         pools: PoolChecks,
+        proxy_resolver: OccasionalActor,
         is_ending: Callable[[], bool],
     ) -> None:
         self._loop = loop
@@ -41,6 +43,7 @@ class Reconciler:
         self._actors = actors
         self._egress = egress
         self._pools = pools
+        self._proxy_resolver = proxy_resolver
         self._is_ending = is_ending
         self._new: deque[str] = deque()
         self._when_all: list[Callable[[], None]] = []
@@ -56,6 +59,7 @@ class Reconciler:
         if not self.is_ending:
             self._execute(proxy_ids, latch)
             self._pools.update(self._desired.pools_in_use(), self._egress.published)
+            self._proxy_resolver.need(self._desired.some_name_servers)
             self.listeners_changed()
         latch.release()
 

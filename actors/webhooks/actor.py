@@ -10,7 +10,7 @@ import logging
 import socket
 import sqlite3
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,12 @@ from actors.bus.messages.webhooks import (
     SetWebhooks,
     WebhookStatuses,
 )
+from actors.net.egress_guard import own_addresses
 from actors.process import Actor, Boot
 from actors.throttled_log import ThrottledLog
 from actors.webhooks.missed_events import MissedEvents
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import DISK_PAUSE, Sender
-from config.net.ports import Range
 from config.settings.view import view
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class WebhooksActor(Actor):
         self._settings: Settings = view(boot.settings["webhooks"])
         self._outbox = Outbox(self.data_dir.webhooks)
         self._sender = Sender(self.loop, self._outbox, self._settings, self._report_disabled)
-        self._sender.set_own_addresses(*_own(boot.settings[EGRESS]))
+        self._sender.set_own_addresses(*own_addresses(boot.settings[EGRESS]))
         self._revision = -1
         self._taken = 0
         self._disabling: set[str] = set()
@@ -92,7 +92,7 @@ class WebhooksActor(Actor):
     def settings_changed(self, groups: Collection[str]) -> None:
         """See `Actor`: how events are delivered, and the listeners of the product itself."""
         if EGRESS in groups:
-            self._sender.set_own_addresses(*_own(self.settings[EGRESS]))
+            self._sender.set_own_addresses(*own_addresses(self.settings[EGRESS]))
         if "webhooks" in groups:
             self._settings = view(self.settings["webhooks"])
             self._sender.apply_settings(self._settings)
@@ -247,9 +247,3 @@ class WebhooksActor(Actor):
             self._outbox.prune(time.time() - self._settings.retention_days * DAY)
         except sqlite3.Error as error:
             log.error("cannot prune old deliveries: %s", error)
-
-
-def _own(group: Mapping[str, Any]) -> tuple[list[tuple[str, int]], list[Range]]:
-    """The addresses of the product's own listeners, and those with consecutive ports."""
-    ranges = [(str(host), int(first), int(last)) for host, first, last in group.get("own_ranges", ())]
-    return [(str(host), int(port)) for host, port in group.get("own", ())], ranges

@@ -47,7 +47,7 @@ def plan_proxies(
             steps.append(step)
     if request.prune:
         steps += [_step("proxies", each, None) for name, each in sorted(state.proxies.items()) if name not in named]
-    _refuse_upstreams(state, steps, context, problems)
+    _refuse_addresses(state, steps, context, problems)
     return steps
 
 
@@ -169,10 +169,10 @@ def _upstreams(
 # --- all of them together -----------------------------------------------------------------------------------------
 
 
-def _refuse_upstreams(
+def _refuse_addresses(
     state: State, steps: Sequence[Step[ProxyRecord]], context: PlanContext, problems: Problems
 ) -> None:
-    """Circles of upstreams among the proxies as they would be, and upstreams that may not be used."""
+    """Circles of upstreams among the proxies as they would be, and upstreams and name servers that may not be used."""
     wanted = {name: stored.record for name, stored in state.proxies.items()}
     for step in steps:
         if step.after is None:
@@ -180,10 +180,13 @@ def _refuse_upstreams(
         else:
             wanted[step.name] = step.after
     for step in steps:
-        if step.after is None or step.action == "unchanged" or not step.after.upstreams:
+        if step.after is None or step.action == "unchanged":
             continue
         try:
-            refuse_circle(step.after, wanted.values())
+            if step.before is None or step.before.dns.servers != step.after.dns.servers:
+                context.rules.upstream_policy.refuse_name_servers(step.after, wanted.values())
+            if step.after.upstreams:
+                refuse_circle(step.after, wanted.values())
             if step.before is None or step.before.upstreams != step.after.upstreams:
                 context.rules.upstream_policy.refuse(step.after, wanted.values())
         except InvalidProxy as error:

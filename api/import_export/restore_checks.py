@@ -69,5 +69,6 @@ def _refuse_proxy(
         if record.upstreams:
             refuse_circle(record, proxies.values())
             rules.upstream_policy.refuse(record, proxies.values())
+        rules.upstream_policy.refuse_name_servers(record, proxies.values())
     except InvalidProxy as error:
         problems.add(f"{step.path}.{error.field}", error.error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from actors.bus.messages.common import RESOLVER
+from itertools import chain, zip_longest
+
 from actors.bus.messages.dns import (
     DnsCache,
     DnsEntry,
@@ -13,9 +14,9 @@ from actors.bus.messages.dns import (
     QueryDns,
     QueryDnsCache,
 )
-from api.bus_bridge import request
 from api.call import Call, Reply
 from api.http.query import Query, integer, text
+from api.services.resolvers import added, ask_resolvers
 
 ENTRIES_MAX = 1_000
 
@@ -42,13 +43,16 @@ def show_cache(call: Call) -> Reply:
 
     Returns what the resolver has cached, used last first, with the rest of its time to live in seconds. A name that
     does not exist is cached, too (`no_name`), and so is one without addresses of a kind (`no_data`). `resolver` has
-    counters since its start.
+    counters since its start. Entries of name servers that proxies name alternate with the others.
     """
     query: CacheQuery = call.query
-    found = request(call.services.bridge, RESOLVER, QueryDnsCache(query.name or "", query.limit), DnsCache)
-    state = request(call.services.bridge, RESOLVER, QueryDns(), DnsState)
-    entries = [_view(each) for each in found.entries]
-    return Reply({"entries": entries, "total": found.total, "resolver": _state(state)})
+    found = ask_resolvers(call.services.bridge, QueryDnsCache(query.name or "", query.limit), DnsCache)
+    state = added(ask_resolvers(call.services.bridge, QueryDns(), DnsState))
+    alternating = chain.from_iterable(zip_longest(*(each.entries for each in found)))
+    entries = [_view(each) for each in alternating if each is not None]
+    return Reply(
+        {"entries": entries[: query.limit], "total": sum(each.total for each in found), "resolver": _state(state)}
+    )
 
 
 def flush_cache(call: Call) -> Reply:
@@ -58,8 +62,8 @@ def flush_cache(call: Call) -> Reply:
     open stay.
     """
     query: FlushQuery = call.query
-    forgotten = request(call.services.bridge, RESOLVER, ForgetNames(query.name or ""), NamesForgotten)
-    return Reply({"dropped": forgotten.count})
+    forgotten = ask_resolvers(call.services.bridge, ForgetNames(query.name or ""), NamesForgotten)
+    return Reply({"dropped": sum(each.count for each in forgotten)})
 
 
 def _state(state: DnsState) -> dict[str, object]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from actors.bus.messages.common import METRICS, RESOLVER
+from actors.bus.messages.common import METRICS
 from actors.bus.messages.dns import DnsState, QueryDns
 from actors.metrics.catalogue import INTERVALS, NAMES
 from api.call import Call, Document, Reply
@@ -18,6 +18,7 @@ from api.services.metrics import Proxy, read_realtime, read_series
 from api.services.object_kinds import POOLS
 from api.services.proxy_upstreams import ask_all_upstreams
 from api.services.proxy_views import listed
+from api.services.resolvers import added, ask_resolvers
 from api.services.top_accounts import TopAccount, top_accounts
 from config.text.formatting import timestamp_text
 
@@ -125,16 +126,23 @@ def exposition(call: Call) -> Reply:
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
     sender = services.webhooks.sender_state() if scope is None else None
     hooks = [] if sender is None else services.webhooks.with_statuses()
-    names = services.bridge.ask(RESOLVER, QueryDns(), NAMES_TIMEOUT) if scope is None else None
+    names = _names(call) if scope is None else None
     parts = Parts(
         ask_all_upstreams(services.bridge, records),
         hooks,
         _top_accounts(call) if scope is None else (),
-        names if isinstance(names, DnsState) else None,
+        names,
         _pools(call) if scope is None else (),
     )
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
     return Reply({}, document=Document(text, MEDIA_TYPE))
+
+
+def _names(call: Call) -> DnsState | None:
+    try:
+        return added(ask_resolvers(call.services.bridge, QueryDns(), DnsState, NAMES_TIMEOUT))
+    except PeerUnavailable:
+        return None
 
 
 def _pools(call: Call) -> list[PoolSummary]:

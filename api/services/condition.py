@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from actors.bus.messages.common import LOGS, METRICS, POOLS, RESOLVER, TLS, WEBHOOKS
+from actors.bus.messages.common import LOGS, METRICS, POOLS, PROXY_RESOLVER, RESOLVER, TLS, WEBHOOKS
 from actors.bus.messages.problems import PROCESS, Problem
 from actors.bus.messages.supervision import Runtime, RuntimeReport
 from actors.bus.messages.webhooks import WebhookStatus
@@ -19,7 +19,7 @@ from config.text.formatting import timestamp_text
 
 ALWAYS = (METRICS, LOGS, WEBHOOKS)
 """The actors that run beside proxies and API whatever is configured."""
-OPTIONAL = (RESOLVER, POOLS)
+OPTIONAL = (RESOLVER, PROXY_RESOLVER, POOLS)
 """The actors without which the product serves; that one does not run yet is no problem."""
 WEBHOOK_FAILING = "webhook_failing"
 

@@ -282,6 +282,8 @@ class Proxies:
             records = [each.record for each in self.all()]
             refuse_chain(record, records, self.upstreams_of_pool)
             self.rules.upstream_policy.refuse(record, records, scope)
+        if getattr(getattr(body, "dns", None), "servers", None):
+            self.rules.upstream_policy.refuse_name_servers(record, (each.record for each in self.all()))
         return record
 
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:

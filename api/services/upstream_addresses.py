@@ -1,7 +1,8 @@
-"""Which upstreams a request may name, as far as they are written as addresses.
+"""Which upstreams and name servers a request may name, as far as they are written as addresses.
 
-Names are checked where they are resolved, by the process of the proxy (`actors.net.egress_guard.UpstreamGuard`), and so
-are all stored upstreams. A forbidden address in a request is refused here already, with its field.
+Names are checked where they are resolved, by the process of the proxy (`actors.net.egress_guard.UpstreamGuard`) or the
+resolver (`NameServerGuard`), and so is all that is stored. A forbidden address in a request is refused here already,
+with its field.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from ipaddress import ip_address
 from typing import Any
 
 from actors.bus.messages.specs import EgressSpec
-from actors.net.egress_guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
+from actors.net.egress_guard import LOOPBACK, NameServerGuard, OwnListeners, UpstreamGuard, is_localhost
+from actors.resolver.system_config import system_servers
 from config.model.fields import InvalidProxy
 from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
+from config.net.dns_servers import read_server
 from config.net.tcp_address import tcp_parts
 from config.settings.settings import Proxy, Server
 
@@ -54,6 +57,19 @@ class UpstreamPolicy:
             refused = guard.check(address, upstream.port, upstream.host)
             if refused is not None:
                 raise InvalidProxy(f"upstreams[{index}].host", refused)
+
+    def refuse_name_servers(self, record: ProxyRecord, records: Iterable[ProxyRecord]) -> None:
+        """Raise `InvalidProxy` when a name server of a proxy may not be asked; `records` are all proxies."""
+        servers = [read_server(text) for text in record.dns.servers]
+        ranges = [each.listens_at for each in (*records, record)] if servers else []
+        named = [(each.host, each.port) for each in map(read_server, self.proxy.dns.servers)]
+        named += [(each, 53) for each in system_servers()] if servers else []
+        guard = NameServerGuard(OwnListeners(self.services, ranges), self.proxy.dns_allow, lambda: named)
+        for index, server in enumerate(servers):
+            address = _address(server.host)
+            refused = None if address is None else guard.check(address, server.port, server.host)
+            if refused is not None:
+                raise InvalidProxy(f"dns.servers[{index}]", refused)
 
     def _guard(self, records: Iterable[ProxyRecord]) -> UpstreamGuard:
         proxy, services = self.proxy, self.services

@@ -71,6 +71,11 @@ class RunDir:
         return self.path / "resolver"
 
     @property
+    def proxy_resolver(self) -> Path:
+        """As `resolver`, of the one that asks the name servers which proxies name themselves."""
+        return self.path / "resolver.own"
+
+    @property
     def usage(self) -> Path:
         """The folder where forwarding actors count what accounts use, a file each (`actors.usage_file`)."""
         return self.path / "usage"
@@ -152,6 +157,11 @@ class DataDir:
     def metrics(self) -> Path:
         """The folder of the metrics collector."""
         return self.path / "metrics"
+
+    @property
+    def proxy_resolver(self) -> Path:
+        """As `resolver`, of the one that asks the name servers which proxies name themselves."""
+        return self.path / "resolver.own"
 
     @property
     def usage(self) -> Path:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictInt, StrictStr, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.declaration import Given, Group
+from config.model.fields import InvalidProxy
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
 
 SERVERS_MAX = 8
@@ -33,7 +34,13 @@ Address = Annotated[
     StrictStr, Field(max_length=45), AfterValidator(read_address), json_patterns.text(json_patterns.ADDRESS)
 ]
 Servers = Annotated[list[NameServer], Field(max_length=SERVERS_MAX)]
-Addresses = Annotated[list[Address], Field(min_length=1, max_length=ADDRESSES_MAX)]
+Addresses = Annotated[
+    list[Address],
+    Field(min_length=1, max_length=ADDRESSES_MAX),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+]
+"""A single one may be written without a list."""
+_ADDRESS_SCHEMA: dict[str, Any] = {"type": "string", "pattern": json_patterns.ADDRESS}
 Hosts = Annotated[
     dict[HostsName, Addresses],
     Field(max_length=HOSTS_MAX),
@@ -42,10 +49,10 @@ Hosts = Annotated[
             "type": "object",
             "propertyNames": {"pattern": json_patterns.HOSTS_NAME},
             "additionalProperties": {
-                "type": "array",
-                "items": {"type": "string", "pattern": json_patterns.ADDRESS},
-                "minItems": 1,
-                "maxItems": ADDRESSES_MAX,
+                "anyOf": [
+                    _ADDRESS_SCHEMA,
+                    {"type": "array", "items": _ADDRESS_SCHEMA, "minItems": 1, "maxItems": ADDRESSES_MAX},
+                ]
             },
             "maxProperties": HOSTS_MAX,
         }
@@ -65,3 +72,9 @@ class ProxyDns(Group):
     prefer: Annotated[Prefer, Given(Prefer)] = "default"
     min_ttl: Annotated[int, Given(Ttl)] = 0
     max_ttl: Annotated[int, Given(Ttl)] = 0
+
+
+def check_ttls(dns: ProxyDns) -> None:
+    """Raise `InvalidProxy` when the shortest time is above the longest, where both are given."""
+    if dns.max_ttl and dns.min_ttl > dns.max_ttl:
+        raise InvalidProxy("dns.min_ttl", f"must not be above dns.max_ttl ({dns.max_ttl})")

@@ -34,7 +34,7 @@ from config.model.choices import (
     UpstreamProtocol,
 )
 from config.model.declaration import INTERNAL, SECRET, Given, Group, gives, update
-from config.model.dns import ProxyDns
+from config.model.dns import ProxyDns, check_ttls
 from config.model.egress import BindAddress, refuse_foreign
 from config.model.fields import (
     NULLABLE,
@@ -313,6 +313,7 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
         changed["tls"] = _changed_tls(record.tls or ProxyTls(), body.tls, protocol)
     changed.update({name: getattr(body, name) for name in ("policy", "pool") if name in body.model_fields_set})
     check_headers(changed.get("headers", record.headers))
+    check_ttls(changed.get("dns", record.dns))
     changed_record = record.model_copy(update={**changed, "updated_at": now})
     _refuse_required_certificate(changed_record)
     _refuse_too_many_sockets(changed_record)

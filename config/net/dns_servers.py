@@ -45,7 +45,7 @@ class DnsServer(NamedTuple):
 def read_server(text: str) -> DnsServer:
     """The server that `text` names. Raises `ValueError` with what is allowed."""
     if _is_address(text):
-        return DnsServer("udp", text.lower(), _PORTS["udp"])
+        return DnsServer("udp", str(ip_address(text)), _PORTS["udp"])
     match = _SERVER.fullmatch(text)
     if match is None:
         raise ValueError(FORMS)
@@ -56,7 +56,7 @@ def read_server(text: str) -> DnsServer:
         raise ValueError(FORMS)
     if name and not is_host_name(name):
         raise ValueError(FORMS)
-    host = (v6 or other).lower()
+    host = str(ip_address(v6)) if v6 else other.lower()
     return DnsServer(transport, host, port, *_parts(transport, host, name, path))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from config.net.dns_servers import TTL_MAX, read_address, read_hosts_name, read_server
 from config.settings.groups import Group
@@ -19,7 +19,12 @@ def _server(text: str) -> str:
 NameServer = Annotated[str, AfterValidator(_server)]
 HostsName = Annotated[str, AfterValidator(read_hosts_name)]
 Address = Annotated[str, AfterValidator(read_address)]
-Addresses = Annotated[tuple[Address, ...], Field(min_length=1, max_length=32)]
+Addresses = Annotated[
+    tuple[Address, ...],
+    Field(min_length=1, max_length=32),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+]
+"""A single one may be written without a list."""
 
 
 class Dns(Group):

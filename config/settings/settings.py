@@ -117,6 +117,8 @@ class Proxy(Group):
     egress_allow: tuple[EgressException, ...] = ()
     upstreams_allow: tuple[EgressException, ...] | None = None
     """Loopback and private upstreams that may be used besides own proxies. None means: as `egress_allow`."""
+    dns_allow: tuple[Network, ...] = ()
+    """Networks in which name servers of proxies may be although they are not public."""
     test_url: WebUrl = "https://api.ipify.org?format=json"
     dns: Dns = Dns()
 

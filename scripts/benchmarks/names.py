@@ -26,7 +26,7 @@ from actors.forwarding.net.resolver_link import Profile, ResolverLink
 from actors.process import Boot
 from benchmarks.processes import BenchError, cpu_seconds
 from benchmarks.report import Bar, Beside, Row
-from config.files.paths import open_run_dir
+from config.files.paths import RunDir, open_run_dir
 from config.settings.settings import Settings, plain
 
 DELAY = 0.1
@@ -47,7 +47,7 @@ class Front:
 
     def __init__(self, folder: Path, look_up: Callable[[str], Resolution]) -> None:
         self.loop = Loop()
-        self._link = ResolverLink(self.loop, folder / "resolver")
+        self._link = ResolverLink(self.loop, RunDir(folder))
         self.resolver = Resolver(self.loop, new_threads(self.loop), look_up, link=self._link)
 
     def use(self, *servers: str) -> None:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any, Self
 
 import msgpack
 
+from actors.bus.messages.common import PROXY_RESOLVER, RESOLVER
 from actors.process import Boot
 from config.files.paths import RunDir
 from tests.kit.folders import ROOT
 from tests.kit.settings import boot_settings
 from tests.kit.wait import wait_until
 
+LOOPBACK = ("127.0.0.0/8",)
 _PROGRAM = """
 import os, sys, msgpack
 from actors.process import Boot, main
@@ -29,11 +32,13 @@ main("actors.resolver.actor:ResolverActor", boot, [], int(sys.argv[1]))
 
 
 class ResolverProcess:
-    """It ends with the `with`; `params` are its own."""
+    """It ends with the `with`; `params` are its own. `allow`: it is the one for name servers of proxies, and these may
+    be in such networks."""
 
-    def __init__(self, folder: str | Path, **params: Any) -> None:
-        self.socket = RunDir(Path(folder)).resolver
-        boot = Boot("resolver", 1, str(folder), str(folder), boot_settings(), params)
+    def __init__(self, folder: str | Path, allow: Sequence[str] | None = None, **params: Any) -> None:
+        run_dir, name = RunDir(Path(folder)), RESOLVER if allow is None else PROXY_RESOLVER
+        self.socket = run_dir.resolver if allow is None else run_dir.proxy_resolver
+        boot = Boot(name, 1, str(folder), str(folder), boot_settings(proxy={"dns_allow": list(allow or ())}), params)
         reading, self._lifeline = os.pipe()
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(reading)], stdin=subprocess.PIPE, pass_fds=(reading,), cwd=ROOT

@@ -74,7 +74,18 @@ ACTORS_IN_DOCS = {
     "forwarding actor": {"forwarding"},
     "command line": {"command"},
     "supervisor": {"supervisor"},
-    "actor": {"api", "tls", "metrics", "logs", "webhooks", "telemetry", "resolver", "pools", "forwarding"},
+    "actor": {
+        "api",
+        "tls",
+        "metrics",
+        "logs",
+        "webhooks",
+        "telemetry",
+        "resolver",
+        "proxy-resolver",
+        "pools",
+        "forwarding",
+    },
 }
 
 

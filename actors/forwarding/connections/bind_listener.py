@@ -64,7 +64,12 @@ class BindListener:
         self._on_accepted: OnAccepted | None = on_accepted
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
-        self.resolving = dialer.resolve_later(peer, self._on_resolved, requester, own, judge)
+        self._resolving = dialer.resolve_later(peer, self._on_resolved, requester, own, judge)
+
+    @property
+    def overdue(self) -> Failure | None:
+        """See `PendingOrigin`."""
+        return self._dialer.resolver.overdue(self._peer.host) if self._resolving else None
 
     def cancel(self) -> None:
         """Stop listening, without calling `on_accepted`."""
@@ -72,7 +77,7 @@ class BindListener:
         self._close()
 
     def _on_resolved(self, result: Resolution) -> None:
-        self.resolving = False
+        self._resolving = False
         if isinstance(result, Failure):
             self._end(result)
         else:

@@ -16,7 +16,6 @@ from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.timer_wheel import NEVER, QUANTUM
-from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure
 from actors.net.proxy_protocol import Ends
@@ -33,8 +32,8 @@ class PendingOrigin(Protocol):
     """An origin connection on its way: dialled, awaited, or routed through an upstream."""
 
     @property
-    def resolving(self) -> bool:
-        """True while the target's name is being resolved."""
+    def overdue(self) -> Failure | None:
+        """What it fails with when its time has passed; None: as whatever takes too long."""
 
     def cancel(self) -> None:
         """Stop it."""
@@ -242,8 +241,9 @@ class ClientConnection(ClientIO):
             return
         pending, now = self.pending_origin, self.loop.now
         self._cancel_pending_origin()
-        if pending is not None and pending.resolving and self.session.opening:
-            self.execute(self.session.failed(failures.dns_timed_out("the name did not resolve in time"), now))
+        failure = None if pending is None else pending.overdue
+        if failure is not None and self.session.opening:
+            self.execute(self.session.failed(failure, now))
         else:
             self.execute(self.session.timed_out(now))
 

@@ -34,20 +34,24 @@ if TYPE_CHECKING:
 class AwaitedAddresses:
     """A request whose verdict waits for the addresses of its target."""
 
-    resolving = True
-
     def __init__(self, client: ClientConnection, command: Open, judge: Judge) -> None:
         self._client: ClientConnection | None = client
         self._command = command
         self._judge = judge
         self.client_ip = client.client_ip
         context = client.context
+        self._resolver = context.dialer.resolver
         context.dialer.resolve_later(command.target, self._resolved, self, context.own_rules(client.meter), judge)
 
     @property
     def waits(self) -> bool:
         """See `Requester`."""
         return self._client is not None and self._client.waits
+
+    @property
+    def overdue(self) -> Failure | None:
+        """See `PendingOrigin`."""
+        return None if self._client is None else self._resolver.overdue(self._command.target.host)
 
     def cancel(self) -> None:
         """Stop waiting."""

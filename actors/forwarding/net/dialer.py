@@ -187,12 +187,14 @@ class Dial:
         self._more_to_come = False
         self._stagger: Timer | None = None
         self._failure = failures.unroutable("no address to connect to")
+        self._refused: Failure | None = None
+        """Why an address may not be connected to; the result when none of the others connects."""
         self._reported: dict[str, Failure] = {}
         self.reported: Failure | None = None
         """What rules in report mode would have refused about the connection that was made."""
         self.mask = 0
         """The events of the connection when it was made: the kernel does not report these edges again."""
-        self.resolving = True
+        self._resolving = True
         if judge is not None and judge.addresses:
             self._on_resolved(Resolved(judge.addresses))
         else:
@@ -208,13 +210,18 @@ class Dial:
         """See `Requester`."""
         return self._done is not None and self._requester.waits
 
+    @property
+    def overdue(self) -> Failure | None:
+        """See `PendingOrigin`."""
+        return self._dialer.resolver.overdue(self._target.host) if self._resolving else self._refused
+
     def cancel(self) -> None:
         """Stop it; `done` is not called any more."""
         self._done = None
         self._close_attempts()
 
     def _on_resolved(self, result: Resolution) -> None:
-        self.resolving = False
+        self._resolving = False
         late, self._more_to_come = self._more_to_come, isinstance(result, Resolved) and result.more
         if isinstance(result, Failure):
             if not late:
@@ -237,9 +244,9 @@ class Dial:
         self._untried = self._dialer.addresses.order(usable, self._loop.now)[:ADDRESSES_MAX]
         self._reported |= {address: decision.reported for address, decision in decisions if decision.reported}
         refused = [decision.failure for _address, decision in decisions if decision.failure is not None]
-        if not allowed and refused:
-            self._failure = refused[0]
-        elif allowed and not self._untried:
+        if refused and self._refused is None:
+            self._refused = refused[0]
+        if allowed and not self._untried:
             self._failure = source.refuses(allowed[0]) or self._failure
         if late and self._trying:
             self._resume()
@@ -325,7 +332,8 @@ class Dial:
     def _end(self, result: socket.socket | Failure) -> None:
         self._close_attempts()
         if isinstance(result, Failure):
-            self._loop.call_soon(lambda: self._fail(result))  # it may be known in the very call that began the dial
+            failure = result if self._refused is None or result.status == 503 else self._refused
+            self._loop.call_soon(lambda: self._fail(failure))  # it may be known in the very call that began the dial
             return
         done, self._done = self._done, None
         if done is not None:

@@ -19,11 +19,12 @@ class DnsSettings:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def merged(group: Mapping[str, Any], own: DnsSpec) -> DnsSettings:
-    """`group` is that of the settings."""
+def merged(group: Mapping[str, Any], own: DnsSpec, proxy: str) -> DnsSettings:
+    """`group` is that of the settings, `own` of this proxy."""
     servers = own.servers or tuple(group["servers"])
     max_ttl = own.max_ttl or group["max_ttl"]
-    profile = Profile(servers, min(own.min_ttl or group["min_ttl"], max_ttl), max_ttl)
+    min_ttl = min(own.min_ttl or group["min_ttl"], max_ttl)
+    profile = Profile(servers, min_ttl, max_ttl, proxy if own.servers else "")
     prefers = group["prefer"] if own.prefer == "default" else own.prefer
     names = {name: tuple(addresses) for name, addresses in group["hosts"].items()}
     return DnsSettings(profile, prefers, {**names, **own.hosts})

@@ -2,9 +2,10 @@
 
 Names are resolved by the actor `resolver` (`resolver_link`), and kept for their time to live. Lookups of one name at
 the same time are one lookup. While the resolver can't be reached, and for names that the DNS doesn't have, threads call
-`getaddrinfo`: it returns no time to live, so its results are kept for a fixed time. It may also block for half a
-minute, when the name servers of a zone are silent: so no client has more than a share of the threads, nor has a zone,
-and names of this machine's own (`actors.net.hosts_file`) need no thread at all.
+`getaddrinfo`. Never for a proxy with name servers of its own, though: the system's must not see its names, which wait
+for the resolver a moment, and fail then. `getaddrinfo` returns no time to live, so its results are kept for a fixed
+time. It may also block for half a minute, when the name servers of a zone are silent: so no client has more than a
+share of the threads, nor has a zone, and names of this machine's own (`actors.net.hosts_file`) need no thread at all.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.net.address_order import preferring
 from actors.forwarding.net.dns_settings import DnsSettings
 from actors.forwarding.net.resolver_link import Reply, ResolverLink
-from actors.forwarding.protocols.failures import Failure, dns_failed, dns_timed_out
+from actors.forwarding.protocols.failures import Failure, dns_failed, dns_unanswered
 from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.client_key import site_key
 from actors.net.egress_guard import is_localhost
 from actors.net.hosts_file import LOOPBACK, HostsFile
-from actors.net.resolver_protocol import BUSY, FOUND, SOME, SYSTEM, TIMED_OUT
+from actors.net.resolver_protocol import BUSY, FOUND, NEGATIVE, SOME, SYSTEM, TIMED_OUT
 
 FAILURE_KEPT = 3.0
 """Seconds that a failure is kept at most."""
 CACHE_SIZE = 4096
+AWAITED = 3.0
+"""Seconds that a name waits for the resolver where only that may be asked: it is started with the first such proxy, and
+again when it has ended."""
+ASKED_EVERY = 0.1
 
 THREADS = 32
 SHARE_OF_CLIENT = 12
@@ -130,9 +135,7 @@ class Resolver:
         key = site_key(requester.client_ip)
         if not pending.running and key not in pending.keys:
             pending.keys.add(key)
-            replied = partial(self._on_reply, host, pending, key)
-            if self._link is None or not self._link.ask(host, key, replied):
-                self._use_thread(host, pending, key)
+            self._ask(host, pending, key, self._loop.now + AWAITED)
 
     def configure(self, dns: DnsSettings) -> None:
         """Resolve names in another way from now on."""
@@ -162,12 +165,35 @@ class Resolver:
         until, result = self._cache.get(host, (0.0, None))
         return result if until > self._loop.now else None
 
+    def overdue(self, host: str) -> Failure:
+        """For a client that waits no longer for a name."""
+        return self._unanswered(host, f"{host} did not resolve in time", timed_out=True)
+
     # --- by the resolver ---
 
-    def _on_reply(self, host: str, pending: _Pending, key: str, reply: Reply | None) -> None:
+    def _ask(self, host: str, pending: _Pending, key: str, until: float) -> None:
+        """Ask the resolver; where it can't be reached the system, or, with own name servers, the resolver again."""
         if self._pending.get(host) is not pending:
             return
-        if reply is None or reply.status == SYSTEM:
+        if self._link is not None and self._link.ask(host, key, partial(self._on_reply, host, pending, key, until)):
+            return
+        if not self._dns.profile.proxy:
+            self._use_thread(host, pending, key)
+        elif self._loop.now < until:
+            self._loop.call_later(ASKED_EVERY, partial(self._ask, host, pending, key, until))
+        else:
+            self._finish(host, pending, self._unanswered(host, f"{host} does not resolve: the resolver does not run"))
+
+    def _unanswered(self, host: str, why: str, timed_out: bool = False) -> Failure:
+        """With own name servers clients don't learn either whether time ran out: it would say how a server fails."""
+        return dns_unanswered(host, why, timed_out and not self._dns.profile.proxy)
+
+    def _on_reply(self, host: str, pending: _Pending, key: str, until: float, reply: Reply | None) -> None:
+        if self._pending.get(host) is not pending:
+            return
+        if reply is None and pending.part is None and not pending.running and self._dns.profile.proxy:
+            self._ask(host, pending, key, until)
+        elif reply is None or reply.status == SYSTEM:
             if pending.part is not None:
                 self._finish(host, pending, Resolved(pending.part.addresses))
             elif not pending.running:
@@ -177,9 +203,11 @@ class Resolver:
         elif reply.status in (SOME, FOUND):
             self._found(host, pending, reply)
         else:
-            failed = dns_timed_out if reply.status == TIMED_OUT else dns_failed
-            self._keep(host, failed(reply.content), reply.ttl)
-            self._finish(host, pending, failed(reply.content))
+            is_negative = reply.status == NEGATIVE
+            timed_out = reply.status == TIMED_OUT
+            failure = dns_failed(reply.content) if is_negative else self._unanswered(host, reply.content, timed_out)
+            self._keep(host, failure, reply.ttl)
+            self._finish(host, pending, failure)
 
     def _found(self, host: str, pending: _Pending, reply: Reply) -> None:
         addresses = preferring(reply.content, self.prefers != "ipv4")

@@ -1,8 +1,8 @@
 """The connection of a forwarding actor to the resolver (`actors.net.resolver_protocol`).
 
-It is made with the first name. When it ends, as with the resolver's process, all requests under way fail at once, and
-their names are looked up by the system. A resolver that is silent while names wait is asked whether it is there; one
-that hangs counts as gone until it replies again.
+It is made with the first name, to the resolver of the proxies' own name servers where the profile has some. When it
+ends, as with the resolver's process, all requests under way fail at once. A resolver that is silent while names wait is
+asked whether it is there; one that hangs counts as gone until it replies again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
 
 from actors.bus.loop import Loop, Timer
 from actors.net.resolver_protocol import FORGET, PACKET_MAX, PING, PROFILE, SOME
+from config.files.paths import RunDir
 
 RETRY_AFTER = 0.1
 """Seconds between two attempts to connect."""
@@ -30,11 +30,13 @@ AT_ONCE = 64
 
 
 class Profile(NamedTuple):
-    """How the names of this actor are resolved; `servers` empty: as the system does."""
+    """How the names of this actor are resolved; `servers` empty: as the system does. `proxy` is the one that names the
+    servers itself, empty where it doesn't."""
 
     servers: tuple[str, ...] = ()
     min_ttl: int = 0
     max_ttl: int = 86_400
+    proxy: str = ""
 
 
 class Reply(NamedTuple):
@@ -50,12 +52,15 @@ OnReply = Callable[[Reply | None], None]
 
 
 class ResolverLink:
-    """`on_forget` is called with a name that is no longer to be kept, empty for all."""
+    """`on_forget` is called with a name that is no longer to be kept, empty for all.
 
-    def __init__(self, loop: Loop, path: Path) -> None:
+    In `run_dir` are the sockets of the resolver, and of the one that asks name servers of proxies.
+    """
+
+    def __init__(self, loop: Loop, run_dir: RunDir) -> None:
         self.on_forget: Callable[[str], None] = lambda _name: None
         self._loop = loop
-        self._path = str(path)
+        self._paths = str(run_dir.resolver), str(run_dir.proxy_resolver)
         self._profile = Profile()
         self._socket: socket.socket | None = None
         self._pending: dict[int, OnReply] = {}
@@ -69,10 +74,12 @@ class ResolverLink:
 
     def set_profile(self, profile: Profile) -> None:
         """Have names resolved in another way from now on."""
-        if profile != self._profile:
-            self._profile = profile
-            if self._socket is not None:
-                self._send([PROFILE, *profile])
+        before, self._profile = self._profile, profile
+        if bool(before.proxy) is not bool(profile.proxy):
+            self._retry_at, self._hung = float("-inf"), False
+            self.close()
+        elif profile != before and self._socket is not None:
+            self._send([PROFILE, *profile])
 
     def ask(self, name: str, client: str, done: OnReply) -> bool:
         """Request a name at the cost of this client; False when there is no resolver. `done` is called later."""
@@ -111,7 +118,7 @@ class ResolverLink:
         sock = None
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-            sock.connect(self._path)
+            sock.connect(self._paths[bool(self._profile.proxy)])
         except OSError:  # no resolver, or no descriptor
             if sock is not None:
                 sock.close()

@@ -78,9 +78,11 @@ def dns_failed(detail: str) -> Failure:
     return Failure(502, "dns_error", detail)
 
 
-def dns_timed_out(detail: str) -> Failure:
-    """The resolver did not reply in time."""
-    return Failure(504, "dns_timeout", detail)
+def dns_unanswered(host: str, why: str, timed_out: bool) -> Failure:
+    """No name server has said what addresses the name has. `why` is for the record alone: it has addresses of name
+    servers, and whether these refuse, close or are silent."""
+    status, kind = (504, "dns_timeout") if timed_out else (502, "dns_error")
+    return Failure(status, kind, f"{host} does not resolve: no name server has responded", recorded=why)
 
 
 def connection_refused(detail: str) -> Failure:

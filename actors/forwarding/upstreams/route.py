@@ -136,8 +136,8 @@ class Route:
     Else `done` is called once, later, unless it is cancelled before.
     """
 
-    resolving = False
-    """Names are resolved by the upstreams."""
+    overdue = None
+    """See `PendingOrigin`."""
 
     def __init__(self, upstreams: Routing, wanted: Wanted, done: OnRouted) -> None:
         self._upstreams = upstreams

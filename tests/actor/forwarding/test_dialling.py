@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -12,15 +13,17 @@ from actors.bus.loop import Loop
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
-from actors.forwarding.net.dialer import STAGGER, Dialer
+from actors.forwarding.net.dialer import STAGGER, Dial, Dialer
 from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.net.resolver_link import OnReply, Reply
+from actors.forwarding.protocols.failures import PROHIBITED as PROHIBITED_KIND
 from actors.forwarding.protocols.failures import Failure, dns_failed
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.net.egress_guard import EgressGuard
 from actors.net.resolver_protocol import FAILED, FOUND, SOME
 
 V6, OTHER_V6, V4, OTHER_V4 = "2606:4700::1", "2606:4700::2", "1.1.1.1", "1.0.0.1"
+PROHIBITED = "fd00::1"
 TARGET = parse_authority(b"site.example:80", 80)
 DEADLINE = 120.0
 TURN = 0.01
@@ -50,7 +53,9 @@ class Scripted:
 
 
 class Dialling:
-    """Connections to addresses in `silent` never come about; `dialled` has all addresses, in order.
+    """Connections to addresses in `silent` never come about, and those in `refusing` refuse them.
+
+    `dialled` has all addresses, in order.
 
     Its clock stands still but for `skip` and the turns of `turn_until`.
     """
@@ -63,11 +68,15 @@ class Dialling:
         access = AccessPolicy(EgressGuard(EgressSpec("public_only", (), ())), Rules(AccessSpec()))
         self.dialer = Dialer(self.loop, names, access, self._connect)
         self.silent: set[str] = set()
+        self.refusing: set[str] = set()
+        self.dial: Dial
         self.dialled: list[str] = []
         self._others: list[socket.socket] = []
 
     def _connect(self, address: str, _port: int) -> socket.socket:
         self.dialled.append(address)
+        if address in self.refusing:
+            raise OSError(errno.ECONNREFUSED, "connect")
         mine, other = socket.socketpair()
         mine.setblocking(False)
         self._others.append(other)
@@ -87,7 +96,7 @@ class Dialling:
         self.resolver.parts[:] = parts
         results: list[socket.socket | Failure] = []
         self.dialled.clear()
-        self.dialer.dial(TARGET, results.append)
+        self.dial = self.dialer.dial(TARGET, results.append)
         return results
 
     def turn_until(self, condition: Callable[[], object]) -> None:
@@ -169,6 +178,30 @@ def test_late_addresses_are_waited_for_when_the_first_are_refused(dialling: Dial
     dialling.resolver.done(Resolved(("fd00::1", V4)))
     dialling.turn_until(lambda: results)
     assert dialling.dialled == [V4]
+
+
+@pytest.mark.parametrize("addresses", [(PROHIBITED, V4), (V4, PROHIBITED)])
+def test_addresses_that_are_prohibited_or_dead_are_a_refusal(dialling: Dialling, addresses: tuple[str, ...]) -> None:
+    dialling.refusing = {V4}
+    results = dialling.begin(Resolved(addresses))
+    dialling.turn_until(lambda: results)
+    assert dialling.dialled == [V4]
+    assert isinstance(results[0], Failure)
+    assert (results[0].status, results[0].kind) == (403, PROHIBITED_KIND)
+    dialling.refusing = set()
+    assert dialling.connect(Resolved(addresses)) == [V4]
+
+
+def test_a_prohibited_address_beside_a_silent_one_is_a_refusal_when_the_time_has_passed(dialling: Dialling) -> None:
+    dialling.silent = {V4}
+    dialling.begin(Resolved((PROHIBITED, V4)))
+    dialling.loop.turn(0.0)
+    assert dialling.dialled == [V4]
+    assert dialling.dial.overdue is not None
+    assert dialling.dial.overdue.kind == PROHIBITED_KIND
+    dialling.begin(Resolved((V4,)))
+    dialling.loop.turn(0.0)
+    assert dialling.dial.overdue is None
 
 
 def test_when_nothing_more_comes_the_first_refusal_counts(dialling: Dialling) -> None:

@@ -15,7 +15,7 @@ import time
 from actors.bus.messages.specs import DnsSpec, EgressSpec
 from tests.kit.forwarding_rig import Rig
 from tests.kit.name_servers import ScriptedNameServer, zone
-from tests.kit.resolver_process import ResolverProcess
+from tests.kit.resolver_process import LOOPBACK, ResolverProcess
 from tests.kit.scripted_origins import Origin, counted, responds
 
 NOWHERE = "2a00:1::2"
@@ -71,7 +71,7 @@ def main() -> None:
         Origin(responds(counted(b"yes"))) as origin,
         ScriptedNameServer(zone({"*": (NOWHERE, "127.0.0.1")})) as server,
         Rig(EVERYWHERE, proxy={"max_idle_connections": 0}, dns=DnsSpec((server.address,))) as rig,
-        ResolverProcess(rig.folder),
+        ResolverProcess(rig.folder, LOOPBACK),
     ):
         for name in ("warm.example.com", "one.example.com", "one.example.com", "two.example.com"):
             seconds, response = request(rig, name, origin.port)

@@ -35,7 +35,7 @@ class Resolving:
     def begin(self, profile: Profile, name: str, client: str = "192.0.2.1") -> list[Reply]:
         """Request a name; the replies are in the list as they come."""
         replies: list[Reply] = []
-        self.service.resolve(profile, name, client, replies.append)
+        self.service.resolve(profile, name, ("", client), replies.append)
         return replies
 
     def resolve(self, profile: Profile, name: str, client: str = "192.0.2.1") -> Reply:

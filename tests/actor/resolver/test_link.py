@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import dns.message
+import dns.rcode
 import pytest
 
 from actors.bus.loop import Loop
-from actors.forwarding.net import resolver_link
+from actors.forwarding.net import resolver, resolver_link
 from actors.forwarding.net.dns_settings import DnsSettings
 from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.net.resolver_link import Profile, ResolverLink
 from actors.forwarding.protocols.failures import Failure
 from actors.net.hosts_file import HostsFile
+from config.files.paths import RunDir
 from tests.actor.resolver.resolving import DEADLINE
 from tests.kit.name_servers import ScriptedNameServer, SilentNameServer, zone
-from tests.kit.resolver_process import ResolverProcess
+from tests.kit.resolver_process import LOOPBACK, ResolverProcess
 
 NAME = "www.example.com"
 FROM_SYSTEM = Resolved(("198.51.100.1",))
@@ -40,7 +44,7 @@ class Front:
     looked_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.link = ResolverLink(self.loop, self.folder / "resolver")
+        self.link = ResolverLink(self.loop, RunDir(self.folder))
         hosts = self.folder / "hosts"
         hosts.write_text("")
         self.resolver = Resolver(self.loop, new_threads(self.loop), self._look_up, HostsFile(hosts), self.link)
@@ -105,6 +109,79 @@ def test_names_under_way_are_asked_of_the_system_when_the_resolver_is_killed(fro
         resolver.kill()
         front.turn_until(lambda: results)
         assert results == [FROM_SYSTEM]
+
+
+class OwnFront:
+    """A proxy with name servers of its own, whose names may go to no other."""
+
+    def __init__(self, front: Front, *servers: str) -> None:
+        self.front = front
+        front.resolver.configure(DnsSettings(Profile(servers, proxy="prx_1")))
+
+    def fails(self, name: str) -> Failure:
+        result = self.front.resolve(name)
+        assert isinstance(result, Failure), result
+        assert self.front.looked_up == []
+        return result
+
+
+def test_with_own_name_servers_a_name_waits_for_the_resolver_and_fails_then(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as server, ResolverProcess(front.folder):
+        own = OwnFront(front, server.address)
+        monkeypatch.setattr(resolver, "AWAITED", 0.5)
+        failure = own.fails(NAME)
+        assert (failure.status, failure.kind) == (502, "dns_error")
+        assert "does not run" in failure.recorded
+        monkeypatch.setattr(resolver, "AWAITED", DEADLINE)
+        results = front.begin("late.example.com")
+        front.loop.turn(0.05)
+        with ResolverProcess(front.folder, LOOPBACK) as process:
+            front.turn_until(lambda: results)
+            assert results == [Resolved(("192.0.2.1",))]
+            process.kill()
+            monkeypatch.setattr(resolver, "AWAITED", 0.5)
+            own.fails("killed.example.com")
+        assert server.asked("killed.example.com") == []
+
+
+def test_with_own_name_servers_clients_do_not_learn_how_a_server_fails(front: Front) -> None:
+    def refused(query: Any, _way: str) -> Any:
+        response = dns.message.make_response(query)
+        response.set_rcode(dns.rcode.REFUSED)
+        return response
+
+    with (
+        ResolverProcess(front.folder, LOOPBACK),
+        ScriptedNameServer(refused) as refusing,
+        SilentNameServer() as silent,
+        socket.create_server(("127.0.0.1", 0)) as closing,
+        socket.socket() as closed,
+    ):
+        closed.bind(("127.0.0.1", 0))
+        closing.listen(0)
+        port = closed.getsockname()[1]
+        servers = (refusing.address, silent.address, f"127.0.0.1:{port}", f"tls://127.0.0.1:{port}", "192.0.2.1")
+        found, recorded = set(), set()
+        for server in servers:
+            failure = OwnFront(front, server).fails(NAME)
+            found.add(replace(failure, recorded=""))
+            recorded.add(failure.recorded)
+        assert [(each.status, each.kind) for each in found] == [(502, "dns_error")]
+        assert "127.0.0.1" not in found.pop().detail
+        assert len(recorded) > 2, recorded
+
+
+@pytest.mark.parametrize(
+    "server", ["127.0.0.1:{}", "[::ffff:127.0.0.1]:{}", "tls://127.0.0.1:{}", "tls://localhost:{}"]
+)
+def test_a_name_server_of_a_proxy_that_the_guard_refuses_gets_nothing(front: Front, server: str) -> None:
+    with ResolverProcess(front.folder, ()), ScriptedNameServer(zone({"*": ("192.0.2.1",)})) as scripted:
+        address = server.format(scripted.address.rpartition(":")[2])
+        failure = OwnFront(front, address).fails(NAME)
+        assert "is not a public address" in failure.recorded
+        assert scripted.asked(NAME) == []
 
 
 def test_a_resolver_that_is_back_is_used_again(front: Front) -> None:

@@ -229,10 +229,10 @@ def test_a_client_has_no_more_than_its_share(resolving: Resolving) -> None:
     queue = FairQueue(resolving.loop)
     jobs = [Job() for _ in range(RUNNING_OF_CLIENT + 10)]
     for job in jobs:
-        queue.add("a", job)
+        queue.add(("", "a"), job)
     resolving.turn_until(lambda: sum(job.state == "runs" for job in jobs) == RUNNING_OF_CLIENT)
     other = Job()
-    queue.add("b", other)
+    queue.add(("", "b"), other)
     resolving.turn_until(lambda: other.state == "runs")
     assert queue.waiting == 10
     queue.ended(jobs[0])
@@ -245,11 +245,50 @@ def test_the_oldest_of_the_largest_makes_room_for_a_client_without_any(resolving
     for client, row in jobs.items():
         for job in row:
             job.give_up = lambda job=job: (setattr(job, "state", "given up"), queue.ended(job))  # type: ignore[method-assign,misc]
-            queue.add(client, job)
+            queue.add(("", client), job)
     resolving.turn_until(lambda: all(job.state == "runs" for row in jobs.values() for job in row))
     other = Job()
-    queue.add("e", other)
+    queue.add(("", "e"), other)
     resolving.skip(2.0)
-    resolving.turn_until(lambda: queue.add("f", Job()) and other.state == "runs")
+    resolving.turn_until(lambda: queue.add(("", "f"), Job()) and other.state == "runs")
     assert jobs["a"][0].state == "given up"
     assert RUNNING_MAX >= 4 * RUNNING_OF_CLIENT
+
+
+def test_a_proxy_has_no_more_than_its_share_and_makes_room_for_its_own_clients(resolving: Resolving) -> None:
+    """Sixteen places: two of each proxy, one of each of its clients."""
+    queue = FairQueue(resolving.loop, running_max=16, by_proxy=True)
+
+    def add(proxy: str, client: str) -> Job:
+        job = Job()
+        job.give_up = lambda: (setattr(job, "state", "given up"), queue.ended(job))  # type: ignore[method-assign,return-value]
+        assert queue.add((proxy, client), job)
+        return job
+
+    flood = [add("large", f"client {number}") for number in range(WAITING_MAX)]
+    assert not queue.add(("large", "one more"), Job())
+    small = add("small", "client")
+    resolving.turn_until(lambda: small.state == "runs")
+    assert [job.state for job in flood].count("runs") == 2
+    resolving.skip(2.0)
+    assert add("small", "other").state == "waits"  # which has the queue look again
+    resolving.turn_until(lambda: flood[2].state == "runs")
+    assert flood[0].state == "given up"
+    assert small.state == "runs"
+
+
+def test_a_proxy_without_any_gets_the_place_of_the_proxy_with_most(resolving: Resolving) -> None:
+    queue = FairQueue(resolving.loop, running_max=16, by_proxy=True)
+    jobs: dict[str, list[Job]] = {}
+    for proxy in "abcdefgh":
+        for number in range(2):
+            job = Job()
+            job.give_up = lambda job=job: (setattr(job, "state", "given up"), queue.ended(job))  # type: ignore[method-assign,misc]
+            jobs.setdefault(proxy, []).append(job)
+            queue.add((proxy, str(number)), job)
+    resolving.turn_until(lambda: all(job.state == "runs" for row in jobs.values() for job in row))
+    resolving.skip(2.0)
+    newcomer = Job()
+    queue.add(("newcomer", ""), newcomer)
+    resolving.turn_until(lambda: newcomer.state == "runs")
+    assert [job.state for row in jobs.values() for job in row].count("given up") == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.net.resolver_protocol import FAILED, FOUND
+from actors.net.resolver_protocol import FAILED, FOUND, NEGATIVE
 from actors.resolver.stream import tls_context
 from tests.actor.resolver.real_servers import dnsmasq, unbound
 from tests.actor.resolver.resolving import Resolving
@@ -31,7 +31,7 @@ def check(resolving: Resolving, server: str) -> None:
     profile = resolving.profile(server)
     assert resolving.resolve(profile, "www.example").content == BOTH
     assert len(resolving.resolve(profile, "many.example").content) == MOST
-    assert resolving.resolve(profile, "other.example").status == FAILED
+    assert resolving.resolve(profile, "other.example").status == NEGATIVE
     resolving.service.forget("")
     assert resolving.addresses(profile, ["www.example", "WWW.example".lower(), "www.example."]) == [BOTH] * 3
 

@@ -12,7 +12,7 @@ import pytest
 from actors.bus.messages.specs import DnsSpec, EgressSpec
 from tests.kit.forwarding_rig import Rig
 from tests.kit.name_servers import ScriptedNameServer, zone
-from tests.kit.resolver_process import ResolverProcess
+from tests.kit.resolver_process import LOOPBACK, ResolverProcess
 
 OUTSIDE = "127.0.0.2"
 """An address that the guard allows, as if it were public."""
@@ -36,7 +36,7 @@ class Stage:
         self.rig = stack.enter_context(
             Rig(EgressSpec("public_only", (OUTSIDE,), ()), dns=DnsSpec((self.server.address,)), protocol="mixed")
         )
-        stack.enter_context(ResolverProcess(self.rig.folder))
+        stack.enter_context(ResolverProcess(self.rig.folder, LOOPBACK))
         self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.port: int = self._listener.getsockname()[1]
 
@@ -117,5 +117,5 @@ def test_of_several_addresses_inner_ones_are_left_out(stage: Stage) -> None:
     stage.has("127.0.0.1", "10.0.0.1")
     assert socks5(stage, b"both.example.com").startswith(b"\5\2")
     stage.has("127.0.0.1", OUTSIDE)
-    assert socks5(stage, b"one.example.com").startswith(b"\5\5"), "refused by the kernel: nothing listens there"
+    assert socks5(stage, b"one.example.com").startswith(b"\5\2"), "nothing listens at the other one"
     assert not stage.was_reached()

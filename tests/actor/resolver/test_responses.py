@@ -10,7 +10,7 @@ import dns.name
 import dns.rdatatype
 import pytest
 
-from actors.net.resolver_protocol import FAILED, FOUND, TIMED_OUT
+from actors.net.resolver_protocol import FAILED, FOUND, NEGATIVE, TIMED_OUT
 from actors.resolver import exchange
 from actors.resolver.servers import NO_EDNS_FOR
 from tests.actor.resolver.resolving import Resolving
@@ -62,10 +62,10 @@ def test_min_ttl_and_max_ttl_bound_it(resolving: Resolving, limits: dict[str, in
 def test_that_there_is_none_is_kept_as_the_soa_record_says(resolving: Resolving, code: int) -> None:
     with ScriptedNameServer(lambda query, _: negative(query, code, minimum=20, ttl=900)) as server:
         profile = resolving.profile(server.address)
-        assert resolving.resolve(profile, NAME).status == FAILED
+        assert resolving.resolve(profile, NAME).status == NEGATIVE
         asked = len(server.queries)
         resolving.skip(18.0)
-        assert resolving.resolve(profile, NAME).status == FAILED
+        assert resolving.resolve(profile, NAME).status == NEGATIVE
         assert len(server.queries) == asked
         resolving.skip(3.0)
         resolving.resolve(profile, NAME)
@@ -287,12 +287,12 @@ def test_a_server_that_knows_no_edns_is_asked_without_it_for_a_while(resolving: 
 @pytest.mark.parametrize("name", ["a..b", "x" * 64 + ".example", "\u00fc.example", ".".join(["abcdefgh"] * 40)])
 def test_what_is_no_name_is_not_asked_for(resolving: Resolving, name: str) -> None:
     with ScriptedNameServer(zone({"*": BOTH})) as server:
-        assert resolving.resolve(resolving.profile(server.address), name).status == FAILED
+        assert resolving.resolve(resolving.profile(server.address), name).status == NEGATIVE
         assert server.queries == []
 
 
 @pytest.mark.parametrize("name", ["host.invalid", "abc.onion"])
 def test_names_that_are_never_in_the_dns_are_not_asked_for(resolving: Resolving, name: str) -> None:
     with ScriptedNameServer(zone({"*": BOTH})) as server:
-        assert resolving.resolve(resolving.profile(server.address), name).status == FAILED
+        assert resolving.resolve(resolving.profile(server.address), name).status == NEGATIVE
         assert server.queries == []

@@ -7,8 +7,9 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 
-from actors.bus.messages.common import POOLS, Done
+from actors.bus.messages.common import POOLS, PROXY_RESOLVER, Done
 from actors.bus.messages.fleet_objects import FleetObject
+from actors.bus.messages.specs import DnsSpec
 from actors.bus.messages.supervision import ApplyObjects, RemoveProxy, Runtime
 from tests.actor.supervision.supervised import Supervised
 from tests.kit.ports import free_port
@@ -74,3 +75,21 @@ def test_the_product_runs_without_it(supervise: Callable[..., Supervised]) -> No
     wait_until(lambda: (found := checks(supervised)) is not None and found.state == "failed", "the checks have failed")
     supervised.ask(RemoveProxy("one"))
     wait_gone(supervised)
+
+
+def test_the_second_resolver_runs_while_a_proxy_that_is_active_names_name_servers(supervised: Supervised) -> None:
+    def runs() -> bool:
+        found = supervised.fleet().actors.get(PROXY_RESOLVER)
+        return found is not None and found.state == "running"
+
+    named = replace(spec("named", free_port()), dns=DnsSpec(("192.0.2.53",)))
+    supervised.put(spec("plain", free_port()))
+    assert PROXY_RESOLVER not in supervised.fleet().actors
+    supervised.put(named)
+    wait_until(runs, "it runs")
+    supervised.put(replace(named, revision=2, dns=DnsSpec()))
+    wait_until(lambda: PROXY_RESOLVER not in supervised.fleet().actors, "it has ended")
+    supervised.put(replace(named, revision=3))
+    wait_until(runs, "it runs again")
+    supervised.ask(RemoveProxy("named"))
+    wait_until(lambda: PROXY_RESOLVER not in supervised.fleet().actors, "it has ended again")

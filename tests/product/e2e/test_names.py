@@ -28,6 +28,7 @@ def server() -> Iterator[ScriptedNameServer]:
 def named(server: ScriptedNameServer) -> Iterator[Product]:
     environment = {
         "PROXYFLEET_PROXY__DNS__SERVERS": json.dumps([server.address]),
+        "PROXYFLEET_PROXY__DNS_ALLOW": '["127.0.0.0/8"]',
         "PROXYFLEET_PROXY__MAX_IDLE_CONNECTIONS": "0",  # a request over a kept connection needs no name
     }
     with Product(environment) as product:
@@ -53,12 +54,21 @@ def test_names_come_from_the_configured_servers_and_their_cache_is_shown_and_dro
     wait_until(lambda: fetched_name(proxy, NAME, origin) == 200 and len(server.asked(NAME)) > asked, "it is asked anew")
 
 
-def test_a_proxy_has_servers_and_names_of_its_own(named: Product, origin: Origin) -> None:
+def test_a_proxy_has_servers_and_names_of_its_own_and_another_process_asks_them(named: Product, origin: Origin) -> None:
     with ScriptedNameServer(zone({OTHER: ("127.0.0.1",)})) as own:
         proxy = named.proxy(dns={"servers": [own.address], "hosts": {"mine.example": ["127.0.0.1"]}})
-        wait_until(lambda: fetched_name(proxy, OTHER, origin) == 200, "the proxy's own server is asked")
+        assert fetched_name(proxy, OTHER, origin) == 200, "it waits for the process"
         assert fetched_name(proxy, "mine.example", origin) == 200
         assert fetched_name(proxy, NAME, origin) == 502
+        servers = [entry["servers"] for entry in named.data("GET", f"/dns/cache?name={OTHER}")["entries"]]
+        assert [own.address] in servers
+        before = named.actor("proxy-resolver")
+        assert before.pid != named.actor("resolver").pid
+        before.kill()
+        status = fetched_name(proxy, f"later.{OTHER}", origin)
+        assert status == 502, "the system would not know it either"
+        assert named.data("DELETE", "/dns/cache")["dropped"] >= 0
+        wait_until(lambda: fetched_name(proxy, OTHER, origin) == 200, "it comes back")
 
 
 def test_without_the_resolver_the_system_is_asked_and_it_comes_back(

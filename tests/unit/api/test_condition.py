@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from actors.bus.messages.common import POOLS, RESOLVER
+from actors.bus.messages.common import POOLS, PROXY_RESOLVER, RESOLVER
 from actors.bus.messages.problems import PROCESS, UPSTREAM_DOWN, Problem
 from actors.bus.messages.supervision import Runtime, RuntimeReport
 from api.services.condition import ALWAYS, Flaw, of_actors
@@ -21,7 +21,7 @@ def flaws(**optional: Runtime) -> list[Flaw]:
     return of_actors(RuntimeReport({}, {**running, **optional}, 1.0))
 
 
-@pytest.mark.parametrize("actor", [RESOLVER, POOLS])
+@pytest.mark.parametrize("actor", [RESOLVER, PROXY_RESOLVER, POOLS])
 @pytest.mark.parametrize("state", ["running", "starting", "draining", "stopped"])
 def test_an_actor_that_runs_or_is_started_again_and_is_not_needed_is_no_problem(state: str, actor: str) -> None:
     assert flaws(**{actor: runtime(state)}) == []

@@ -116,6 +116,8 @@ BODIES: tuple[tuple[type[BaseModel], dict[str, Any], bool], ...] = (
     (ProxyUpdate, {"username_params": {"separator": "--"}}, False),
     (ProxyUpdate, {"dns": {"hosts": {}}}, True),
     (ProxyUpdate, {"dns": {"hosts": {"a.example": ["10.0.0.1", "::1"]}}}, True),
+    (ProxyUpdate, {"dns": {"hosts": {"a.example": "10.0.0.1"}}}, True),
+    (ProxyUpdate, {"dns": {"hosts": {"a.example": "10.0.0"}}}, False),
     (ProxyUpdate, {"dns": {"hosts": {"a.example": []}}}, False),
     (ProxyUpdate, {"dns": {"hosts": {"a.example": {"b": None}}}}, False),
     (ProxyUpdate, {"dns": {"hosts": {"a b": ["10.0.0.1"]}}}, False),
