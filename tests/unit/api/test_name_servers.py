@@ -20,6 +20,8 @@ from actors.bus.messages.dns import (
 )
 from api.container import ApiSettings
 from api.services import upstream_addresses
+from api.services.prometheus_names import expose_names
+from api.services.resolvers import added
 from config.settings.dns import Dns
 from config.settings.settings import Proxy
 from tests.kit.api_stage import QUIET, Api, error_of
@@ -136,8 +138,16 @@ def test_both_resolvers_are_shown_as_one(api: Api, headers: dict[str, str]) -> N
     ]
     dropped = api.request("DELETE", "/dns/cache", headers=headers)
     assert dropped.json["data"]["dropped"] == 6
-    text = api.get("/metrics", headers).text
-    assert 'proxyfleet_dns_queries_total{server="9.9.9.9"} 10.0' in text
-    assert "proxyfleet_dns_requests_total 20.0" in text
     api.fleet.others[PROXY_RESOLVER] = lambda _message: Unreachable(PROXY_RESOLVER, "no reply in time")
     assert api.get("/dns/cache", headers).status_code == 503
+
+
+def test_metrics_have_a_name_server_that_both_ask_once() -> None:
+    shared, other = DnsServerState("9.9.9.9", 5, 1, 0.5, ((3, 4),)), DnsServerState("8.8.8.8", 1, 0, 0.1, ((2, 1),))
+    states = [DnsState(10, 4, 1, 3, 2, {"id": 1}, each) for each in ((shared,), (shared, other))]
+    samples = [
+        (each.name, each.labels, each.value) for family in expose_names(added(states)) for each in family.samples
+    ]
+    assert ("proxyfleet_dns_requests_total", {}, 20) in samples
+    assert ("proxyfleet_dns_dropped_responses_total", {"reason": "id"}, 2) in samples
+    assert [each[2] for each in samples if each[:2] == ("proxyfleet_dns_queries_total", {"server": "9.9.9.9"})] == [10]
