@@ -40,7 +40,7 @@ def main() -> None:
         result = fetch(Job(**{**given, "own": [(host, first, last) for host, first, last in given["own"]]}))
     except MemoryError:
         result = Fetched(f"it needs more than {MEMORY_MAX // 2**20} MiB of memory")
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the API may have died meanwhile: then nobody wants it
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the API may have died meanwhile
     json.dump(asdict(result), sys.stdout)
 
 

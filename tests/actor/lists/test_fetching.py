@@ -240,11 +240,11 @@ def test_the_worker_ends_when_it_takes_too_much_of_a_processor() -> None:
     assert done.returncode == -signal.SIGXCPU
 
 
-def test_the_worker_ends_without_a_word_when_nobody_waits_for_its_result(source: Source, tmp_path: Path) -> None:
+def test_the_worker_ends_without_a_word_when_the_api_is_gone(source: Source, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-P", "-m", "actors.lists.worker"]
-    with open(writer, "wb") as nobody:
+    with open(writer, "wb") as closed:
         given = json.dumps(asdict(job(source, tmp_path))).encode()
-        ran = subprocess.run(command, input=given, cwd=ROOT, stdout=nobody, stderr=subprocess.PIPE)
+        ran = subprocess.run(command, input=given, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE)
     assert (ran.returncode, ran.stderr) == (-signal.SIGPIPE, b"")
