@@ -80,6 +80,7 @@ from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
 from config.model.plans import Plan
 from config.model.subscriptions import is_about_people
+from config.model.webhooks import opened_headers
 from config.net.ports import Range, merged
 from config.settings.groups import History as HistorySettings
 from config.settings.groups import Logging
@@ -217,6 +218,7 @@ class Services:
             self.publish,
             self._list_changed,
             contents.settle,
+            opened=lambda headers: opened_headers(headers, self.seal),
         )
         self.shared_objects.checks = {"lists": contents.prepare, "pools": self.proxies.check_pool}
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,7 +50,7 @@ class Job:
 
     `etag`, `last_modified` and `entries` are those of the content that there is, empty for none. A content with less
     than half of `entries` is refused. `own` are the addresses of the product's own listeners. `excepted_by` is as in
-    `OutgoingGuard`.
+    `OutgoingGuard`. `headers` are sent with the request, but not to another scheme, host or port behind a redirect.
     """
 
     list_id: str
@@ -65,6 +65,7 @@ class Job:
     own: list[tuple[str, int, int]] = field(default_factory=list)
     excepted_by: str = ""
     file: str = ""
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def _response(job: Job) -> Iterator[BaseHTTPResponse]:
         except OSError as error:
             raise NewConnectionError(connection, str(error.strerror or error)) from error
 
-    pools, url = pools_by(open_socket), job.url
+    pools, url, given = pools_by(open_socket), job.url, job.headers
     for _ in range(REDIRECTS_MAX + 1):
         parts = parse_url(url)
         pool = pools[parts.scheme or ""](parts.host or "", parts.port, timeout=TIMEOUT, maxsize=1)
@@ -145,7 +146,7 @@ def _response(job: Job) -> Iterator[BaseHTTPResponse]:
             response = pool.urlopen(
                 "GET",
                 parts.request_uri,
-                headers=_headers(job),
+                headers=_headers(job, given),
                 retries=False,
                 redirect=False,
                 preload_content=False,
@@ -156,7 +157,8 @@ def _response(job: Job) -> Iterator[BaseHTTPResponse]:
                 if response.status not in _REDIRECTS or not location:
                     yield response
                     return
-                url = _behind(url, location)
+                before, url = url, _behind(url, location)
+                given = given if _origin(url) == _origin(before) else {}  # not even if it leads back
             finally:
                 response.close()
         finally:
@@ -175,8 +177,15 @@ def _behind(url: str, location: str) -> str:
     return there
 
 
-def _headers(job: Job) -> dict[str, str]:
-    headers = {"accept": "*/*", "accept-encoding": "gzip", "connection": "close", "user-agent": USER_AGENT}
+def _origin(url: str) -> tuple[str | None, str | None, int | None]:
+    parts = parse_url(url)
+    return parts.scheme, parts.host, parts.port or {"http": 80, "https": 443}.get(parts.scheme or "")
+
+
+def _headers(job: Job, given: Mapping[str, str]) -> dict[str, str]:
+    """Those of the job may take the place of two of ours, and not of what the response is read by."""
+    headers = {"accept": "*/*", "user-agent": USER_AGENT, **{name.lower(): value for name, value in given.items()}}
+    headers |= {"accept-encoding": "gzip", "connection": "close"}
     if job.etag:
         headers["if-none-match"] = job.etag
     if job.last_modified:

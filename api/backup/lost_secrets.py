@@ -2,7 +2,7 @@
 
 Hashed secrets (passwords of users and accounts, API keys) need no key and are restored. Sealed ones, which the product
 sends to others, are lost: passwords for upstream proxies, signing secrets of webhooks and authentication back ends,
-header values of webhooks.
+header values of webhooks and of sources of lists.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from api.store import Store
 from api.store.interface import Write
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
+from config.model.lists import DestinationList
 from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE, U
@@ -35,7 +36,8 @@ def remove(store: Store, seal: SecretBox) -> list[LostSecret]:
     Raises `SecretBoxError`, `StoreError`.
     """
     lost: list[LostSecret] = []
-    writes = [*_from_proxies(store, seal, lost), *_from_pools(store, seal, lost), *_from_webhooks(store, seal, lost)]
+    sources = (_from_proxies, _from_pools, _from_lists, _from_webhooks)
+    writes = [write for each in sources for write in each(store, seal, lost)]
     if writes:
         store.commit(writes)
     return lost
@@ -83,6 +85,25 @@ def openable_pool(record: Pool, seal: SecretBox) -> tuple[Pool, list[str]]:
     kept = [_without_password(each, seal) for each in record.upstreams]
     fields = [f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != record.upstreams[index]]
     return (record.model_copy(update={"upstreams": kept}) if fields else record), fields
+
+
+def _from_lists(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
+    for document in store.find("lists"):
+        record, fields = openable_list(DestinationList.model_validate(document.body), seal)
+        if fields:
+            lost += [LostSecret("lists", record.name, field) for field in fields]
+            yield Write("lists", document.id, record.model_dump(mode="json"))
+
+
+def openable_list(record: DestinationList, seal: SecretBox) -> tuple[DestinationList, list[str]]:
+    """As `openable_proxy`."""
+    source = record.source
+    if source is None or not source.headers:
+        return record, []
+    headers = {name: value for name, value in source.headers.items() if _opens(seal, value, HEADER_PURPOSE)}
+    fields = [f"source.headers.{name}" for name in source.headers if name not in headers]
+    kept = source.model_copy(update={"headers": headers or None})
+    return (record.model_copy(update={"source": kept}) if fields else record), fields
 
 
 def _without_password(upstream: U, seal: SecretBox) -> U:

@@ -35,7 +35,8 @@ from api.store.accounts import AccountStore, accounts_file
 from config.files.data_format import NAME, DataFormatError, Mark, write_mark
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
-from config.model.webhooks import SECRET_PURPOSE, WebhookRecord
+from config.model.lists import DestinationList
+from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 from config.passwords import check_password
 from config.settings.runtime import SettingsUpdate
 from config.text.formatting import size_text, timestamp_text
@@ -276,6 +277,9 @@ def _check_documents(store: Store, fresh: DataDir) -> None:
     for name, kind in KINDS.items():
         for document in store.find(name):
             kind.spec(kind.model.model_validate(document.body), document.revision, seal, lambda _record: "")
+    for document in store.find("lists"):
+        source = DestinationList.model_validate(document.body).source
+        opened_headers((source and source.headers) or {}, seal)
     for document in store.find("webhooks"):
         seal.open(WebhookRecord.model_validate(document.body).secret_sealed, SECRET_PURPOSE)
 

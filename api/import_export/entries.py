@@ -137,6 +137,8 @@ def object_entry(record: Record) -> dict[str, Any]:
     kind = next(each for each in KINDS.values() if isinstance(record, each.model))
     entry = _without(kind.view(record), "id", kind.count, "created_at", "updated_at")
     if isinstance(record, DestinationList):
+        if record.source is not None and record.source.headers is not None:
+            entry["source"]["headers"] = {name: SecretValue(value) for name, value in record.source.headers.items()}
         return _without(entry, "source" if record.source is None else "entries")
     if isinstance(record, Pool):
         entry["upstreams"] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from api.errors import Invalid
@@ -18,16 +18,17 @@ from api.import_export.entries import (
     webhook_entry,
     without_secrets,
 )
-from api.import_export.sealed_secrets import ProxySecrets, Secrets, UpstreamSecret, WebhookSecrets
+from api.import_export.sealed_secrets import ListSecrets, ProxySecrets, Secrets, UpstreamSecret, WebhookSecrets
 from api.import_export.state import State, StoredRecord
 from api.store import StoreDamaged
 from api.store.accounts import ACCOUNTS, AccountSelection, AccountStore
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.fleet_accounts import FleetAccount
+from config.model.lists import DestinationList
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE, ProxyUpstream
-from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord
+from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 
 
 def read_accounts(store: AccountStore) -> list[FleetAccount]:
@@ -91,6 +92,7 @@ def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) ->
             webhooks=[_of_webhook(each.record, seal) for each in state.webhooks],
             accounts=hashes,
             pools={name: _of_upstreams(each.record.upstreams, seal) for name, each in state.objects["pools"].items()},
+            lists=list(_of_lists((each.record for each in state.objects["lists"].values()), seal)),
         )
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error
@@ -117,10 +119,17 @@ def _of_upstreams(upstreams: Iterable[ProxyUpstream], seal: SecretBox) -> list[U
     ]
 
 
+def _of_lists(records: Iterable[DestinationList], seal: SecretBox) -> Iterator[ListSecrets]:
+    for record in records:
+        source = record.source
+        if source is not None and source.headers:
+            yield ListSecrets(name=record.name, url=source.place, headers=opened_headers(source.headers, seal))
+
+
 def _of_webhook(record: WebhookRecord, seal: SecretBox) -> WebhookSecrets:
     return WebhookSecrets(
         name=record.name,
         url=record.url,
         secret=seal.open(record.secret_sealed, SECRET_PURPOSE),
-        headers={name: seal.open(value, HEADER_PURPOSE) for name, value in record.headers.items()},
+        headers=opened_headers(record.headers, seal),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from api.import_export.document import EntryPoolUpstream
+from api.import_export.document import EntryPoolUpstream, ListEntry
 from api.import_export.entries import object_entry
 from api.import_export.plan import ImportRequest, PlanContext, Problems, Step, pending
-from api.import_export.sealed_secrets import UpstreamSecret
+from api.import_export.sealed_secrets import ListSecrets, UpstreamSecret
 from api.import_export.state import State, StoredRecord
 from api.services.object_kinds import KINDS, ObjectKind
 from api.services.shared_objects import kind_of
@@ -63,6 +63,8 @@ def _plan_kind(
 
 def _wanted(kind: ObjectKind, stored: Stored, entry: Any, request: ImportRequest, context: PlanContext) -> Any:
     """The record as the entry describes it. Raises `InvalidResource`, `SecretBoxError`."""
+    if isinstance(entry, ListEntry):
+        entry = _with_sealed_headers(entry, request.secrets.lists)
     if stored is None:
         if getattr(entry, "kind", "") is None:
             raise InvalidResource("kind", "is required for a new list")
@@ -72,6 +74,16 @@ def _wanted(kind: ObjectKind, stored: Stored, entry: Any, request: ImportRequest
     if isinstance(after, Pool) and entry.upstreams is not None:
         return _with_sealed(after, entry.upstreams, request.secrets.pools.get(entry.name, []), context.seal)
     return after
+
+
+def _with_sealed_headers(entry: ListEntry, sealed: Sequence[ListSecrets]) -> ListEntry:
+    """The entry with the values that came with the document for headers that have none."""
+    source = entry.source
+    if source is None or source.headers is None:
+        return entry
+    sent = next((each.headers for each in sealed if (each.name, each.url) == (entry.name, source.url)), {})
+    headers = {name: value or sent.get(name) for name, value in source.headers.items()}
+    return entry.model_copy(update={"source": source.model_copy(update={"headers": headers})})
 
 
 def _with_sealed(

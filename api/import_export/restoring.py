@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.audit import origin
 from api.audit.masking import difference
-from api.backup.lost_secrets import openable_pool, openable_proxy, openable_webhook
+from api.backup.lost_secrets import openable_list, openable_pool, openable_proxy, openable_webhook
 from api.container import Services
 from api.errors import Invalid, NotFound
 from api.history import KINDS, LOST, DocumentChange
@@ -44,6 +44,7 @@ from api.services.object_kinds import KINDS as OBJECTS
 from api.store import Document, Store, StoreWriteError
 from config.files.secret_box import SecretBoxError
 from config.model.fleet_accounts import FleetAccount
+from config.model.lists import DestinationList
 from config.model.plans import Plan as PlanRecord
 from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
@@ -197,6 +198,8 @@ class _Objects:
             record, fields = openable_webhook(record, self._seal)
         elif isinstance(record, Pool):
             record, fields = openable_pool(record, self._seal)
+        elif isinstance(record, DestinationList):
+            record, fields = openable_list(record, self._seal)
         name = getattr(record, "name", None) or record.username
         self.left += [NotRestored(kind, record.id, name, each, MISSING) for each in fields]
         return record

@@ -89,9 +89,17 @@ class WebhookSecrets(_Part):
     headers: Headers = Field(repr=False)
 
 
+class ListSecrets(_Part):
+    """The headers of the source of one list."""
+
+    name: str
+    url: str
+    headers: Headers = Field(repr=False)
+
+
 class Secrets(_Part):
     """All of them: of proxies by name, hashes of users by name, of webhooks; hashes of accounts of the fleet; of pools
-    by name.
+    by name; of lists.
 
     Those of accounts are by user name, in the order of the entries that have it; null without a password.
     """
@@ -101,6 +109,7 @@ class Secrets(_Part):
     webhooks: list[WebhookSecrets] = []
     accounts: dict[str, list[AccountHash | None]] = Field(default_factory=dict, repr=False)
     pools: dict[str, list[UpstreamSecret]] = {}
+    lists: list[ListSecrets] = []
 
 
 def seal(secrets: Secrets, passphrase: str) -> dict[str, Any]:

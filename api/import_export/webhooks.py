@@ -14,7 +14,14 @@ from api.import_export.state import State, StoredRecord
 from api.services.webhooks import COLLECTION, MAX_PREVIOUS_SECRETS, MAX_WEBHOOKS, PREVIOUS_SECRET_FOR
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, PreviousSecret, WebhookRecord, new_secret
+from config.model.webhooks import (
+    SECRET_PURPOSE,
+    PreviousSecret,
+    WebhookRecord,
+    kept_seal,
+    new_secret,
+    sealed_headers,
+)
 
 Stored = StoredRecord[WebhookRecord]
 
@@ -134,15 +141,11 @@ def _headers(
     known = {} if before is None else before.headers
     if entry.headers is None:
         return known
-    headers: dict[str, str] = {}
-    for name, given in entry.headers.items():
-        value = given or (sealed.headers.get(name) if sealed else None)
-        if value is not None:
-            headers[name] = _kept(known.get(name), value, seal, HEADER_PURPOSE)
-        elif name in known:
-            headers[name] = known[name]
-        else:
-            problems.add(f"{path}.headers.{name}", "has no value, and none is known here")
+    sent = {} if sealed is None else sealed.headers
+    given = {name: value or sent.get(name) for name, value in entry.headers.items()}
+    headers, missing = sealed_headers(given, known, seal)
+    for name in missing:
+        problems.add(f"{path}.headers.{name}", "has no value, and none is known here")
     return headers
 
 
@@ -152,15 +155,8 @@ def _secret(
     """Sealed, as it is to be stored; and in the clear if it was made up. Raises `SecretBoxError`."""
     given = entry.secret or (sealed.secret if sealed else None)
     if given is not None:
-        return _kept(before.secret_sealed if before else None, given, seal, SECRET_PURPOSE), None
+        return kept_seal(before.secret_sealed if before else None, given, seal, SECRET_PURPOSE), None
     if before is not None:
         return before.secret_sealed, None
     fresh = new_secret()
     return seal.seal(fresh, SECRET_PURPOSE), fresh
-
-
-def _kept(before: str | None, value: str, seal: SecretBox, purpose: str) -> str:
-    """A value that stays the same keeps its seal, so that no change is seen where there is none."""
-    if before is not None and seal.open(before, purpose) == value:
-        return before
-    return seal.seal(value, purpose)

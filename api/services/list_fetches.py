@@ -25,6 +25,7 @@ from actors.lists.fetching import CPU_MAX, Fetched, Job
 from actors.lists.files import is_whole, remove_outdated, version_of
 from actors.throttled_log import ThrottledLog
 from api.services.list_states import ListState, ListStates, asked
+from config.files.secret_box import SecretBoxError
 from config.model.lists import DestinationList, ListSource
 from config.net.ports import Range
 
@@ -53,7 +54,7 @@ class ListFetches:
 
     `lists` returns all lists, `guard` where requests may go. `publish` gets events. `changed` is called in a thread of
     its own with the id of a list that has another content. `settle` makes the files of lists that are not fetched, and
-    returns the ids of those made.
+    returns the ids of those made. `opened` returns stored headers in the clear, and raises `SecretBoxError`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ListFetches:
         changed: Callable[[str], None],
         settle: Callable[[Sequence[DestinationList]], Iterable[str]] = lambda _records: (),
         fetch_max: float = FETCH_MAX,
+        opened: Callable[[Mapping[str, str]], dict[str, str]] = dict,
     ) -> None:
         self.states = states
         self._lists = lists
@@ -73,6 +75,7 @@ class ListFetches:
         self._changed = changed
         self._settle = settle
         self._fetch_max = fetch_max
+        self._opened = opened
         self._errors = ThrottledLog(log, "lists can't be fetched or compiled")
         self._lock = threading.Lock()
         self._wanted: set[str] = set()
@@ -207,6 +210,8 @@ class ListFetches:
         """The result; whatever goes wrong is its error."""
         try:
             return self._fetched(record, source)
+        except SecretBoxError as error:
+            return Fetched("its headers can't be opened; the log says why", cause=str(error))
         except OSError as error:
             return Fetched(f"no process that fetches it can be started: {error.strerror or error}")
         except Exception as error:
@@ -220,7 +225,7 @@ class ListFetches:
         job = Job(
             record.id, str(self.states.folder), record.kind, source.url or "", source.format, source.max_bytes,
             state.etag if same else "", state.last_modified if same else "", state.entries if same else 0,
-            own, excepted_by, source.file or "",
+            own, excepted_by, source.file or "", self._opened(source.headers or {}),
         )  # fmt: skip
         return self._result(json.dumps(asdict(job)))
 

@@ -6,6 +6,8 @@ crash the list has its old content or the new one.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Collection
 from pathlib import Path
@@ -58,7 +60,10 @@ class ListState(BaseModel):
 def asked(record: DestinationList) -> str:
     """The source of a list as a state remembers it."""
     source = record.source
-    return "" if source is None else f"{record.kind} {source.format} {source.place}"
+    if source is None:
+        return ""
+    sent = f" {hashlib.sha256(json.dumps(source.headers).encode()).hexdigest()}" if source.headers else ""
+    return f"{record.kind} {source.format} {source.place}{sent}"
 
 
 class ListStates:

@@ -18,7 +18,7 @@ from config.files.secret_box import SecretBox
 from config.model import lists, policies, pools
 from config.model.declaration import visible
 from config.model.exposure_warnings import Warned
-from config.model.lists import DestinationList, ListCreate, ListUpdate
+from config.model.lists import DestinationList, ListCreate, ListSource, ListUpdate
 from config.model.object_names import Named, named_by, named_in
 from config.model.policies import Policy, PolicyCreate, PolicyUpdate
 from config.model.pools import Pool, PoolCreate, PoolUpdate
@@ -70,6 +70,8 @@ class ObjectKind:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, ListSource):
+        return value.view()
     return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
 
 
@@ -95,8 +97,8 @@ LISTS = ObjectKind(
     ListUpdate,
     "entries",
     "entry",
-    new=lambda body, now, _seal: lists.new_list(body, now),
-    change=lambda record, body, now, _seal: lists.change_list(record, body, now),
+    new=lists.new_list,
+    change=lists.change_list,
     spec=lambda record, revision, _seal, file_of: list_ref(record, revision, file_of(record)),
 )
 POOLS = ObjectKind(

@@ -38,13 +38,14 @@ from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteEr
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.webhooks import (
-    HEADER_PURPOSE,
     SECRET_PURPOSE,
     PreviousSecret,
     WebhookCreate,
     WebhookRecord,
     WebhookUpdate,
     new_secret,
+    opened_headers,
+    sealed_headers,
 )
 
 log = logging.getLogger(__name__)
@@ -262,7 +263,7 @@ class Webhooks:
     def _load(self, document: Document) -> StoredWebhook:
         record = WebhookRecord.model_validate(document.body)
         try:
-            return StoredWebhook(record, document.revision, self._opened(record))
+            return StoredWebhook(record, document.revision, opened_headers(record.headers, self._seal))
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
 
@@ -272,26 +273,14 @@ class Webhooks:
         return spec(
             WebhookSpec,
             record,
-            headers=self._opened(record),
+            headers=opened_headers(record.headers, self._seal),
             secrets=tuple(self._seal.open(each, SECRET_PURPOSE) for each in sealed),
             previous_until=tuple(each.until for each in record.previous_secrets),
         )
 
-    def _opened(self, record: WebhookRecord) -> dict[str, str]:
-        return {name: self._seal.open(value, HEADER_PURPOSE) for name, value in record.headers.items()}
-
     def _sealed(self, headers: dict[str, str], before: dict[str, str]) -> dict[str, str]:
-        """A value that stays the same keeps its seal, so that no change is seen where there is none."""
-        sealed = {}
-        for name, value in headers.items():
-            older = before.get(name)
-            same = older is not None and self._open_text(older) == value
-            sealed[name] = older if older is not None and same else self._seal_text(value, HEADER_PURPOSE)
-        return sealed
-
-    def _open_text(self, sealed: str) -> str:
         try:
-            return self._seal.open(sealed, HEADER_PURPOSE)
+            return sealed_headers(headers, before, self._seal)[0]
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
 

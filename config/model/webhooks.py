@@ -10,11 +10,13 @@ import base64
 import binascii
 import re
 import secrets
+from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema
 
+from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.events import EVENT_DATA
 from config.model.fields import Body, Name, example
@@ -33,6 +35,7 @@ SECRET_BYTES = 32
 SECRET_PREFIX = "whsec_"  # noqa: S105 - how every such secret begins
 SECRET_PURPOSE = "webhook secret"  # noqa: S105 - what the seal binds them to
 HEADER_PURPOSE = "webhook header"
+"""Those of sources of lists, too."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
@@ -102,7 +105,39 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
 
 def _sparse_headers(headers: dict[str, str | None]) -> dict[str, str | None]:
     _headers({name: value or "kept" for name, value in headers.items()})
-    return {name: value or None for name, value in headers.items()}
+    return {name: None if value in ("", MASK) else value for name, value in headers.items()}
+
+
+def kept_seal(before: str | None, value: str, seal: SecretBox, purpose: str) -> str:
+    """`value` sealed; one that stays the same keeps its seal `before`, so that no change is seen where there is none.
+
+    Raises `SecretBoxError`.
+    """
+    return before if before is not None and seal.open(before, purpose) == value else seal.seal(value, purpose)
+
+
+def sealed_headers(
+    given: Mapping[str, str | None], known: Mapping[str, str], seal: SecretBox
+) -> tuple[dict[str, str], list[str]]:
+    """The headers as they are to be stored, and the names of those without a value that `known` doesn't have either.
+
+    `known` are those that are stored. Raises `SecretBoxError`.
+    """
+    headers, missing = {}, []
+    for name, value in given.items():
+        before = known.get(name)
+        if value is not None:
+            headers[name] = kept_seal(before, value, seal, HEADER_PURPOSE)
+        elif before is not None:
+            headers[name] = before
+        else:
+            missing.append(name)
+    return headers, missing
+
+
+def opened_headers(headers: Mapping[str, str], seal: SecretBox) -> dict[str, str]:
+    """Stored headers in the clear. Raises `SecretBoxError`."""
+    return {name: seal.open(value, HEADER_PURPOSE) for name, value in headers.items()}
 
 
 def _secret(text: str) -> str:
@@ -126,7 +161,7 @@ _HEADERS_SCHEMA = {
         "pattern": r"^[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?$",
     },
 }
-_SPARSE_HEADERS_SCHEMA = {
+SPARSE_HEADERS_SCHEMA = {
     **_HEADERS_SCHEMA,
     "additionalProperties": {
         "anyOf": [{"type": "null"}, {"const": ""}, _HEADERS_SCHEMA["additionalProperties"]],
@@ -152,9 +187,9 @@ SparseHeaders = Annotated[
     dict[StrictStr, StrictStr | None],
     Field(max_length=MAX_HEADERS),
     AfterValidator(_sparse_headers),
-    WithJsonSchema(_SPARSE_HEADERS_SCHEMA),
+    WithJsonSchema(SPARSE_HEADERS_SCHEMA),
 ]
-"""Headers, of which those without a value keep the one that they have."""
+"""Headers, of which those without a value, or with `MASK`, keep the one that they have."""
 _64 = "[A-Za-z0-9+/]"
 _SECRET_PATTERN = (
     rf"^{SECRET_PREFIX}(?:(?:{_64}{{4}}){{8,20}}(?:{_64}{{2}}==|{_64}{{3}}=)?|(?:{_64}{{4}}){{21}}(?:{_64}{{2}}==)?)$"

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from api.import_export.convert.host_sets import Names
+from config.files.secret_box import SecretBox
 from config.model.fields import InvalidResource, field_path
 from config.model.lists import LIST_ENTRIES_MAX, ListCreate, new_list
 from config.model.object_fields import list_name
 from config.model.policies import PolicyCreate, new_policy
 
+_UNUSED = SecretBox(Path("unused"))
+"""Lists of a draft have no secrets."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _NUMBERS = re.compile(r"[0-9]+(-[0-9]+)?")
 """Would be ports behind `list:`."""
@@ -98,7 +102,7 @@ def _of_objects(section: str, objects: Sequence[dict[str, Any]]) -> Iterator[tup
             if section == "policies":
                 new_policy(PolicyCreate.model_validate(each), 0.0)
             else:
-                new_list(ListCreate.model_validate(each), 0.0)
+                new_list(ListCreate.model_validate(each), 0.0, _UNUSED)
         except InvalidResource as error:
             yield f"{section}[{index}].{error.field}", error.error
         except ValidationError as error:

@@ -29,12 +29,16 @@ class _Warned(ResponseModel):
 # --- lists --------------------------------------------------------------------------------------------------------
 
 
-@shows(ListSource, but=("url", "file"))
+@shows(ListSource, but=("url", "file", "headers"))
 class ListSourceView(ResponseModel):
-    """Where the entries of a list come from: a `url`, or a `file`. `interval` is the seconds between two requests."""
+    """Where the entries of a list come from: a `url`, or a `file`. `interval` is the seconds between two requests.
+
+    The values of `headers` are `***`, and null in an export.
+    """
 
     url: str | None = None
     file: str | None = None
+    headers: dict[str, str | None] | None = None
 
 
 class SkippedLine(ResponseModel):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from actors.lists.compiled import CompiledList
-from actors.lists.fetching import REDIRECTS_MAX, UNUSABLE_FILE, Fetched, Job, fetch
+from actors.lists.fetching import REDIRECTS_MAX, UNUSABLE_FILE, USER_AGENT, Fetched, Job, fetch
 from tests.kit.folders import ROOT
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.place_databases import country, database
@@ -213,6 +213,22 @@ def test_redirects_end(source: Source, tmp_path: Path) -> None:
     source.now = Content(itertools.repeat(b"x" * 1000, 5000), status=302, headers={"location": "/again"})
     assert fetch(job(source, tmp_path)).error == f"it redirects more than {REDIRECTS_MAX} times"
     assert len(source.requests) == REDIRECTS_MAX + 1
+
+
+def test_headers_reach_their_server_and_no_other_one_behind_a_redirect(source: Source, tmp_path: Path) -> None:
+    given = {"Authorization": "Bearer of-a-list", "User-Agent": "ours", "Accept-Encoding": "br"}
+    with Source(Content(status=302, headers={"location": source.url})) as other:
+        source.by_path["/here"] = Content(status=302, headers={"location": "/list.txt"})
+        source.by_path["/away"] = Content(status=302, headers={"location": other.url})
+        for path, kept in (("/list.txt", [True]), ("/here", [True, True]), ("/away", [True, False])):
+            source.requests.clear()
+            assert fetch(job(source, tmp_path, url=source.url_of(path), headers=given)).entries == 10, path
+            assert ["authorization" in each for each in source.requests] == kept, path
+            first = source.requests[0]
+            assert first["authorization"] == "Bearer of-a-list"
+            assert (first["user-agent"], first["accept-encoding"]) == ("ours", "gzip")
+        assert [each.keys() & {"authorization"} for each in other.requests] == [set()]
+        assert other.requests[0]["user-agent"] == USER_AGENT
 
 
 # --- the process ---

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from actors.lists.compiled import CompiledList
 from api.services import list_fetches
 from api.services.list_fetches import ListFetches
 from api.services.list_states import ListState, ListStates
+from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList, ListSource
+from config.model.webhooks import HEADER_PURPOSE, opened_headers, sealed_headers
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.place_databases import country, database
 from tests.kit.wait import wait_until
@@ -34,6 +36,7 @@ class Stage:
         )
         self.others: list[DestinationList] = []
         self.states = ListStates(folder)
+        self.opened: Callable[[Mapping[str, str]], dict[str, str]] = dict
         self.guard: tuple[list[tuple[str, int]], str] = ([], "")
         self.fetches = self.started()
 
@@ -45,6 +48,7 @@ class Stage:
             lambda kind, data: self.events.append((kind, data)),
             self.changes.append,
             fetch_max=fetch_max,
+            opened=self.opened,
         )
         made.start()
         return made
@@ -94,6 +98,21 @@ def test_a_list_is_fetched_when_there_is_one_and_again_when_asked(stage: Stage) 
     assert len(stage.source.requests) == 3
     kept = {first.file, stage.state.file, "list_1.json"}
     assert {each.name for each in stage.states.folder.iterdir()} == kept
+
+
+def test_headers_are_opened_for_the_fetch_and_another_one_is_asked_with_at_once(stage: Stage, tmp_path: Path) -> None:
+    seal = SecretBox(tmp_path / "secrets.key")
+    stage.opened = lambda headers: opened_headers(headers, seal)
+    stage.restart()
+    for key in ("first", "second"):
+        sealed, _ = sealed_headers({"X-Key": key}, {}, seal)
+        stage.record = stage.record.model_copy(update={"source": ListSource(url=stage.source.url, headers=sealed)})
+        wait_until(lambda key=key: stage.source.requests[-1].get("x-key") == key, "a fetch with it")
+        wait_until(lambda: stage.state.has_asked(stage.record), "its end")
+    lost = {"X-Key": SecretBox(tmp_path / "other.key").seal("x", HEADER_PURPOSE)}
+    stage.record = stage.record.model_copy(update={"source": ListSource(url=stage.source.url, headers=lost)})
+    wait_until(lambda: stage.state.failures, "a failure")
+    assert stage.state.last_error == "its headers can't be opened; the log says why"
 
 
 def test_failures_keep_the_content_and_are_one_event_also_through_a_restart(stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ import pytest
 
 from actors.lists.compiled import CompiledList
 from actors.lists.databases import store_database
+from api.backup import lost_secrets
 from api.services.list_states import ListState
 from api.services.object_kinds import LISTS
-from config.model.lists import DestinationList
+from config.files.secret_box import SecretBox
+from config.model.lists import DestinationList, ListSource
+from config.model.webhooks import opened_headers
 from tests.kit.api_stage import Api, error_of
 from tests.kit.place_databases import country, database, system
+from tests.unit.api.importing import PASSPHRASE, SEALED, Importing
 
 SOURCE = {"url": "https://lists.example/domains.txt"}
 
@@ -115,6 +120,111 @@ def test_who_may_not_change_lists_sees_no_key_in_the_url_of_a_source(api: Api) -
         page = api.get("/lists", api.token(name)).json["data"]["lists"]
         one = api.get("/lists/ads", api.token(name)).json["data"]["list"]
         assert [each["source"]["url"] for each in (*page, one)] == [shown, shown]
+
+
+KEYED: dict[str, Any] = {**SOURCE, "headers": {"Authorization": "Bearer of-a-list", "X-Plan": "of-a-list, too"}}
+
+
+def sent(api: Api) -> dict[str, str]:
+    """The headers of the next request of the list, in the clear."""
+    source = record(api).source
+    return opened_headers((source and source.headers) or {}, api.services.seal)
+
+
+def test_values_of_headers_are_sealed_and_in_no_view(api: Api) -> None:
+    view = made(api, entries=None, source=KEYED)["list"]
+    assert view["source"]["headers"] == {"Authorization": "***", "X-Plan": "***"}
+    api.patch("/lists/ads", {"source": {"headers": {"Authorization": "another of-a-list", "X-Plan": ""}}}, api.token())
+    exported = api.get("/config/export", api.token()).json["data"]
+    assert exported["lists"][0]["source"]["headers"] == {"Authorization": None, "X-Plan": None}
+    newest = api.get("/revisions", api.token()).json["data"]["revisions"][0]["revision"]
+    shown = [
+        api.get(path, api.token()).text
+        for path in (
+            "/lists",
+            "/lists/ads",
+            "/audit",
+            f"/revisions/{newest}",
+            f"/revisions/{newest}/objects/{view['id']}",
+        )
+    ]
+    assert all("X-Plan" in each or "Authorization" in each for each in shown)
+    stored = record(api).model_dump_json()
+    for text in (*shown, stored, json.dumps(exported), repr(record(api))):
+        assert "of-a-list" not in text
+    for sealed in (record(api).source or ListSource()).headers.values():  # type: ignore[union-attr]  # there are some
+        assert not [each for each in shown if sealed in each]
+    assert sent(api) == {"Authorization": "another of-a-list", "X-Plan": "of-a-list, too"}
+
+
+KEPT = KEYED["headers"]
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        ({"interval": 3600}, KEPT),
+        ({"url": "https://LISTS.example:443/other"}, KEPT),
+        ({"headers": {"X-Plan": "***", "X-New": "a"}}, {"X-Plan": KEPT["X-Plan"], "X-New": "a"}),
+        ({"headers": {"X-Plan": None}}, {"X-Plan": KEPT["X-Plan"]}),
+        ({"headers": {}}, {}),
+        ({"url": "https://other.example/domains.txt"}, {}),
+        ({"url": "https://lists.example:8443/domains.txt"}, {}),
+        ({"url": "http://lists.example/domains.txt"}, {}),
+        ({"url": "https://other.example/", "headers": {"X-Plan": "anew"}}, {"X-Plan": "anew"}),
+        ({"url": "https://other.example/", "headers": {"X-Plan": None}}, "source.headers.X-Plan"),
+        ({"url": "https://other.example/", "headers": {"X-Plan": "***"}}, "source.headers.X-Plan"),
+        ({"headers": {"X-None": ""}}, "source.headers.X-None"),
+        ({"headers": {"Host": "a.example"}}, "source.headers"),
+        ({"headers": {"X-A": "b\r\nX-Evil: c"}}, "source.headers"),
+        ({"headers": {f"X-{number}": "a" for number in range(21)}}, "source.headers"),
+        ({"headers": None}, "source.headers"),
+    ],
+)
+def test_stored_headers_stay_with_their_server(api: Api, change: dict[str, Any], after: dict[str, str] | str) -> None:
+    made(api, entries=None, source=KEYED)
+    response = api.patch("/lists/ads", {"source": change}, api.token())
+    if isinstance(after, str):
+        assert (response.status_code, error_of(response)[2]["field"]) == (400, after)
+        assert sent(api) == KEPT
+    else:
+        assert (response.status_code, sent(api)) == (200, after)
+
+
+def test_headers_are_for_a_url(api: Api) -> None:
+    given = {"file": "/srv/world.mmdb", "headers": {"X-A": "b"}}
+    refused = api.post("/lists", {"name": "world", "kind": "geo", "source": given}, api.token())
+    assert (refused.status_code, error_of(refused)[2]["field"]) == (400, "source.headers")
+    made_database(api, headers={"X-A": "b"})
+    for change in ({"source": {"file": "/a"}}, {"source": {"url": "https://lists.example/world.mmdb"}}):
+        view = api.patch("/lists/world", change, api.token()).json["data"]["list"]
+        assert "headers" not in view["source"]
+
+
+def test_headers_go_through_export_import_and_history_and_are_listed_when_lost(api: Api, tmp_path: Path) -> None:
+    made(api, entries=None, source=KEYED)
+    here = Importing(api)
+    plain, sealed = here.export(), here.export("encrypted", **SEALED)
+    assert here.post(plain).json["data"]["summary"]["update"] == 0
+    assert sent(api) == KEPT
+    there = Importing(Api())
+    try:
+        refused = there.post(plain)
+        assert (refused.status_code, error_of(refused)[2]["field"]) == (400, "lists[0].source.headers.Authorization")
+        assert there.post(sealed, X_Passphrase=PASSPHRASE).status_code == 200
+        assert sent(there.api) == KEPT
+    finally:
+        there.api.close()
+    before = api.get("/revisions", api.token()).json["data"]["revisions"][0]["revision"]
+    api.patch("/lists/ads", {"source": {"url": "https://other.example/"}}, api.token())
+    assert sent(api) == {}
+    assert api.post(f"/revisions/{before}/restore", None, api.token()).status_code == 200
+    assert sent(api) == KEPT
+    other = SecretBox(tmp_path / "other.key")
+    other.seal("", "")
+    lost = lost_secrets.remove(api.store, other)
+    assert [each.field for each in lost if each.kind == "lists"] == [f"source.headers.{name}" for name in KEPT]
+    assert api.store.find("lists")[0].body["source"]["headers"] is None
 
 
 PLACES = {"192.0.2.0/24": country("DE") | system(64500), "2001:db8::/32": country("FR")}

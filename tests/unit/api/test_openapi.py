@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from api.app import OPERATIONS
 from api.openapi.examples import example_of
 from api.operations import Operation
+from config.files.secret_box import SecretBox
 from config.model import fields
 from config.model.fields import InvalidResource
 from config.model.lists import ListCreate, new_list
@@ -154,10 +156,10 @@ def test_a_new_list_has_entries_or_a_source(content: dict[str, Any], accepted: b
     body = {**LIST, **content}
     assert Draft202012Validator(resolved("/ListCreate")).is_valid(body) == accepted
     if accepted:
-        new_list(ListCreate.model_validate(body), 0)
+        new_list(ListCreate.model_validate(body), 0, SecretBox(Path("unused")))
     else:
         with pytest.raises(InvalidResource):
-            new_list(ListCreate.model_validate(body), 0)
+            new_list(ListCreate.model_validate(body), 0, SecretBox(Path("unused")))
 
 
 def is_accepted(model: type[BaseModel], body: dict[str, Any]) -> bool:

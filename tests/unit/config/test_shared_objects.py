@@ -26,6 +26,8 @@ from config.model.policies import (
 )
 from config.model.pools import Pool, PoolCreate, PoolUpdate, change_pool, new_pool, pool_upstream_view
 
+UNUSED = SecretBox(Path("unused"))
+"""For lists without headers."""
 UPSTREAM = {"protocol": "http", "host": "exit.example", "port": 3128}
 
 
@@ -42,7 +44,7 @@ def errors(model: type[BaseModel], body: dict[str, Any]) -> dict[str | None, str
 
 
 def a_list(**fields: Any) -> DestinationList:
-    return new_list(validated(ListCreate, {"name": "a", "kind": "domains", **fields}, frozenset()), 1.0)
+    return new_list(validated(ListCreate, {"name": "a", "kind": "domains", **fields}, frozenset()), 1.0, UNUSED)
 
 
 def a_policy(*rules: dict[str, Any]) -> Policy:
@@ -109,13 +111,13 @@ def test_a_parameter_of_another_meaning_is_no_label() -> None:
 def test_a_list_has_entries_or_a_source_and_either_takes_the_place_of_the_other() -> None:
     first = a_list(entries=["example.com"])
     source = {"url": "https://lists.example/hosts", "format": "hosts"}
-    fetched = change_list(first, validated(ListUpdate, {"source": source}, frozenset()), 2.0)
+    fetched = change_list(first, validated(ListUpdate, {"source": source}, frozenset()), 2.0, UNUSED)
     assert fetched.source is not None
     assert fetched.entries == []
-    slower = change_list(fetched, validated(ListUpdate, {"source": {"interval": 3600}}, frozenset()), 3.0)
+    slower = change_list(fetched, validated(ListUpdate, {"source": {"interval": 3600}}, frozenset()), 3.0, UNUSED)
     assert slower.source is not None
     assert (slower.source.url, slower.source.interval) == (source["url"], 3600)
-    inline = change_list(slower, validated(ListUpdate, {"entries": []}, frozenset()), 4.0)
+    inline = change_list(slower, validated(ListUpdate, {"entries": []}, frozenset()), 4.0, UNUSED)
     assert (inline.source, inline.entries) == (None, [])
     assert list_ref(inline, 4, "a.list").file == "a.list"
 
