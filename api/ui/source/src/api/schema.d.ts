@@ -713,7 +713,7 @@ export interface paths {
         put?: never;
         /**
          * Explain the decision about a request
-         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by default its first. `name` says how a user name with parameters is understood.
+         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `client_ip` is the caller's address by default. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by default its first. `name` says how a user name with parameters is understood.
          *
          *     Required permission: `proxy.read`.
          */
@@ -1457,7 +1457,7 @@ export interface paths {
         };
         /**
          * List one's own live connections
-         * @description Returns the open connections of the account over all proxies. `unavailable` names the proxies whose processes did not reply in time.
+         * @description Returns the open connections of the account, as of a second ago over all proxies, at most 50. `unavailable` names those whose processes did not reply in time; 503 means that it is not known where there are connections.
          */
         get: operations["listMyConnections"];
         put?: never;
@@ -2019,7 +2019,7 @@ export interface paths {
         put?: never;
         /**
          * Restore a state of the configuration
-         * @description Changes the configuration to what it was after a revision, all or nothing, and returns the differences; the result is a new revision. API keys and passwords of users stay as they are: `not_restored` names them, and missing secrets.
+         * @description Changes the configuration to what it was after a revision, all or nothing, and returns the differences; the result is a new revision. API keys stay, and passwords unless `with_passwords`: `not_restored` names them.
          *
          *     Required permission: `admin`.
          */
@@ -2317,7 +2317,7 @@ export interface paths {
         };
         /**
          * Show cached names
-         * @description Returns what the resolver has cached, used last first, with the rest of its time to live in seconds. A name that does not exist is cached, too (`no_name`), and so is one without addresses of a kind (`no_data`). `resolver` has counters since its start.
+         * @description Returns what the resolver has cached, used last first, with the rest of its time to live in seconds. A name that does not exist is cached, too (`no_name`), and so is one without addresses of a kind (`no_data`). `resolver` has counters since its start. Entries of name servers that proxies name alternate with the others.
          *
          *     Required permission: `settings.read`.
          */
@@ -3299,6 +3299,52 @@ export interface webhooks {
                         /** Format: date-time */
                         timestamp: string;
                         data: components["schemas"]["AccountAction"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "account.imported": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event account.imported */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "account.imported";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["AccountsImport"];
                     };
                 };
             };
@@ -4889,7 +4935,8 @@ export interface components {
          * CredentialCreate
          * @description A new credential: `ttl` in seconds or `expires_at`, one of them.
          *
-         *     It narrows what the account may do: `allow_destinations` and `allow_clients` hold beside those of the account.
+         *     It narrows what the account may do: `allow_destinations` and `allow_clients` hold beside those of the account;
+         *     `max_connections` on each proxy alone.
          */
         CredentialCreate: {
             /**
@@ -4917,7 +4964,7 @@ export interface components {
         };
         /**
          * CredentialQuota
-         * @description Bytes in both directions together, in total; 0 for none.
+         * @description Bytes in both directions together, in total over all proxies; 0 for none.
          */
         CredentialQuota: {
             /** Bytes */
@@ -5077,14 +5124,14 @@ export interface components {
         };
         /**
          * ExplainBody
-         * @description A client and a target. `method` is for http URLs, GET by default.
+         * @description A client, by default at the caller's address, and a target. `method` is for http URLs, GET by default.
          *
          *     `draft` is judged in place of the policy of its name; where the proxy and the account's plan name another one, in
          *     place of the proxy's.
          */
         ExplainBody: {
             /** Client Ip */
-            client_ip: string;
+            client_ip?: string;
             /** Target */
             target: string;
             /** User */
@@ -5880,7 +5927,7 @@ export interface components {
             servers?: string[];
             /** Hosts */
             hosts?: {
-                [key: string]: string[];
+                [key: string]: string | string[];
             };
             /**
              * Prefer
@@ -6179,7 +6226,7 @@ export interface components {
         };
         /**
          * RuleLimitsInput
-         * @description Limits of an account over all proxies, 0 for none. Bandwidth is bytes per second; `in` is what clients send.
+         * @description Limits of an account on each proxy, 0 for none. Bandwidth is bytes per second; `in` is what clients send.
          */
         RuleLimitsInput: {
             /**
@@ -6235,6 +6282,12 @@ export interface components {
             proxies?: string[];
             /** Accounts */
             accounts?: string[];
+            /** Pools */
+            pools?: string[];
+            /** Policies */
+            policies?: string[];
+            /** Lists */
+            lists?: string[];
             /** Ip Whitelist */
             ip_whitelist?: string[];
         };
@@ -6313,6 +6366,9 @@ export interface components {
         /**
          * SourceInput
          * @description `source` of a request: any part; what is not given stays. `url` and `file` take each other's place.
+         *
+         *     `headers` are replaced as a whole. One whose value is null, empty or `***` keeps its value. Those stored are dropped
+         *     with another scheme, host or port of the `url`, unless they are given anew.
          */
         SourceInput: {
             /** Url */
@@ -6324,6 +6380,10 @@ export interface components {
              * @enum {string}
              */
             format?: "plain" | "hosts" | "adblock" | "rpz" | "mmdb";
+            /** Headers */
+            headers?: {
+                [key: string]: null | "" | string;
+            };
             /** Interval */
             interval?: number;
             /** Max Bytes */
@@ -6372,7 +6432,7 @@ export interface components {
         };
         /**
          * UpstreamCheckInput
-         * @description How upstreams are checked, seconds.
+         * @description How upstreams are checked, seconds. With a `url` each is sent a request for it; `expect` is the status due.
          */
         UpstreamCheckInput: {
             /** Enabled */
@@ -6381,6 +6441,10 @@ export interface components {
             interval?: number;
             /** Timeout */
             timeout?: number;
+            /** Url */
+            url?: "" | string;
+            /** Expect */
+            expect?: number;
         };
         /**
          * UpstreamInput
@@ -6553,7 +6617,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6574,7 +6638,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -6597,7 +6661,7 @@ export interface components {
             /** Url */
             url?: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6792,6 +6856,19 @@ export interface components {
             accounts: components["schemas"]["UsedAccount"][];
             /** Total */
             total: number;
+        };
+        /**
+         * AccountsImport
+         * @description Accounts of the fleet were created and changed by one import: so many.
+         */
+        AccountsImport: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Created */
+            created: number;
+            /** Updated */
+            updated: number;
         };
         /**
          * ActedProxy
@@ -7505,7 +7582,7 @@ export interface components {
         };
         /**
          * CredentialQuotaView
-         * @description Bytes in both directions together, in total; 0 for none.
+         * @description Bytes in both directions together, in total over all proxies; 0 for none.
          */
         CredentialQuotaView: {
             /** Bytes */
@@ -7515,7 +7592,8 @@ export interface components {
          * CredentialView
          * @description A credential of an account without its secret; `prefix` is the beginning of it.
          *
-         *     `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` 0 is no limit of its own.
+         *     `allow_destinations` null and `allow_clients` empty are as the account; `max_connections` holds on each proxy alone,
+         *     and 0 is no limit of its own.
          */
         CredentialView: {
             quota: components["schemas"]["CredentialQuotaView"];
@@ -8772,6 +8850,21 @@ export interface components {
              */
             accounts: string[] | null;
             /**
+             * Pools
+             * @default null
+             */
+            pools: string[] | null;
+            /**
+             * Policies
+             * @default null
+             */
+            policies: string[] | null;
+            /**
+             * Lists
+             * @default null
+             */
+            lists: string[] | null;
+            /**
              * Ip Whitelist
              * @default null
              */
@@ -8875,6 +8968,8 @@ export interface components {
         /**
          * ListSourceView
          * @description Where the entries of a list come from: a `url`, or a `file`. `interval` is the seconds between two requests.
+         *
+         *     The values of `headers` are `***`, and null in an export.
          */
         ListSourceView: {
             /**
@@ -8887,6 +8982,13 @@ export interface components {
              * @default null
              */
             file: string | null;
+            /**
+             * Headers
+             * @default null
+             */
+            headers: {
+                [key: string]: string | null;
+            } | null;
             /**
              * Format
              * @enum {string}
@@ -10122,7 +10224,7 @@ export interface components {
          * @description What all proxies and the checks know of an upstream of a pool.
          *
          *     `state` is `up`, `down` or `unknown` (not used or checked yet) since `since`. `failures` are those since it worked
-         *     last, `latency` the milliseconds that connecting to it takes lately. It is left alone until `cooldown_until` after a
+         *     last, `latency` the milliseconds that clients wait for it lately. It is left alone until `cooldown_until` after a
          *     failure of the kind `cooldown`, and until `banned_until` after a report of a client's program.
          */
         PoolUpstreamStatus: {
@@ -10834,7 +10936,7 @@ export interface components {
         };
         /**
          * RuleLimitsView
-         * @description Limits, 0 for none; null says nothing: an account inherits it from its plan.
+         * @description Limits on each proxy alone, 0 for none; null says nothing: an account inherits it from its plan.
          */
         RuleLimitsView: {
             /** Bandwidth In */
@@ -11636,7 +11738,7 @@ export interface components {
         };
         /**
          * UpstreamCheck
-         * @description How upstreams are checked, seconds.
+         * @description How upstreams are checked, seconds. With a `url` each is sent a request for it; `expect` is the status due.
          */
         UpstreamCheck: {
             /** Enabled */
@@ -11645,6 +11747,10 @@ export interface components {
             interval: number;
             /** Timeout */
             timeout: number;
+            /** Url */
+            url: string;
+            /** Expect */
+            expect: number;
         };
         /**
          * UpstreamStateView
@@ -12202,7 +12308,7 @@ export interface components {
                  *         "message": "The request is not valid; `details` name the field and what is allowed",
                  *         "details": {
                  *           "field": "port",
-                 *           "error": "must be an integer from 1 to 65535"
+                 *           "error": "must be a whole number from 1 to 65535"
                  *         }
                  *       }
                  *     }
@@ -12320,7 +12426,7 @@ export interface components {
                  *         "message": "The response is not available in an accepted media type",
                  *         "details": {
                  *           "field": "port",
-                 *           "error": "must be an integer from 1 to 65535"
+                 *           "error": "must be a whole number from 1 to 65535"
                  *         }
                  *       }
                  *     }
@@ -12351,7 +12457,7 @@ export interface components {
                  *         "message": "The resource has changed since the ETag in If-Match",
                  *         "details": {
                  *           "field": "port",
-                 *           "error": "must be an integer from 1 to 65535"
+                 *           "error": "must be a whole number from 1 to 65535"
                  *         }
                  *       }
                  *     }
@@ -12382,7 +12488,7 @@ export interface components {
                  *         "message": "The body is larger than 1 MiB (8 MiB for an import)",
                  *         "details": {
                  *           "field": "port",
-                 *           "error": "must be an integer from 1 to 65535"
+                 *           "error": "must be a whole number from 1 to 65535"
                  *         }
                  *       }
                  *     }
@@ -12413,7 +12519,7 @@ export interface components {
                  *         "message": "The body is not application/json",
                  *         "details": {
                  *           "field": "port",
-                 *           "error": "must be an integer from 1 to 65535"
+                 *           "error": "must be a whole number from 1 to 65535"
                  *         }
                  *       }
                  *     }
@@ -12476,7 +12582,7 @@ export interface components {
                  *         "message": "The head of the request is too large",
                  *         "details": {
                  *           "field": "port",
-                 *           "error": "must be an integer from 1 to 65535"
+                 *           "error": "must be a whole number from 1 to 65535"
                  *         }
                  *       }
                  *     }
@@ -14273,6 +14379,15 @@ export interface operations {
                      *               "accounts": [
                      *                 "text"
                      *               ],
+                     *               "pools": [
+                     *                 "text"
+                     *               ],
+                     *               "policies": [
+                     *                 "text"
+                     *               ],
+                     *               "lists": [
+                     *                 "text"
+                     *               ],
                      *               "ip_whitelist": [
                      *                 "text"
                      *               ]
@@ -14356,6 +14471,15 @@ export interface operations {
                      *             "accounts": [
                      *               "text"
                      *             ],
+                     *             "pools": [
+                     *               "text"
+                     *             ],
+                     *             "policies": [
+                     *               "text"
+                     *             ],
+                     *             "lists": [
+                     *               "text"
+                     *             ],
                      *             "ip_whitelist": [
                      *               "text"
                      *             ]
@@ -14435,6 +14559,15 @@ export interface operations {
                      *               "text"
                      *             ],
                      *             "accounts": [
+                     *               "text"
+                     *             ],
+                     *             "pools": [
+                     *               "text"
+                     *             ],
+                     *             "policies": [
+                     *               "text"
+                     *             ],
+                     *             "lists": [
                      *               "text"
                      *             ],
                      *             "ip_whitelist": [
@@ -14805,7 +14938,9 @@ export interface operations {
                      *           "upstream_check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "limits": {
                      *             "bandwidth_in": 1,
@@ -15073,7 +15208,9 @@ export interface operations {
                      *           "upstream_check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "limits": {
                      *             "bandwidth_in": 1,
@@ -15347,7 +15484,9 @@ export interface operations {
                      *           "upstream_check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "limits": {
                      *             "bandwidth_in": 1,
@@ -15675,7 +15814,9 @@ export interface operations {
                      *           "upstream_check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "limits": {
                      *             "bandwidth_in": 1,
@@ -15934,7 +16075,9 @@ export interface operations {
                      *           "upstream_check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "limits": {
                      *             "bandwidth_in": 1,
@@ -16194,7 +16337,9 @@ export interface operations {
                      *           "upstream_check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "limits": {
                      *             "bandwidth_in": 1,
@@ -16454,7 +16599,9 @@ export interface operations {
                      *           "upstream_check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "limits": {
                      *             "bandwidth_in": 1,
@@ -19367,6 +19514,9 @@ export interface operations {
                      *             "source": {
                      *               "url": "text",
                      *               "file": "text",
+                     *               "headers": {
+                     *                 "Authorization": "Bearer 0123456789abcdef"
+                     *               },
                      *               "format": "plain",
                      *               "interval": 1,
                      *               "max_bytes": 1
@@ -19464,6 +19614,9 @@ export interface operations {
                      *           "source": {
                      *             "url": "text",
                      *             "file": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -19553,6 +19706,9 @@ export interface operations {
                      *           "source": {
                      *             "url": "text",
                      *             "file": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -19655,6 +19811,9 @@ export interface operations {
                      *           "source": {
                      *             "url": "text",
                      *             "file": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -19811,6 +19970,9 @@ export interface operations {
                      *           "source": {
                      *             "url": "text",
                      *             "file": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
                      *             "format": "plain",
                      *             "interval": 1,
                      *             "max_bytes": 1
@@ -19904,7 +20066,9 @@ export interface operations {
                      *             "check": {
                      *               "enabled": true,
                      *               "interval": 1.5,
-                     *               "timeout": 30
+                     *               "timeout": 30,
+                     *               "url": "text",
+                     *               "expect": 1
                      *             },
                      *             "retry": {
                      *               "attempts": 1,
@@ -20056,7 +20220,9 @@ export interface operations {
                      *           "check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "retry": {
                      *             "attempts": 1,
@@ -20191,7 +20357,9 @@ export interface operations {
                      *           "check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "retry": {
                      *             "attempts": 1,
@@ -20345,7 +20513,9 @@ export interface operations {
                      *           "check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "retry": {
                      *             "attempts": 1,
@@ -20553,7 +20723,9 @@ export interface operations {
                      *           "check": {
                      *             "enabled": true,
                      *             "interval": 1.5,
-                     *             "timeout": 30
+                     *             "timeout": 30,
+                     *             "url": "text",
+                     *             "expect": 1
                      *           },
                      *           "retry": {
                      *             "attempts": 1,
@@ -23214,7 +23386,7 @@ export interface operations {
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
                 target?: string;
-                /** @description Only with this reason */
+                /** @description Only with this reason; `reported` is all of rules in report mode (`reported:…`) */
                 reason?: string;
                 /** @description Words that must all occur, each as a part of a field */
                 search?: string;
@@ -23328,7 +23500,7 @@ export interface operations {
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
                 target?: string;
-                /** @description Only with this reason */
+                /** @description Only with this reason; `reported` is all of rules in report mode (`reported:…`) */
                 reason?: string;
                 /** @description Words that must all occur, each as a part of a field */
                 search?: string;
@@ -23442,7 +23614,7 @@ export interface operations {
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
                 target?: string;
-                /** @description Only with this reason */
+                /** @description Only with this reason; `reported` is all of rules in report mode (`reported:…`) */
                 reason?: string;
                 /** @description Words that must all occur, each as a part of a field */
                 search?: string;
@@ -23531,14 +23703,14 @@ export interface operations {
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
                 target?: string;
-                /** @description Only with this reason */
+                /** @description Only with this reason; `reported` is all of rules in report mode (`reported:…`) */
                 reason?: string;
                 /** @description Words that must all occur, each as a part of a field */
                 search?: string;
                 /** @description Only of this proxy */
                 proxy_id?: string;
                 /** @description The field whose values are counted */
-                field?: "target_host" | "proxy_id" | "client_ip" | "user" | "credential" | "method" | "status_code" | "level" | "reason" | "parent";
+                field?: "target_host" | "proxy_id" | "client_ip" | "user" | "credential" | "method" | "status_code" | "level" | "reason" | "rule" | "parent";
                 /** @description The number of values at most */
                 limit?: number;
             };
@@ -23623,7 +23795,7 @@ export interface operations {
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
                 target?: string;
-                /** @description Only with this reason */
+                /** @description Only with this reason; `reported` is all of rules in report mode (`reported:…`) */
                 reason?: string;
                 /** @description Words that must all occur, each as a part of a field */
                 search?: string;
@@ -24156,6 +24328,8 @@ export interface operations {
             query?: {
                 /** @description Change nothing; only return the changes that it would make */
                 dry_run?: "false" | "true";
+                /** @description Restore passwords of users, accounts and proxies, too; else those that are there keep their present ones */
+                with_passwords?: "false" | "true";
                 /** @description Restore only this object */
                 object_id?: string[];
             };
@@ -24764,7 +24938,9 @@ export interface operations {
                      *             "upstream_check": {
                      *               "enabled": true,
                      *               "interval": 1.5,
-                     *               "timeout": 30
+                     *               "timeout": 30,
+                     *               "url": "text",
+                     *               "expect": 1
                      *             },
                      *             "limits": {
                      *               "bandwidth_in": 1,
@@ -24901,6 +25077,9 @@ export interface operations {
                      *             "source": {
                      *               "url": "text",
                      *               "file": "text",
+                     *               "headers": {
+                     *                 "Authorization": "Bearer 0123456789abcdef"
+                     *               },
                      *               "format": "plain",
                      *               "interval": 1,
                      *               "max_bytes": 1
@@ -24940,7 +25119,9 @@ export interface operations {
                      *             "check": {
                      *               "enabled": true,
                      *               "interval": 1.5,
-                     *               "timeout": 30
+                     *               "timeout": 30,
+                     *               "url": "text",
+                     *               "expect": 1
                      *             },
                      *             "retry": {
                      *               "attempts": 1,

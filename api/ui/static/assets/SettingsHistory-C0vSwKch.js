@@ -1,1 +1,0 @@
-import{_t as e,bn as t,rn as n,vn as r,yn as i}from"./session.svelte-CTJIjXXw.js";import{t as a}from"./ObjectHistory-XZ2IuAzf.js";function o(o,s){t(s,!0);{let t=r(()=>e(`shell.area.settings`));a(o,{object:`settings`,get name(){return n(t)}})}i()}export{o as default};
