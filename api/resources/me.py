@@ -35,6 +35,8 @@ from config.text.formatting import timestamp_text
 
 SNIPPETS_MAX = 20
 """Proxies in one response."""
+PROXIES_ASKED = 50
+"""So many are asked for connections, whether they had some or not."""
 DAYS = 31
 """Days of usage in one response."""
 
@@ -139,16 +141,19 @@ def show_usage(call: Call) -> Reply:
 def list_connections(call: Call) -> Reply:
     """List one's own live connections.
 
-    Returns the open connections of the account, as of a second ago over all proxies, at most 50. `unavailable` names
-    those whose processes did not reply in time; 503 means that it is not known where there are connections.
+    Returns the open connections of the account. Of more than 50 proxies those are asked that had some a second ago, at
+    most 50. `unavailable` names those whose processes did not reply in time; 503 means that it is not known where
+    there are connections.
     """
     query: OwnConnections = call.query
     service = call.services.self_service
     account = service.account(call.holder).record
-    activity = _activity(call, account)
-    if activity is None:
-        raise PeerUnavailable(METRICS, "no proxies of an account")
-    proxies = [each.record for each in service.proxies(account) if each.record.id in activity.proxies]
+    proxies = [each.record for each in service.proxies(account)]
+    if len(proxies) > PROXIES_ASKED:
+        activity = _activity(call, account)
+        if activity is None:
+            raise PeerUnavailable(METRICS, "no proxies of an account")
+        proxies = [each for each in proxies if each.id in activity.proxies]
     fleet = FleetConnections(call.services.bridge, proxies)
     only = ConnectionFilter(user=account.username)
     rows, total = fleet.page(QueryConnections(only, query.sort, query.limit, query.offset))

@@ -26,6 +26,7 @@ from api.store import open_store
 from config.files import paths
 from config.files.paths import PathError, default_run_dir, open_data_dir, private_directory
 from tests.kit.folders import FOLDERS
+from tests.kit.ports import free_port
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 
@@ -109,7 +110,7 @@ def test_a_bad_start_is_refused_with_the_key_and_status_1(
     short: Path, arguments: list[str], env: dict[str, str], words: str
 ) -> None:
     places = {"PROXYFLEET_DATA_DIR": str(short / "data"), "PROXYFLEET_RUN_DIR": str(short / "run")}
-    refused = proxyfleet("serve", *arguments, **{**places, **env})
+    refused = proxyfleet("serve", *arguments, **{"PROXYFLEET_SERVER__PORT": str(free_port()), **places, **env})
     assert refused.returncode == 1, refused.stderr
     assert words in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -156,7 +156,9 @@ def _compare_order(gathered: Gathered) -> None:
 def _guard(gathered: Gathered) -> None:
     """squid connects wherever its rules allow. The egress guard stands before all rules, and is never lifted here."""
     why = "squid connects to private and loopback addresses where its rules allow them, a proxy here doesn't"
-    instead = "if clients need internal targets, name these in proxy.egress_allow of the product's configuration"
+    instead = (
+        "name internal targets in proxy.egress_allow of the configuration, internal name servers in proxy.dns_allow"
+    )
     gathered.report.add(Effect.DIFFERS, None, why, instead, about="egress guard")
 
 

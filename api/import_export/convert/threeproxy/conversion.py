@@ -40,7 +40,9 @@ def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: st
     if not state.services:
         report.add(Effect.LOST, None, "no proxy, socks or auto service is started", "add one", about="services")
     why = "3proxy connects to private and loopback addresses where its entries allow them, a proxy here doesn't"
-    instead = "if clients need internal targets, name these in proxy.egress_allow of the product's configuration"
+    instead = (
+        "name internal targets in proxy.egress_allow of the configuration, internal name servers in proxy.dns_allow"
+    )
     report.add(Effect.DIFFERS, None, why, instead, about="egress guard")
 
 
