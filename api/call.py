@@ -13,6 +13,7 @@ from api.http import session_cookie
 from api.http.client import NO_SITE, Site
 from api.security.account_holder import AccountHolder
 from api.security.caller import Caller
+from api.services.object_kinds import POOLS
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
 
@@ -82,6 +83,19 @@ class Call:
         if wanted is not None:
             return (wanted,)
         return None if scope is None else tuple(sorted(scope))
+
+    @property
+    def upstreams(self) -> frozenset[str] | None:
+        """Names of the upstreams that the caller may see where traffic went; None: all.
+
+        A key with a scope sees those of its proxies, and of the pools that the scope names.
+        """
+        scope, services = self.caller.narrowed, self.services
+        if scope is None:
+            return None
+        proxies = [each.record for each in services.proxies.all() if each.record.id in (scope.proxies or ())]
+        pools = [each.record for each in services.shared_objects.all(POOLS) if each.record.name in (scope.pools or ())]
+        return frozenset(upstream.name for record in (*proxies, *pools) for upstream in record.upstreams)
 
     @property
     def if_match(self) -> int | None:

@@ -72,8 +72,11 @@ def list_connections(call: Call) -> Reply:
     if query.group_by is not None:
         groups, total = _groups(call, fleet, only, query)
         return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet)})
+    shown = call.upstreams
     rows, total = fleet.page(QueryConnections(only, query.sort or DEFAULT_SORT, query.limit, query.offset))
-    return Reply({"connections": list(map(_view, rows)), "total": total, "unavailable": _unavailable(call, fleet)})
+    return Reply(
+        {"connections": [_view(each, shown) for each in rows], "total": total, "unavailable": _unavailable(call, fleet)}
+    )
 
 
 def end_connections(call: Call) -> Reply:
@@ -142,8 +145,8 @@ def _counts(group: Group) -> dict[str, int]:
     return {"count": group.count, "bytes_in": group.bytes_in, "bytes_out": group.bytes_out}
 
 
-def _view(row: Row) -> dict[str, Any]:
-    return {"proxy_id": row.proxy.id, "proxy": row.proxy.name, **connection_view(row.connection)}
+def _view(row: Row, upstreams: frozenset[str] | None) -> dict[str, Any]:
+    return {"proxy_id": row.proxy.id, "proxy": row.proxy.name, **connection_view(row.connection, upstreams)}
 
 
 def _unavailable(call: Call, fleet: FleetConnections) -> list[dict[str, str]]:

@@ -79,4 +79,5 @@ def whose_records(call: Call) -> Whose:
 
 
 def _view(call: Call) -> View:
-    return partial(call.services.log_search.view, with_addresses=call.caller.may("proxy.write"))
+    addresses = call.caller.may("proxy.write")
+    return partial(call.services.log_search.view, with_addresses=addresses, upstreams=call.upstreams)

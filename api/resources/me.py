@@ -256,8 +256,8 @@ def _view(call: Call, held: HeldAccount) -> dict[str, Any]:
 
 def _connection(row: Row) -> dict[str, Any]:
     """Upstreams, pools and where connections leave from are the operator's own."""
-    hidden = dict.fromkeys(("parent", "pool", "source_address", "source_rule"))
-    return {"proxy": row.proxy.name, **connection_view(row.connection), **hidden}
+    hidden = dict.fromkeys(("pool", "source_address", "source_rule"))
+    return {"proxy": row.proxy.name, **connection_view(row.connection, frozenset()), **hidden}
 
 
 def _record(call: Call, holder: AccountHolder, action: str) -> None:

@@ -139,9 +139,9 @@ def test_proxy(call: Call) -> Reply:
     proxy = call.services.proxies.get(call.params["proxy_id"])
     url, timeout = call.body.url, float(call.body.timeout)
     result = call.services.tester.run(proxy, url, timeout, call.request_id)
-    if call.caller.narrowed is not None and not _shows_pool(call, proxy):
-        own = {each.name for each in proxy.record.upstreams}
-        result["parent"] = result["parent"] if result["parent"] in own else None
+    shown = call.upstreams
+    if shown is not None and result["parent"] not in shown:
+        result["parent"] = None
     return Reply({"test_result": result})
 
 

@@ -85,12 +85,17 @@ class LogSearch:
             slot.release()
             raise
 
-    def view(self, row: dict[str, Any], with_addresses: bool) -> dict[str, Any]:
-        """A record as the API serializes it; without `with_addresses`, not where a name led to."""
+    def view(self, row: dict[str, Any], with_addresses: bool, upstreams: frozenset[str] | None) -> dict[str, Any]:
+        """A record as the API serializes it; without `with_addresses`, not where a name led to.
+
+        `upstreams` are the names of those that it may show, None: all.
+        """
+        parent = row.get("parent", "")
         detail = row.get("detail", "")
         return {
             **row,
             "detail": detail if with_addresses else without_address(detail),
+            "parent": parent if upstreams is None or parent in upstreams else "",
             PROXY_NAME: self._name_of(row["proxy_id"]),
             "timestamp": timestamp_text(row["timestamp"]),
             "response_time": round(row["response_time"]),

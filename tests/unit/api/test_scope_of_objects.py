@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.forwarding import Explain, ExplainedRule, ExplainedUpstreams, Explanation
+from actors.bus.messages.common import LOGS, forwarding_name
+from actors.bus.messages.forwarding import Connections, Explain, ExplainedRule, ExplainedUpstreams, Explanation
+from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
 from tests.kit.api_stage import PROXY, Api, error_of
+from tests.unit.api.test_connections import ONE as LIVE
+from tests.unit.api.test_logs import records
 
 MINE = {"pools": ["mine"], "policies": ["mine"], "lists": ["mine"]}
 RULES = [{"name": "r", "match": {"destinations": [":25"]}, "action": {"use": "deny"}}]
@@ -196,6 +200,25 @@ def test_upstreams_of_a_pool_are_shown_where_the_scope_names_it(
         explanation = api.post(f"/proxies/{proxy_id}/explain", body, caller).json["data"]
         assert (explanation["upstreams"] is not None) == is_shown
         assert [each["policy"] for each in explanation["rules"]] == ["mine", "other"][: 2 if caller is headers else 1]
+
+
+def test_upstreams_that_the_scope_does_not_name_are_in_no_record_and_no_connection(
+    api: Api, headers: dict[str, str]
+) -> None:
+    proxy_id = proxy(api, headers, upstreams=[{"protocol": "http", "host": "192.0.2.3", "port": 3128}])
+    parents = [f"http://192.0.2.{number}:3128" for number in (2, 1, 3)]
+    rows = tuple(record for each in parents for record in records(1, proxy_id=proxy_id, parent=each))
+    counts = LogCounts(0, (3,), (0,), {"parent": tuple((each, 1, 0, 0) for each in parents)}, exact=True)
+    live = [replace(LIVE, id=str(number), parent=each) for number, each in enumerate(parents)]
+    indexed = {QueryLogs: LogPage(rows, 3), TailLogs: LogTail(rows, 3), CountLogs: counts}
+    api.fleet.others[LOGS] = lambda message: indexed[type(message)]
+    api.fleet.others[forwarding_name(proxy_id)] = lambda _message: Connections(tuple(live), 3)
+    paths = ("/logs", "/logs/tail", "/logs/export", "/logs/values?field=parent", "/connections")
+    key = api.key(permissions=["proxy.read", "metrics.read"], scope={"proxies": [proxy_id], **MINE})
+    for caller, shown in ((headers, parents), (key, parents[1:])):
+        for path in (*paths, f"/proxies/{proxy_id}/connections"):
+            text = api.client.simulate_get(f"/api/v1{path}", headers=caller).text
+            assert [each for each in parents if each in text] == shown, path
 
 
 @pytest.mark.parametrize(
