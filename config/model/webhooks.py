@@ -75,7 +75,7 @@ def masked_url(text: str) -> str:
 
 def _refuse_extras(parts: SplitResult) -> None:
     if "@" in parts.netloc:
-        raise ValueError("must not hold credentials; give them as a header")
+        raise ValueError("must not hold credentials")
     if parts.fragment:
         raise ValueError("must not have a fragment")
 

@@ -135,7 +135,7 @@ def _add(
 
 def _warn(session: Session, data: Mapping[str, Any]) -> None:
     for each in data["warnings"]:
-        session.out.note(f"{each['field']}: {each['warning']}")
+        session.out.note(f"warning: {each['field']}: {each['warning']}")
 
 
 def _upstream(upstream: Mapping[str, Any]) -> str:

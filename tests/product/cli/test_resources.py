@@ -35,6 +35,12 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert (shown["headers"], shown["sleep"]) == ("via pseudonym, forwarded off", "-")
     shell.good("proxies", "update", "desk", "--sleep-after", "300")
     assert shell.good("proxies", "show", "desk").details["sleep"] == "sleep_after 300"
+    shell.good("pools", "create", "desks")
+    shell.good("proxies", "update", "desk", "--pool", "desks", "--set", 'dns={"prefer": "ipv4"}')
+    shown = shell.good("proxies", "show", "desk").details
+    assert (shown["pool"], shown["policy"], shown["dns"]) == ("desks", "-", "prefer ipv4")
+    shell.good("proxies", "update", "desk", "--set", "pool=null", "--set", "dns={}")
+    shell.good("pools", "delete", "desks", "--yes")
     for given in (("--via", "off"), ("--set", "headers.via=on")):
         changed = shell.good("proxies", "update", "desk", *given, "-o", "json")
         assert changed.data["proxy"]["headers"]["via"] == given[1].rpartition("=")[2]

@@ -23,6 +23,10 @@ def test_objects_are_created_listed_changed_and_deleted(shell: Shell) -> None:
     assert shell.good("pools", "list", "-o", "json").data["pools"][0]["policy"] == "latency"
     assert "in use by 1 (policy builds)" in shell("lists", "delete", "mirrors", "--yes").err
     shell.good("policies", "update", "builds", "--description", "what builds may reach")
+    refused = 'rules=[{"name": "posts", "match": {"methods": ["POST"]}, "action": {"use": "deny"}}]'
+    warned = shell.good("policies", "update", "builds", "--set", refused).err
+    assert warned.startswith("warning: rules[0].match.methods: "), warned
+    shell.good("policies", "update", "builds", "--set", rules)
     for group, name in (("policies", "builds"), ("pools", "paris"), ("lists", "mirrors")):
         shell.good(group, "delete", name, "--yes")
     assert shell("lists", "show", "mirrors").status != 0
