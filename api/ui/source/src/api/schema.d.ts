@@ -1457,7 +1457,7 @@ export interface paths {
         };
         /**
          * List one's own live connections
-         * @description Returns the open connections of the account, as of a second ago over all proxies, at most 50. `unavailable` names those whose processes did not reply in time; 503 means that it is not known where there are connections.
+         * @description Returns the open connections of the account. Of more than 50 proxies those are asked that had some a second ago, at most 50. `unavailable` names those whose processes did not reply in time; 503 means that it is not known where there are connections.
          */
         get: operations["listMyConnections"];
         put?: never;
