@@ -60,8 +60,9 @@ class Echo(Actor):
             if self._configured is None:
                 self.loop.watch(self.sockets[0].fileno(), select.EPOLLIN, self._accept)
             before, self._configured = self._configured, message
-            if message.objects is None and before is not None:
-                self._configured = replace(message, objects=before.objects)
+            if message.changes and before is not None:
+                objects = {key: packed for key, packed in {**before.objects, **message.objects}.items() if packed}
+                self._configured = replace(message, objects=objects)
             reply(Done())
         else:
             super().receive(sender, message, reply)
@@ -89,7 +90,7 @@ class Echo(Actor):
             time.sleep(600)
         if said.strip() == b"objects":
             assert self._configured is not None
-            held = {key: packed.decode() for key, packed in (self._configured.objects or {}).items()}
+            held = {key: packed.decode() for key, packed in self._configured.objects.items()}
             said = json.dumps(held).encode() + b"\n"
         if said:
             client.sendall(said)

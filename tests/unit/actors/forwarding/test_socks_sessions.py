@@ -211,7 +211,7 @@ _FAILURES = [
     (failures.unroutable("no"), 3, 502),
     (failures.host_unreachable("no"), 4, 502),
     (failures.dns_failed("no"), 4, 502),
-    (failures.dns_timed_out("no"), 4, 504),
+    (failures.dns_unanswered("no.example", "it is silent", True), 4, 504),
     (failures.connection_refused("no"), 5, 502),
     (failures.connection_timed_out("no"), 6, 504),
     (failures.connection_lost("no"), 1, 502),
