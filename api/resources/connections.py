@@ -68,8 +68,8 @@ def list_connections(call: Call) -> Reply:
     message = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
     proxy = call.services.proxies.get(call.params["proxy_id"]).record
     page = _page(call.services.bridge, proxy, message)
-    shown = call.upstreams
-    return Reply({"connections": [connection_view(each, shown) for each in page.connections], "total": page.total})
+    visible = call.upstreams
+    return Reply({"connections": [connection_view(each, visible) for each in page.connections], "total": page.total})
 
 
 def _page(bridge: Bridge, proxy: ProxyRecord, message: QueryConnections) -> Connections:
@@ -128,12 +128,12 @@ def _end(call: Call, message: CloseConnections) -> int:
 
 def connection_view(connection: Connection, upstreams: frozenset[str] | None) -> dict[str, Any]:
     """A connection in the API; `upstreams` are the names of those that it may show, None: all."""
-    shown = upstreams is None or connection.parent in upstreams
+    visible = upstreams is None or connection.parent in upstreams
     return {
         **asdict(connection),
         "user": connection.user or None,
         "target": connection.target or None,
-        "parent": (connection.parent or None) if shown else None,
+        "parent": (connection.parent or None) if visible else None,
         "credential": connection.credential or None,
         "source_address": connection.source_address or None,
         "source_rule": connection.source_rule or None,

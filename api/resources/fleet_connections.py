@@ -72,10 +72,14 @@ def list_connections(call: Call) -> Reply:
     if query.group_by is not None:
         groups, total = _groups(call, fleet, only, query)
         return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet)})
-    shown = call.upstreams
+    visible = call.upstreams
     rows, total = fleet.page(QueryConnections(only, query.sort or DEFAULT_SORT, query.limit, query.offset))
     return Reply(
-        {"connections": [_view(each, shown) for each in rows], "total": total, "unavailable": _unavailable(call, fleet)}
+        {
+            "connections": [_view(each, visible) for each in rows],
+            "total": total,
+            "unavailable": _unavailable(call, fleet),
+        }
     )
 
 

@@ -75,11 +75,11 @@ def values(call: Call) -> Reply:
     whole = max(1, int(end - start) + 1)
     search = query.filtered(whose_records(call), start, end)
     counts = _counted(call, CountLogs(search, whole, (query.field,), query.limit))
-    shown = call.upstreams if query.field == "parent" else None
+    visible = call.upstreams if query.field == "parent" else None
     names = ("value", "records", "bytes_in", "bytes_out")
     found = [dict(zip(names, each, strict=True)) for each in counts.values.get(query.field, ())]
-    if shown is not None:
-        found = [each for each in found if each["value"] in shown]
+    if visible is not None:
+        found = [each for each in found if each["value"] in visible]
     return Reply({"field": query.field, "values": found, "total": sum(counts.records), "exact": counts.exact})
 
 

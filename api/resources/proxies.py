@@ -139,8 +139,8 @@ def test_proxy(call: Call) -> Reply:
     proxy = call.services.proxies.get(call.params["proxy_id"])
     url, timeout = call.body.url, float(call.body.timeout)
     result = call.services.tester.run(proxy, url, timeout, call.request_id)
-    shown = call.upstreams
-    if shown is not None and result["parent"] not in shown:
+    visible = call.upstreams
+    if visible is not None and result["parent"] not in visible:
         result["parent"] = None
     return Reply({"test_result": result})
 

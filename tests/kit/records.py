@@ -9,6 +9,7 @@ from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, 
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import empty_record
 from actors.logs.search import Searcher
+from config.text.access_fields import ACCESS_FIELDS
 
 NOON = 1_800_000_000.0 - 1_800_000_000 % 86_400 + 43_200
 
@@ -43,3 +44,8 @@ class SearchedIndex(LogIndex):
     def close(self) -> None:
         self._searcher.close()
         super().close()
+
+
+def records(count: int, **fields: object) -> tuple[dict[str, Any], ...]:
+    """So many access records, as a query returns them."""
+    return tuple(dict(zip(ACCESS_FIELDS, row(number, **fields), strict=True)) for number in range(count))

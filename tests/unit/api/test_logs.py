@@ -15,15 +15,10 @@ from api.errors import PeerUnavailable, TooBusy
 from api.resources.logs import NDJSON
 from api.security.password_checker import AT_ONCE
 from api.server.http_server import THREADS
-from config.text.access_fields import ACCESS_FIELDS
 from tests.kit.api_stage import Api, error_of
-from tests.kit.records import row
+from tests.kit.records import records
 from tests.unit.api.creating import create
 from tests.unit.api.holding import account
-
-
-def records(count: int, **fields: object) -> tuple[dict[str, Any], ...]:
-    return tuple(dict(zip(ACCESS_FIELDS, row(number, **fields), strict=True)) for number in range(count))
 
 
 class Indexer:

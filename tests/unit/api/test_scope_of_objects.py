@@ -8,13 +8,20 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import LOGS, forwarding_name
-from actors.bus.messages.forwarding import Connections, Explain, ExplainedRule, ExplainedUpstreams, Explanation
+from actors.bus.messages.forwarding import (
+    Connection,
+    Connections,
+    Explain,
+    ExplainedRule,
+    ExplainedUpstreams,
+    Explanation,
+)
 from actors.bus.messages.records import CountLogs, LogCounts, LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamState
 from tests.kit.api_stage import PROXY, Api, error_of
-from tests.unit.api.test_connections import ONE as LIVE
-from tests.unit.api.test_logs import records
+from tests.kit.records import records
 
+LIVE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", 1.7e9, 1.0, 10, 20, 1.4, 2.6)
 MINE = {"pools": ["mine"], "policies": ["mine"], "lists": ["mine"]}
 RULES = [{"name": "r", "match": {"destinations": [":25"]}, "action": {"use": "deny"}}]
 CA = "/etc/ssl/certs/ca-certificates.crt"
