@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from ipaddress import ip_address
 from pathlib import Path
 
 from actors.throttled_log import ThrottledLog
+from config.net.ip import is_address
 
 HOSTS_FILE = Path("/etc/hosts")
 CHECKED_EVERY = 1.0
@@ -65,14 +65,6 @@ def _read(path: Path) -> dict[str, tuple[str, ...]]:
     names: dict[str, dict[str, None]] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         address, *known_as = line.partition("#")[0].split() or ("",)
-        for name in known_as if _is_address(address) else ():
+        for name in known_as if is_address(address) else ():
             names.setdefault(name.lower().rstrip("."), {})[address] = None
     return {name: tuple(addresses) for name, addresses in names.items()}
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return True

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
 from actors.throttled_log import ThrottledLog
+from config.net.ip import is_address
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 CHECKED_EVERY = 1.0
@@ -72,7 +72,7 @@ def read_resolv(text: str) -> Resolv:
     options: dict[str, int] = {}
     for line in text.splitlines():
         keyword, *values = line.split("#")[0].split(";")[0].split() or ("",)
-        if keyword == "nameserver" and values and _is_address(values[0]):
+        if keyword == "nameserver" and values and is_address(values[0]):
             servers.append(values[0])
         elif keyword in ("search", "domain"):
             search = tuple(each.lower().strip(".") for each in values if each.strip("."))[:SEARCH_MAX]
@@ -168,11 +168,3 @@ class SystemConfig:
             self.resolv = read_resolv(text)
         else:
             self.switch = read_switch(text, socket.gethostname().lower())
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from actors.bus.mailbox import address_of
 from actors.bus.messages.common import POOLS
 from actors.bus.messages.pools import CheckPools
@@ -15,10 +13,8 @@ from actors.supervision.processes.lifecycle import State
 class PoolChecks(OccasionalActor):
     """An `OccasionalActor` that gets the pools."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._wanted = CheckPools(EgressSpec("public_only", (), ()))
-        self._sent: CheckPools | None = None
+    _wanted = CheckPools(EgressSpec("public_only", (), ()))
+    _sent: CheckPools | None = None
 
     def update(self, pools: dict[str, bytes], egress: EgressSpec) -> None:
         """These pools are to be checked: start the actor, send it what has changed, or have it end."""

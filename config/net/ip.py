@@ -21,3 +21,12 @@ def plain(text: str) -> Address:
 def unmapped(address: Address) -> Address:
     """The IPv4 address that is mapped into an IPv6 one; any other address as it is."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an IP address, with a zone or without."""
+    try:
+        plain(text)
+    except ValueError:
+        return False
+    return True

@@ -187,12 +187,13 @@ def _flags(node: ast.Call) -> ast.AST:
 
 def _value(node: ast.AST, module: types.ModuleType) -> Any:
     """The value of an expression of constants and names of the module; None for any other."""
-    if any(isinstance(each, ast.Call | ast.Await | ast.NamedExpr) for each in ast.walk(node)):
+    calls = any(isinstance(each, ast.Call | ast.Await | ast.NamedExpr) for each in ast.walk(node))
+    if calls or not isinstance(node, ast.expr):
         return None
     try:
-        return eval(compile(ast.Expression(node), "", "eval"), vars(module))  # type: ignore[arg-type]  # an expression
-    except Exception:  # noqa: BLE001 - names of functions, and whatever they make of an expression
-        return None
+        return eval(compile(ast.Expression(node), "", "eval"), vars(module))
+    except (NameError, AttributeError, TypeError, ValueError, LookupError, SyntaxError):
+        return None  # names of a function, or a part that is no value by itself
 
 
 def described(found: Found) -> dict[str, tuple[str, int]]:

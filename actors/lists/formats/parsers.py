@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
+
+from config.net.ip import is_address
 
 Parser = Callable[[str], Sequence[str]]
 
@@ -45,7 +46,7 @@ def hosts(line: str) -> Sequence[str]:
     address, *names = line.partition("#")[0].split() or ("",)
     if not address:
         return NOTHING
-    if address not in _USUAL and not _is_address(address):
+    if address not in _USUAL and not is_address(address):
         raise Skip("doesn't begin with an address")
     if not names:
         raise Skip("has no name behind the address")
@@ -65,11 +66,3 @@ def adblock(line: str) -> Sequence[str]:
     if _ADBLOCK.match(line) and "$" in line:
         raise Skip("has options")
     raise Skip("is not ||domain^")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text.partition("%")[0])
-    except ValueError:
-        return False
-    return True

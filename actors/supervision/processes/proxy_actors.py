@@ -321,7 +321,7 @@ class ProxyActors:
             self._listeners.keep(proxy_id, host, ports)
         except ListenError as error:
             log.error("%s: %s", self._observer.label(forwarding_name(proxy_id)), error)
-            self._listeners.release(proxy_id)  # of one that slept elsewhere
+            self._listeners.release(proxy_id)  # a sleeping one may still hold those before
             self._actor(Worker(proxy_id)).refused(error.error)
             return False
         return True

@@ -225,6 +225,18 @@ class Job:
         self.state = "given up"
 
 
+class YieldingJob(Job):
+    """Frees its place when it is given up, as lookups do."""
+
+    def __init__(self, queue: FairQueue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def give_up(self) -> None:
+        super().give_up()
+        self._queue.ended(self)
+
+
 def test_a_client_has_no_more_than_its_share(resolving: Resolving) -> None:
     queue = FairQueue(resolving.loop)
     jobs = [Job() for _ in range(RUNNING_OF_CLIENT + 10)]
@@ -241,10 +253,9 @@ def test_a_client_has_no_more_than_its_share(resolving: Resolving) -> None:
 
 def test_the_oldest_of_the_largest_makes_room_for_a_client_without_any(resolving: Resolving) -> None:
     queue = FairQueue(resolving.loop, running_max=40)
-    jobs = {client: [Job() for _ in range(10)] for client in "abcd"}
+    jobs = {client: [YieldingJob(queue) for _ in range(10)] for client in "abcd"}
     for client, row in jobs.items():
         for job in row:
-            job.give_up = lambda job=job: (setattr(job, "state", "given up"), queue.ended(job))  # type: ignore[method-assign,misc]
             queue.add(("", client), job)
     resolving.turn_until(lambda: all(job.state == "runs" for row in jobs.values() for job in row))
     other = Job()
@@ -260,8 +271,7 @@ def test_a_proxy_has_no_more_than_its_share_and_makes_room_for_its_own_clients(r
     queue = FairQueue(resolving.loop, running_max=16, by_proxy=True)
 
     def add(proxy: str, client: str) -> Job:
-        job = Job()
-        job.give_up = lambda: (setattr(job, "state", "given up"), queue.ended(job))  # type: ignore[method-assign,return-value]
+        job = YieldingJob(queue)
         assert queue.add((proxy, client), job)
         return job
 
@@ -282,8 +292,7 @@ def test_a_proxy_without_any_gets_the_place_of_the_proxy_with_most(resolving: Re
     jobs: dict[str, list[Job]] = {}
     for proxy in "abcdefgh":
         for number in range(2):
-            job = Job()
-            job.give_up = lambda job=job: (setattr(job, "state", "given up"), queue.ended(job))  # type: ignore[method-assign,misc]
+            job = YieldingJob(queue)
             jobs.setdefault(proxy, []).append(job)
             queue.add((proxy, str(number)), job)
     resolving.turn_until(lambda: all(job.state == "runs" for row in jobs.values() for job in row))
