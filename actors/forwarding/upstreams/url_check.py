@@ -135,8 +135,11 @@ class _Secured:
             self._secured = True
             self._tls.write(self._inner.begin())
         while data := self._tls.read(READ_SIZE):
-            if self._inner.feed(data).done:
-                return True
+            while data:  # an interim response may come with the final one
+                step = self._inner.feed(data)
+                if step.done:
+                    return True
+                data = data[step.used :]
         raise unusable("TLS with the URL of the check ends without a response", "connection_terminated")
 
 
