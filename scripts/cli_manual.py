@@ -96,7 +96,8 @@ data directory, with which the archive would be lost.
   earlier data are kept in `before-restore-…`; the newest two of these stay.
 - **`restore FILE --without-secrets`** needs neither passphrase nor keys: for an archive made without keys, or a lost
   passphrase. Users, accounts and API keys keep their credentials, which are hashed. Passwords for upstream proxies and
-  header values of webhooks are removed, and webhooks get new signing secrets; the command lists what to enter again.
+  header values of webhooks and of sources of lists are removed, and webhooks get new signing secrets; the command lists
+  what to enter again.
 - A restore that is killed leaves the old state, or, after its decision, the next start completes it. An archive that is
   incomplete, of a later format, or that this release can't read is refused, and nothing is changed.
 - **After a restore** all users and account holders must sign in again: sessions that ended since the backup stay so. An
