@@ -9,12 +9,12 @@ from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.fields import plain_text
+from config.model.upstream_list_parser import LABELS_MAX
 
 READ_ONLY_FIELDS = frozenset(
     {"id", "upstream_count", "entry_count", "rule_count", "status", "created_at", "updated_at"}
 )
 """Fields of the responses about all of them that no request may set."""
-LABELS_MAX = 32
 
 _NAME = re.compile(json_patterns.OBJECT_NAME, re.ASCII)
 _LIST_NAME = re.compile(json_patterns.LIST_NAME, re.ASCII)

@@ -64,7 +64,9 @@ def read_upstream(given: Any, read: Callable[[Any], Any], info: ValidationInfo) 
 
 def _of_line(number: int, error: ValidationError) -> PydanticCustomError:
     first = error.errors(include_url=False, include_input=False)[0]
-    text = f"line {number}: {field_path(first['loc'])}: {worded(first)}"
+    is_of_pools = first["type"] == "extra_forbidden" and first["loc"] == ("labels",)
+    why = "is only for upstreams of a pool" if is_of_pools else worded(first)
+    text = f"line {number}: {field_path(first['loc'])}: {why}"
     return PydanticCustomError("bad_line", "{error}", {"error": text})
 
 

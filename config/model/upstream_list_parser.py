@@ -6,12 +6,15 @@ A line is one of these; what is empty is not given, and the first that fits coun
     host:port                          host:port:user                        host:port:user:password
     user:password@host:port            user@host:port
 
+Labels and a name may follow, each after a space: `host:port:user:password country=de city=berlin #de1`. Neither has
+spaces; a password with such an ending has to be written in a URI, where a space is %20.
+
 Schemes are `http`, `https`, `socks4`, `socks4a`, `socks5` and `socks5h`; names are always resolved by the upstream, so
 the two with a letter are the same as those without. Lines without a scheme are of the protocol that is given beside the
 list. An IPv6 address is in brackets. Blank lines and lines that begin with `#` are skipped.
 
-CSV (RFC 4180) begins with a row of column names that has `host` and `port` in it. No error quotes a line, which may
-hold a password.
+CSV (RFC 4180) begins with a row of column names that has `host` and `port` in it; a column `label.country` has that
+label, and an empty cell none. No error quotes a line, which may hold a password.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from urllib.parse import unquote
 
 DEFAULT_PROTOCOL = "http"
 COLUMNS = ("protocol", "host", "port", "username", "password", "weight", "name")
+LABEL_COLUMN = "label."
+LABELS_MAX = 32
 SCHEMES = {
     "http": "http",
     "https": "https",
@@ -36,6 +41,7 @@ SCHEMES = {
 _HOST_PORT = r"(\[[^\[\]]*\]|[^\[\]:@/\s]+):([0-9]{1,6})"
 _ADDRESS = re.compile(_HOST_PORT, re.ASCII)
 _COLONS = re.compile(_HOST_PORT + r"(?::([^:]*)(?::(.*))?)?", re.ASCII | re.DOTALL)
+_LABEL = re.compile("([A-Za-z0-9_]+)=(.+)", re.ASCII | re.DOTALL)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _FORMS = "host:port, host:port:user:password, user:password@host:port or scheme://user:password@host:port"
 
@@ -63,7 +69,36 @@ def read_text(text: str, protocol: str = DEFAULT_PROTOCOL) -> list[tuple[int, En
 
 def read_line(text: str, protocol: str = DEFAULT_PROTOCOL) -> Entry:
     """The entry of one line. Raises `BadLine`."""
-    line = text.strip("\ufeff \t\r")
+    line, labels, name = _ending(text.strip("\ufeff \t\r"))
+    entry = _address(line, protocol)
+    if labels:
+        entry["labels"] = labels
+    return {**entry, "name": name} if name else entry
+
+
+def _ending(line: str) -> tuple[str, dict[str, str], str]:
+    """A line without its labels and its name, and these."""
+    labels: dict[str, str] = {}
+    name = ""
+    while True:
+        before, _, last = line.replace("\t", " ").rpartition(" ")
+        label = _LABEL.fullmatch(last)
+        if not before or not (label or (last.startswith("#") and len(last) > 1)):
+            return line, labels, name
+        if len(labels) == LABELS_MAX:
+            raise BadLine(f"has more than {LABELS_MAX} labels")
+        if label is None:
+            if name:
+                raise BadLine("has two names")
+            name = last[1:]
+        elif label[1] in labels:
+            raise BadLine("has a label twice")
+        else:
+            labels = {label[1]: label[2], **labels}
+        line = line[: len(before)].rstrip(" \t")
+
+
+def _address(line: str, protocol: str) -> Entry:
     if "://" in line:
         return _uri(line)
     found = _COLONS.fullmatch(line)
@@ -130,9 +165,9 @@ def _entry(protocol: str, host: str, port: str, user: str | None, password: str 
 
 
 def _rows(lines: list[str], first: int, columns: list[str], protocol: str) -> Iterator[tuple[int, Entry]]:
-    unknown = [name for name in columns if name not in COLUMNS]
+    unknown = [name for name in columns if name not in COLUMNS and not name.startswith(LABEL_COLUMN)]
     if unknown or len(set(columns)) < len(columns):
-        raise BadLine(f"the columns may be {', '.join(COLUMNS)}, each once", first + 1)
+        raise BadLine(f"the columns may be {', '.join(COLUMNS)} and {LABEL_COLUMN}NAME, each once", first + 1)
     reader = csv.reader((f"{line}\n" for line in lines[first + 1 :]), strict=True, skipinitialspace=True)
     end = first + 1
     while True:
@@ -164,6 +199,13 @@ def _row(cells: list[str], columns: list[str], protocol: str, number: int) -> En
             entry["weight"] = _number(row["weight"], "weight")
     except BadLine as error:
         raise BadLine(str(error), number) from None
+    labels = {
+        column.removeprefix(LABEL_COLUMN): cell
+        for column, cell in row.items()
+        if column.startswith(LABEL_COLUMN) and cell
+    }
+    if labels:
+        entry["labels"] = labels
     return {**entry, "name": row["name"]} if row.get("name") else entry
 
 

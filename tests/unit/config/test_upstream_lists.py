@@ -62,8 +62,34 @@ def test_a_line_is_one_upstream(line: str, entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "labels", "name", "password"),
+    [
+        ("p.example:1:user:pass country=de #de1", {"country": "de"}, "de1", "pass"),
+        ("p.example:1:user:pass #de1 country=de", {"country": "de"}, "de1", "pass"),
+        ("p.example:1:user:pass  city=berlin\tcountry=de ", {"city": "berlin", "country": "de"}, None, "pass"),
+        ("user:pass@p.example:1 #de1", {}, "de1", "pass"),
+        ("http://user:pass%20a=b@p.example:1 isp=a=b", {"isp": "a=b"}, None, "pass a=b"),
+        ("p.example:1:user:pass word", {}, None, "pass word"),
+        ("p.example:1:user:a=b#c", {}, None, "a=b#c"),
+    ],
+)
+def test_labels_and_a_name_may_follow_a_line(line: str, labels: dict[str, str], name: str | None, password: str) -> None:
+    wanted = upstream("http", "p.example", 1, "user", password)
+    wanted |= {"labels": labels} if labels else {}
+    assert read_line(line) == wanted | ({"name": name} if name else {})
+
+
+def test_upstreams_of_a_proxy_have_no_labels() -> None:
+    with pytest.raises(ValidationError, match=r"line 1: labels: is only for upstreams of a pool"):
+        READER.validate_python("p.example:1 country=de")
+
+
+@pytest.mark.parametrize(
     ("line", "error"),
     [
+        ("p.example:1 #one #two", "has two names"),
+        (f"p.example:1 a={SECRET} a={SECRET}", "has a label twice"),
+        ("p.example:1 " + " ".join(f"a{number}=x" for number in range(33)), "has more than 32 labels"),
         ("p.example", "must be host:port"),
         ("p.example:port", "must be host:port"),
         ("2001:db8::1:80:u:p", "must be host:port"),
@@ -105,6 +131,13 @@ p.example,1,socks5h,user,"pa,ss ""word\""",7,first
     first, second = (entry for _, entry in read_text(text, "https"))
     assert first == {**upstream("socks5", "p.example", 1, "user", 'pa,ss "word"'), "weight": 7, "name": "first"}
     assert second == upstream("https", "::1", 2)
+
+
+def test_columns_of_csv_may_be_labels() -> None:
+    text = "host,port,name,label.country,label.city\na.example,1,de1,de,berlin\nb.example,2,,fr,\n"
+    first, second = (entry for _, entry in read_text(text))
+    assert first == {**upstream("http", "a.example", 1), "name": "de1", "labels": {"country": "de", "city": "berlin"}}
+    assert second == {**upstream("http", "b.example", 2), "labels": {"country": "fr"}}
 
 
 @pytest.mark.parametrize(
