@@ -94,7 +94,10 @@ class Call:
         if scope is None:
             return None
         proxies = [each.record for each in services.proxies.all() if each.record.id in (scope.proxies or ())]
-        pools = [each.record for each in services.shared_objects.all(POOLS) if each.record.name in (scope.pools or ())]
+        objects = services.shared_objects
+        pools = [
+            objects.complete(each).record for each in objects.all(POOLS) if each.record.name in (scope.pools or ())
+        ]
         return frozenset(upstream.name for record in (*proxies, *pools) for upstream in record.upstreams)
 
     @property

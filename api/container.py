@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -55,13 +56,14 @@ from api.services.health import HealthService
 from api.services.inline_accounts import InlineAccounts
 from api.services.list_contents import ListContents
 from api.services.list_fetches import ListFetches
-from api.services.list_states import ListStates
+from api.services.list_states import ListStates, Sourced
 from api.services.log_search import LogSearch
-from api.services.object_kinds import LISTS
+from api.services.object_kinds import LISTS, POOLS
 from api.services.object_users import ObjectUsers
 from api.services.overview import Overviews
 from api.services.password_renewal import PasswordRenewal
 from api.services.plans import Plans
+from api.services.pool_sources import PoolSources
 from api.services.pool_states import PoolStates
 from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_cache import StoredProxy
@@ -78,7 +80,9 @@ from api.store.accounts import PLANS, open_accounts
 from config.files.paths import DataDir, RunDir
 from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
+from config.model.lists import DestinationList
 from config.model.plans import Plan
+from config.model.pools import Pool
 from config.model.subscriptions import is_about_people
 from config.model.webhooks import opened_headers
 from config.net.ports import Range, merged
@@ -199,8 +203,9 @@ class Services:
     def _make_objects(self, store: AuditedStore, data: DataDir) -> None:
         """Lists, pools and policies, behind the services of proxies."""
         states, proxies = ListStates(data.lists), self.proxies
+        self.pool_sources = PoolSources(store, self.seal)
         self.shared_objects = objects = SharedObjects(
-            store, self.seal, proxies.lock, proxies.link, self.publish, states.current_file
+            store, self.seal, proxies.lock, proxies.link, self.publish, states.current_file, self.pool_sources
         )
         self.object_users = objects.other_users = ObjectUsers(proxies.all, self.account_store)
         objects.users_lock = self.account_names.lock
@@ -213,23 +218,34 @@ class Services:
         self.list_contents = contents = ListContents(states)
         self.list_fetches = ListFetches(
             states,
-            lambda: [each.record for each in self.shared_objects.all(LISTS)],
+            lambda: [each.record for kind in (LISTS, POOLS) for each in self.shared_objects.all(kind)],
             self._list_guard,
             self.publish,
-            self._list_changed,
-            contents.settle,
+            self._content_changed,
+            self._settle_contents,
             opened=lambda headers: opened_headers(headers, self.seal),
+            keep=self._keep_upstreams,
+            has=self.pool_sources.has,
         )
         self.shared_objects.checks = {"lists": contents.prepare, "pools": self.proxies.check_pool}
 
+    def _settle_contents(self, records: Sequence[Sourced]) -> list[str]:
+        """Of lists and pools; the ids of lists whose files were made."""
+        self.pool_sources.keep_only({each.id for each in records if isinstance(each, Pool) and each.source is not None})
+        return self.list_contents.settle([each for each in records if isinstance(each, DestinationList)])
+
+    def _keep_upstreams(self, pool: Pool, upstreams: Sequence[Mapping[str, Any]]) -> None:
+        proxies = [each.record for each in self.proxies.all()]
+        self.pool_sources.keep(pool, upstreams, proxies, time.time())
+
     def _list_guard(self) -> tuple[list[Range], str]:
-        """Where fetches of lists may not go: as webhooks."""
+        """Where fetches may not go: as webhooks."""
         return self._own_addresses(), "" if self.settings.webhooks.allow_private else "webhooks.allow_private"
 
-    def _list_changed(self, list_id: str) -> None:
-        """The content of a list is another one: proxies get the name of its file, at once or a little later."""
+    def _content_changed(self, object_id: str) -> None:
+        """The content of a list or a pool is another one: proxies get it at once, or a little later."""
         try:
-            self.shared_objects.send_again(LISTS, list_id)
+            self.shared_objects.send_again(POOLS if object_id.startswith("pool_") else LISTS, object_id)
         except PeerUnavailable as error:
             self.proxies.link.resync(Failed(str(error)))
 

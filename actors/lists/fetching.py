@@ -1,4 +1,4 @@
-"""One fetch of a list from its source: requested by HTTP, or a file, read as a stream and compiled.
+"""One fetch of a list from its source: requested by HTTP, or a file, read as a stream and compiled. Or of a pool.
 
 Each connection goes to the very address that the guard has checked, those behind redirects, too. Nothing is kept of
 what is received but the compiled list.
@@ -41,6 +41,8 @@ CPU_MAX: Final = 300
 PIECE: Final = 64 * 1024
 UNUSABLE_FILE: Final = "its file can't be used; the log says why"
 USER_AGENT: Final = "Proxyfleet-Lists/1"
+UPSTREAMS: Final = "upstreams"
+"""The kind of a pool of upstreams, beside those of lists."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 
 
@@ -73,6 +75,7 @@ class Fetched:
     """The result: `error` says why there is no new content. Without it `file` is its name, empty when it is the same.
 
     `cause` is what the log says in place of it. `examples` are lines that were skipped: number, text and why.
+    `upstreams` are those of a pool, as a request gives them; then `file` is their digest.
     """
 
     error: str = ""
@@ -83,6 +86,7 @@ class Fetched:
     etag: str = ""
     last_modified: str = ""
     cause: str = ""
+    upstreams: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
 
 def fetch(job: Job) -> Fetched:
@@ -202,15 +206,20 @@ def _content(job: Job, response: BaseHTTPResponse) -> Chunks:
 
 
 def _read(job: Job, content: Chunks) -> Fetched:
-    """Make the file of this content."""
+    """Make the file of this content; of upstreams there is none."""
+    if job.kind == UPSTREAMS:
+        from actors.lists.upstreams import read_upstreams  # needs the models of requests, which only this does
+
+        digest, upstreams, skipped = read_upstreams(content, job.form, job.entries)
+        return Fetched("", digest, len(upstreams), skipped.count, skipped.examples, upstreams=upstreams)
     if job.kind == GEO:
         from actors.lists.databases import store_database  # needs maxminddb, which only this does
 
         file, entries = store_database(content, Path(job.folder), job.list_id, job.entries)
         return Fetched("", file, entries)
-    compiler, digest = ListCompiler(), hashlib.sha256(f"{job.kind} {job.form}\n".encode())
-    skipped = read_list(_digested(content, digest), job.kind, job.form, compiler)
-    file = file_name(job.list_id, digest.hexdigest())
+    compiler, hashed = ListCompiler(), hashlib.sha256(f"{job.kind} {job.form}\n".encode())
+    skipped = read_list(_digested(content, hashed), job.kind, job.form, compiler)
+    file = file_name(job.list_id, hashed.hexdigest())
     return _written(job, file, compiler.compile(), skipped)
 
 

@@ -24,8 +24,8 @@ from api.store.interface import Predicate
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBox, SecretBoxError, secret_box_of
 
-UNAUDITED = frozenset({"refresh_families"})
-"""Collections of sign-ins: signing in and out has entries of its own, written by their handlers."""
+UNAUDITED = frozenset({"refresh_families", "fetched_upstreams"})
+"""Collections of sign-ins, which have entries of their own, written by their handlers; and of what is fetched."""
 
 PART = 500
 """Entries about failures that are written at once."""

@@ -2,7 +2,7 @@
 
 Hashed secrets (passwords of users and accounts, API keys) need no key and are restored. Sealed ones, which the product
 sends to others, are lost: passwords for upstream proxies, signing secrets of webhooks and authentication back ends,
-header values of webhooks and of sources of lists.
+header values of webhooks and of sources of lists and pools.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from api.services import pool_sources
 from api.store import Store
 from api.store.interface import Write
 from config.files.secret_box import SecretBox, SecretBoxError
@@ -17,6 +18,7 @@ from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.lists import DestinationList
 from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
+from config.model.sources import S
 from config.model.upstreams import PURPOSE, U
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord, new_secret
 
@@ -36,7 +38,7 @@ def remove(store: Store, seal: SecretBox) -> list[LostSecret]:
     Raises `SecretBoxError`, `StoreError`.
     """
     lost: list[LostSecret] = []
-    sources = (_from_proxies, _from_pools, _from_lists, _from_webhooks)
+    sources = (_from_proxies, _from_pools, _fetched, _from_lists, _from_webhooks)
     writes = [write for each in sources for write in each(store, seal, lost)]
     if writes:
         store.commit(writes)
@@ -84,7 +86,17 @@ def openable_pool(record: Pool, seal: SecretBox) -> tuple[Pool, list[str]]:
     """As `openable_proxy`."""
     kept = [_without_password(each, seal) for each in record.upstreams]
     fields = [f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != record.upstreams[index]]
-    return (record.model_copy(update={"upstreams": kept}) if fields else record), fields
+    source, of_source = _openable_source(record.source, seal)
+    fields += of_source
+    return (record.model_copy(update={"upstreams": kept, "source": source}) if fields else record), fields
+
+
+def _fetched(store: Store, seal: SecretBox, _lost: list[LostSecret]) -> Iterator[Write]:
+    """Upstreams that were fetched with passwords are fetched once more."""
+    for document in store.find(pool_sources.COLLECTION):
+        record = pool_sources.FetchedUpstreams.model_validate(document.body)
+        if any(_without_password(each, seal) is not each for each in record.upstreams):
+            yield Write(pool_sources.COLLECTION, document.id, None)
 
 
 def _from_lists(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
@@ -97,13 +109,16 @@ def _from_lists(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterat
 
 def openable_list(record: DestinationList, seal: SecretBox) -> tuple[DestinationList, list[str]]:
     """As `openable_proxy`."""
-    source = record.source
+    source, fields = _openable_source(record.source, seal)
+    return (record.model_copy(update={"source": source}) if fields else record), fields
+
+
+def _openable_source(source: S | None, seal: SecretBox) -> tuple[S | None, list[str]]:
     if source is None or not source.headers:
-        return record, []
+        return source, []
     headers = {name: value for name, value in source.headers.items() if _opens(seal, value, HEADER_PURPOSE)}
     fields = [f"source.headers.{name}" for name in source.headers if name not in headers]
-    kept = source.model_copy(update={"headers": headers or None})
-    return (record.model_copy(update={"source": kept}) if fields else record), fields
+    return source.model_copy(update={"headers": headers or None}), fields
 
 
 def _without_password(upstream: U, seal: SecretBox) -> U:

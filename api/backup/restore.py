@@ -26,7 +26,8 @@ from api.history import Recorder
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
-from api.services.object_kinds import KINDS
+from api.services.object_kinds import LISTS, POOLS
+from api.services.object_messages import read_objects
 from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
@@ -35,7 +36,6 @@ from api.store.accounts import AccountStore, accounts_file
 from config.files.data_format import NAME, DataFormatError, Mark, write_mark
 from config.files.paths import DataDir
 from config.files.secret_box import SecretBoxError, secret_box_of
-from config.model.lists import DestinationList
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
 from config.passwords import check_password
 from config.settings.runtime import SettingsUpdate
@@ -274,12 +274,11 @@ def _check_documents(store: Store, fresh: DataDir) -> None:
         users.load(document)
     for document in store.find("api_keys"):
         ApiKey.model_validate(document.body)
-    for name, kind in KINDS.items():
-        for document in store.find(name):
-            kind.spec(kind.model.model_validate(document.body), document.revision, seal, lambda _record: "")
-    for document in store.find("lists"):
-        source = DestinationList.model_validate(document.body).source
-        opened_headers((source and source.headers) or {}, seal)
+    read_objects(store, seal, lambda _record: "")
+    for kind in (LISTS, POOLS):
+        for document in store.find(kind.collection):
+            source = kind.model.model_validate(document.body).source
+            opened_headers((source and source.headers) or {}, seal)
     for document in store.find("webhooks"):
         seal.open(WebhookRecord.model_validate(document.body).secret_sealed, SECRET_PURPOSE)
 

@@ -30,11 +30,14 @@ FileOption = Annotated[
 
 
 def body_of(given: Mapping[str, Any], settings: Sequence[str] | None, file: Path | None = None) -> dict[str, Any]:
-    """The content of `file`, overridden by options (None means not given), overridden by `--set`."""
+    """The content of `file`, overridden by options (None means not given), overridden by `--set`.
+
+    Of an option that is a file the body has its text.
+    """
     body: dict[str, Any] = {} if file is None else read_mapping(file)
     for name, value in given.items():
         if value is not None:
-            put(body, name, value)
+            put(body, name, read_text(value) if isinstance(value, Path) else value)
     for setting in settings or ():
         name, equals, text = setting.partition("=")
         if not equals or not name:

@@ -136,11 +136,11 @@ def object_entry(record: Record) -> dict[str, Any]:
     """An entry of `lists`, `pools` or `policies`."""
     kind = next(each for each in KINDS.values() if isinstance(record, each.model))
     entry = _without(kind.view(record), "id", kind.count, "created_at", "updated_at")
-    if isinstance(record, DestinationList):
+    if isinstance(record, DestinationList | Pool):
         if record.source is not None and record.source.headers is not None:
             entry["source"]["headers"] = {name: SecretValue(value) for name, value in record.source.headers.items()}
-        return _without(entry, "source" if record.source is None else "entries")
-    if isinstance(record, Pool):
+        entry = _without(entry, "source" if record.source is None else kind.entries)
+    if isinstance(record, Pool) and record.source is None:
         entry["upstreams"] = [
             _with_password(each, stored) for each, stored in zip(entry["upstreams"], record.upstreams, strict=True)
         ]

@@ -18,7 +18,7 @@ from api.import_export.entries import (
     webhook_entry,
     without_secrets,
 )
-from api.import_export.sealed_secrets import ListSecrets, ProxySecrets, Secrets, UpstreamSecret, WebhookSecrets
+from api.import_export.sealed_secrets import ProxySecrets, Secrets, SourceSecrets, UpstreamSecret, WebhookSecrets
 from api.import_export.state import State, StoredRecord
 from api.store import StoreDamaged
 from api.store.accounts import ACCOUNTS, AccountSelection, AccountStore
@@ -26,6 +26,7 @@ from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.auth_backend import PURPOSE as BACKEND_PURPOSE
 from config.model.fleet_accounts import FleetAccount
 from config.model.lists import DestinationList
+from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE, ProxyUpstream
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord, opened_headers
@@ -92,7 +93,8 @@ def _secrets(state: State, accounts: Sequence[FleetAccount], seal: SecretBox) ->
             webhooks=[_of_webhook(each.record, seal) for each in state.webhooks],
             accounts=hashes,
             pools={name: _of_upstreams(each.record.upstreams, seal) for name, each in state.objects["pools"].items()},
-            lists=list(_of_lists((each.record for each in state.objects["lists"].values()), seal)),
+            lists=list(_of_sources((each.record for each in state.objects["lists"].values()), seal)),
+            pool_sources=list(_of_sources((each.record for each in state.objects["pools"].values()), seal)),
         )
     except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error
@@ -119,11 +121,11 @@ def _of_upstreams(upstreams: Iterable[ProxyUpstream], seal: SecretBox) -> list[U
     ]
 
 
-def _of_lists(records: Iterable[DestinationList], seal: SecretBox) -> Iterator[ListSecrets]:
+def _of_sources(records: Iterable[DestinationList | Pool], seal: SecretBox) -> Iterator[SourceSecrets]:
     for record in records:
         source = record.source
         if source is not None and source.headers:
-            yield ListSecrets(name=record.name, url=source.place, headers=opened_headers(source.headers, seal))
+            yield SourceSecrets(name=record.name, url=source.place, headers=opened_headers(source.headers, seal))
 
 
 def _of_webhook(record: WebhookRecord, seal: SecretBox) -> WebhookSecrets:

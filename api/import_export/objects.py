@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from api.import_export.document import EntryPoolUpstream, ListEntry
+from api.import_export.document import EntryPoolUpstream, ListEntry, PoolEntry
 from api.import_export.entries import object_entry
 from api.import_export.plan import ImportRequest, PlanContext, Problems, Step, pending
-from api.import_export.sealed_secrets import ListSecrets, UpstreamSecret
+from api.import_export.sealed_secrets import SourceSecrets, UpstreamSecret
 from api.import_export.state import State, StoredRecord
 from api.services.object_kinds import KINDS, ObjectKind
 from api.services.shared_objects import kind_of
@@ -19,6 +19,7 @@ from config.model.object_names import Named
 from config.model.pools import Pool
 from config.model.upstreams import PURPOSE
 
+E = TypeVar("E", ListEntry, PoolEntry)
 Stored = StoredRecord[Any] | None
 
 
@@ -65,6 +66,8 @@ def _wanted(kind: ObjectKind, stored: Stored, entry: Any, request: ImportRequest
     """The record as the entry describes it. Raises `InvalidResource`, `SecretBoxError`."""
     if isinstance(entry, ListEntry):
         entry = _with_sealed_headers(entry, request.secrets.lists)
+    elif isinstance(entry, PoolEntry):
+        entry = _with_sealed_headers(entry, request.secrets.pool_sources)
     if stored is None:
         if getattr(entry, "kind", "") is None:
             raise InvalidResource("kind", "is required for a new list")
@@ -76,7 +79,7 @@ def _wanted(kind: ObjectKind, stored: Stored, entry: Any, request: ImportRequest
     return after
 
 
-def _with_sealed_headers(entry: ListEntry, sealed: Sequence[ListSecrets]) -> ListEntry:
+def _with_sealed_headers(entry: E, sealed: Sequence[SourceSecrets]) -> E:
     """The entry with the values that came with the document for headers that have none."""
     source = entry.source
     if source is None or source.headers is None:

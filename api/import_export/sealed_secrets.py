@@ -89,8 +89,8 @@ class WebhookSecrets(_Part):
     headers: Headers = Field(repr=False)
 
 
-class ListSecrets(_Part):
-    """The headers of the source of one list."""
+class SourceSecrets(_Part):
+    """The headers of the source of one list or one pool."""
 
     name: str
     url: str
@@ -99,7 +99,7 @@ class ListSecrets(_Part):
 
 class Secrets(_Part):
     """All of them: of proxies by name, hashes of users by name, of webhooks; hashes of accounts of the fleet; of pools
-    by name; of lists.
+    by name, and of their sources; of lists.
 
     Those of accounts are by user name, in the order of the entries that have it; null without a password.
     """
@@ -109,7 +109,8 @@ class Secrets(_Part):
     webhooks: list[WebhookSecrets] = []
     accounts: dict[str, list[AccountHash | None]] = Field(default_factory=dict, repr=False)
     pools: dict[str, list[UpstreamSecret]] = {}
-    lists: list[ListSecrets] = []
+    lists: list[SourceSecrets] = []
+    pool_sources: list[SourceSecrets] = []
 
 
 def seal(secrets: Secrets, passphrase: str) -> dict[str, Any]:

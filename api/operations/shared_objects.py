@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from api.http.body import MAX_IMPORT
 from api.openapi.schemas.base import Deleted
-from api.openapi.schemas.shared_objects import ONE, PAGES, ListChecked, ListRefreshing, PoolUpstreamReported
+from api.openapi.schemas.shared_objects import ONE, PAGES, ListChecked, PoolUpstreamReported, Refreshing
 from api.operations.operation import V1, Operation, create, delete, get, post, resource, update
 from api.resources import list_contents, pool_reports
 from api.resources.shared_objects import Handlers, ListObjects
@@ -88,7 +88,7 @@ def _all() -> Iterator[Operation]:
 
 _CONTENTS = resource(f"{V1}/lists/{{list_id}}", read="proxy.read", write="proxy.write")(
     get("/check", "checkList", list_contents.check_list, ListChecked, query=list_contents.CheckTarget, reads="lists"),
-    post("/refresh", "refreshList", list_contents.refresh_list, ListRefreshing),
+    post("/refresh", "refreshList", list_contents.refresh_list, Refreshing),
 )
 
 _REPORTS = resource(f"{V1}/pools/{{pool_id}}", write="proxy.write")(
@@ -100,6 +100,7 @@ _REPORTS = resource(f"{V1}/pools/{{pool_id}}", write="proxy.write")(
         body=UpstreamReport,
         audit=False,
     ),
+    post("/refresh", "refreshPool", list_contents.refresh_pool, Refreshing),
 )
 
 TABLE = (*_all(), *_CONTENTS, *_REPORTS)

@@ -1,4 +1,4 @@
-"""The contents of lists: whether they match a target, and fetching them now."""
+"""The contents of lists: whether they match a target; and fetching them and upstreams of pools now."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from api.call import Call, Reply
 from api.errors import Invalid
 from api.http.query import Query, text
 from api.resources.shared_objects import readable
-from api.services.object_kinds import LISTS
+from api.services.object_kinds import LISTS, POOLS, ObjectKind
 from config.net.entries import GEO
 
 
@@ -37,8 +37,21 @@ def refresh_list(call: Call) -> Reply:
     Begins to fetch the list from its source and returns at once; `status` of the list has the result. Whatever fails,
     the list keeps its content.
     """
-    record = readable(LISTS, call).record
+    return _refresh(LISTS, call)
+
+
+def refresh_pool(call: Call) -> Reply:
+    """Fetch a pool's upstreams now.
+
+    Begins to fetch the upstreams from the source of the pool and returns at once; `status.source` of the pool has the
+    result. Whatever fails, the pool keeps its upstreams.
+    """
+    return _refresh(POOLS, call)
+
+
+def _refresh(kind: ObjectKind, call: Call) -> Reply:
+    record = readable(kind, call).record
     if record.source is None:
-        raise Invalid(None, f"the list {record.name!r} has its entries itself, and no source")
+        raise Invalid(None, f"the {kind.name} {record.name!r} has its {kind.entries} itself, and no source")
     call.services.list_fetches.refresh(record.id)
     return Reply({"id": record.id, "refreshing": True})

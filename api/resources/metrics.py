@@ -149,7 +149,8 @@ def _pools(call: Call) -> list[PoolSummary]:
     from api.services.prometheus_pools import PoolSummary
 
     services = call.services
-    pools = (each.record for each in services.shared_objects.all(POOLS))
+    objects = services.shared_objects
+    pools = (objects.complete(each).record for each in objects.all(POOLS))
     return [PoolSummary(each.id, each.name, services.pool_states.summary(each)) for each in pools]
 
 

@@ -57,7 +57,8 @@ def _list(kind: ObjectKind, call: Call) -> Reply:
     return Reply(
         {
             kind.collection: [
-                _masked(call, kind.brief(each.record)) | _status(kind, call, each.record) for each in page
+                _masked(call, kind.brief(each.record)) | _status(kind, call, each.record)
+                for each in map(call.services.shared_objects.complete, page)
             ],
             "has_more": more,
             "next_cursor": ListCursor(_place(page[-1]), filters).text() if more else None,
@@ -122,13 +123,14 @@ def _key(kind: ObjectKind, call: Call) -> str:
 def _one(
     kind: ObjectKind, call: Call, stored: StoredObject, status: int = 200, headers: dict[str, str] | None = None
 ) -> Reply:
-    warned = kind.warnings(stored.record)
+    record = call.services.shared_objects.complete(stored).record
+    warned = kind.warnings(record)
     if kind is LISTS:
-        warned = [*warned, *call.services.list_contents.warnings(stored.record)]
+        warned = [*warned, *call.services.list_contents.warnings(record)]
     warnings: Sequence[Any] = [each._asdict() for each in warned]
-    view = _masked(call, kind.view(stored.record)) | _status(kind, call, stored.record)
+    view = _masked(call, kind.view(record)) | _status(kind, call, record)
     if kind is POOLS:
-        view["status"]["upstreams"] = call.services.pool_states.upstreams(stored.record)
+        view["status"]["upstreams"] = call.services.pool_states.upstreams(record)
     return Reply({kind.name: view, "warnings": warnings}, status, stored.revision, headers or {})
 
 
@@ -144,5 +146,6 @@ def _masked(call: Call, view: dict[str, Any]) -> dict[str, Any]:
 def _status(kind: ObjectKind, call: Call, record: Any) -> dict[str, Any]:
     """What a view says about the state of an object."""
     if kind is POOLS:
-        return {"status": call.services.pool_states.status(record)}
+        source = None if record.source is None else call.services.list_contents.status(record)
+        return {"status": {**call.services.pool_states.status(record), "source": source}}
     return {"status": call.services.list_contents.status(record)} if kind is LISTS else {}

@@ -20,7 +20,7 @@ from actors.lists.formats.reading import DOMAINS
 from actors.lists.layout import ListDamaged
 from actors.lists.names import domain_of
 from api.errors import Invalid
-from api.services.list_states import ListState, ListStates
+from api.services.list_states import ListState, ListStates, Sourced
 from api.store import StoreWriteError
 from config.model.exposure_warnings import Warned
 from config.model.lists import DestinationList
@@ -95,10 +95,12 @@ class ListContents:
 
     # --- for requests ---
 
-    def status(self, record: DestinationList) -> dict[str, Any]:
-        """How much content a list has, and of one that is fetched when and how."""
-        own = record.source is None
-        state = ListState(entries=len(record.entries)) if own else self.states.get(record.id)
+    def status(self, record: Sourced) -> dict[str, Any]:
+        """How much content a list or a pool has, and of one that is fetched when and how."""
+        if isinstance(record, DestinationList) and record.source is None:
+            state = ListState(entries=len(record.entries))
+        else:
+            state = self.states.get(record.id)
         return {
             "entries": state.entries,
             "fetched_at": _moment(state.fetched_at),

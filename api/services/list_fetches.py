@@ -1,4 +1,4 @@
-"""Fetches the lists that have a source, when they are due: one process for each fetch (`actors.lists.worker`).
+"""Fetches the lists and the pools that have a source, when they are due: one process each (`actors.lists.worker`).
 
 Whatever goes wrong, the content that there is stays. The first failure after a success is an event; the interval to the
 next attempt begins with a minute and doubles up to that of the list. Lists that failed have one place of those for
@@ -24,9 +24,11 @@ from typing import Any, Final
 from actors.lists.fetching import CPU_MAX, Fetched, Job
 from actors.lists.files import is_whole, remove_outdated, version_of
 from actors.throttled_log import ThrottledLog
-from api.services.list_states import ListState, ListStates, asked
+from api.services.list_states import ListState, ListStates, Sourced, asked, fetched_kind
 from config.files.secret_box import SecretBoxError
-from config.model.lists import DestinationList, ListSource
+from config.model.lists import ListSource
+from config.model.pools import Pool
+from config.model.sources import Source
 from config.net.ports import Range
 
 log = logging.getLogger(__name__)
@@ -52,24 +54,29 @@ Target = tuple[list[Range], str]
 class ListFetches:
     """See the module. Thread-safe.
 
-    `lists` returns all lists, `guard` where requests may go. `publish` gets events. `changed` is called in a thread of
-    its own with the id of a list that has another content. `settle` makes the files of lists that are not fetched, and
-    returns the ids of those made. `opened` returns stored headers in the clear, and raises `SecretBoxError`.
+    `records` returns all lists and pools, `guard` where requests may go. `publish` gets events. `changed` is called in
+    a thread of its own with the id of one that has another content. `settle` makes the files of lists that are not
+    fetched, and returns the ids of those made. `opened` returns stored headers in the clear, and raises
+    `SecretBoxError`. `keep` stores the upstreams of a pool, and `has` returns whether some are stored.
     """
 
     def __init__(
         self,
         states: ListStates,
-        lists: Callable[[], Sequence[DestinationList]],
+        records: Callable[[], Sequence[Sourced]],
         guard: Callable[[], Target],
         publish: Callable[[str, dict[str, Any]], None],
         changed: Callable[[str], None],
-        settle: Callable[[Sequence[DestinationList]], Iterable[str]] = lambda _records: (),
+        settle: Callable[[Sequence[Sourced]], Iterable[str]] = lambda _records: (),
         fetch_max: float = FETCH_MAX,
         opened: Callable[[Mapping[str, str]], dict[str, str]] = dict,
+        keep: Callable[[Pool, Sequence[Mapping[str, Any]]], None] = lambda _pool, _upstreams: None,
+        has: Callable[[Pool], bool] = lambda _pool: True,
     ) -> None:
         self.states = states
-        self._lists = lists
+        self._records = records
+        self._keep = keep
+        self._has = has
         self._guard = guard
         self._publish = publish
         self._changed = changed
@@ -124,7 +131,7 @@ class ListFetches:
         while not self._closed:
             self._wake.clear()
             try:
-                records = self._lists()
+                records = self._records()
                 self._begin_due(records)
                 self._settle_others(records)
                 self._forget_others(records)
@@ -134,11 +141,11 @@ class ListFetches:
                 self._errors.recovered()
             self._wake.wait(CHECK_PERIOD)
 
-    def _settle_others(self, records: Sequence[DestinationList]) -> None:
+    def _settle_others(self, records: Sequence[Sourced]) -> None:
         for list_id in self._settle(records):
             self._changed(list_id)
 
-    def _forget_others(self, records: Sequence[DestinationList]) -> None:
+    def _forget_others(self, records: Sequence[Sourced]) -> None:
         """Forget deleted lists, and files that are not current any more."""
         ids = {each.id for each in records}
         self.states.keep_only(ids)
@@ -148,7 +155,7 @@ class ListFetches:
         with self._lock:
             self._wanted &= ids
 
-    def _begin_due(self, records: Sequence[DestinationList]) -> None:
+    def _begin_due(self, records: Sequence[Sourced]) -> None:
         now = time.time()
         for record in sorted(records, key=lambda each: self.states.get(each.id).next_at if each.source else now):
             with self._lock:
@@ -165,19 +172,21 @@ class ListFetches:
                 self._under_way.add(record.id)
             self._workers.submit(self._fetch, record, record.source)
 
-    def _is_due(self, record: DestinationList, now: float) -> bool:
+    def _is_due(self, record: Sourced, now: float) -> bool:
         state = self.states.get(record.id)
         if now >= state.next_at or not state.has_asked(record) or self._is_replaced(record, state):
             return True
+        if isinstance(record, Pool):
+            return bool(state.file) and not self._has(record) and not state.failures  # restored without its secrets
         if state.file and state.file not in self._whole:
             if not is_whole(self.states.folder / state.file, state.kind):
                 return not state.failures  # as of a backup that was made while it was replaced
             self._whole.add(state.file)
         return False
 
-    def _is_replaced(self, record: DestinationList, state: ListState) -> bool:
+    def _is_replaced(self, record: Sourced, state: ListState) -> bool:
         """Whether the file that a list is read from is another one, and is not being written any more."""
-        path = record.source and record.source.file
+        path = record.source.file if isinstance(record.source, ListSource) else None
         if not path:
             return False
         try:
@@ -191,13 +200,13 @@ class ListFetches:
 
     # --- fetching ---
 
-    def _fetch(self, record: DestinationList, source: ListSource) -> None:
+    def _fetch(self, record: Sourced, source: Source) -> None:
         try:
             self._store(record, source, self._result_of(record, source))
         except OSError as error:
             self._unstored(record, source, f"its state can't be stored: {error.strerror or error}")
         except Exception as error:
-            log.exception("what was fetched of the list %s can't be used", record.name)
+            log.exception("what was fetched of the %s %s can't be used", _what(record), record.name)
             self._unstored(record, source, _unforeseen(error))
         finally:
             with self._lock:
@@ -206,7 +215,7 @@ class ListFetches:
                     self._retried = ""
                     self._wake.set()
 
-    def _result_of(self, record: DestinationList, source: ListSource) -> Fetched:
+    def _result_of(self, record: Sourced, source: Source) -> Fetched:
         """The result; whatever goes wrong is its error."""
         try:
             return self._fetched(record, source)
@@ -215,19 +224,24 @@ class ListFetches:
         except OSError as error:
             return Fetched(f"no process that fetches it can be started: {error.strerror or error}")
         except Exception as error:
-            log.exception("fetching the list %s failed", record.name)
+            log.exception("fetching the %s %s failed", _what(record), record.name)
             return Fetched(_unforeseen(error))
 
-    def _fetched(self, record: DestinationList, source: ListSource) -> Fetched:
+    def _fetched(self, record: Sourced, source: Source) -> Fetched:
         state = self.states.get(record.id)
-        same = state.is_of(record) and is_whole(self.states.folder / state.file, record.kind)
+        same = state.is_of(record) and self._is_there(record, state)
         own, excepted_by = self._guard()
         job = Job(
-            record.id, str(self.states.folder), record.kind, source.url or "", source.format, source.max_bytes,
+            record.id, str(self.states.folder), fetched_kind(record), source.url or "", source.form, source.max_bytes,
             state.etag if same else "", state.last_modified if same else "", state.entries if same else 0,
-            own, excepted_by, source.file or "", self._opened(source.headers or {}),
+            own, excepted_by, "" if source.url else source.place, self._opened(source.headers or {}),
         )  # fmt: skip
         return self._result(json.dumps(asdict(job)))
+
+    def _is_there(self, record: Sourced, state: ListState) -> bool:
+        if isinstance(record, Pool):
+            return self._has(record)
+        return is_whole(self.states.folder / state.file, record.kind)
 
     def _result(self, job: str) -> Fetched:
         """What a process makes of the job. Raises `OSError`."""
@@ -253,7 +267,7 @@ class ListFetches:
 
     # --- the result ---
 
-    def _store(self, record: DestinationList, source: ListSource, result: Fetched) -> None:
+    def _store(self, record: Sourced, source: Source, result: Fetched) -> None:
         if self._closed:
             return
         before, now = self.states.get(record.id), time.time()
@@ -270,35 +284,42 @@ class ListFetches:
             }
         )
         if result.file:
-            known = {"kind": record.kind, "url": source.place, "form": source.format}
+            if isinstance(record, Pool) and (result.file != before.file or not self._has(record)):
+                self._keep(record, result.upstreams)
+            known = {"kind": fetched_kind(record), "url": source.place, "form": source.form}
             names = ("file", "etag", "last_modified", "entries", "skipped", "examples")
             after = after.model_copy(update={**known, **{name: getattr(result, name) for name in names}})
         self.states.put(record.id, after)
         if before.failures:
-            log.info("the list %s is fetched again", record.name)
+            log.info("the %s %s is fetched again", _what(record), record.name)
         if after.file != before.file:
-            log.info("the list %s has %d entries now", record.name, after.entries)
+            log.info("the %s %s has %d entries now", _what(record), record.name, after.entries)
             self._changed(record.id)
             remove_outdated(self.states.folder, record.id, (after.file, before.file))
 
-    def _unstored(self, record: DestinationList, source: ListSource, error: str) -> None:
+    def _unstored(self, record: Sourced, source: Source, error: str) -> None:
         """As after a failure, until the next start."""
-        log.error("the list %s: %s", record.name, error)
+        log.error("the %s %s: %s", _what(record), record.name, error)
         before = self.states.get(record.id)
         self.states.remember(record.id, _after_failure(record, source, before, error, time.time()))
 
-    def _failed(
-        self, record: DestinationList, source: ListSource, before: ListState, result: Fetched, now: float
-    ) -> None:
+    def _failed(self, record: Sourced, source: Source, before: ListState, result: Fetched, now: float) -> None:
         error = result.error
         if not before.failures or before.last_error != error:
-            log.warning("the list %s can't be fetched, its content stays: %s", record.name, result.cause or error)
+            log.warning(
+                "the %s %s can't be fetched, its content stays: %s", _what(record), record.name, result.cause or error
+            )
         if not before.failures:
-            self._publish("list.error", {"list_id": record.id, "name": record.name, "error": error})
+            what = _what(record)
+            self._publish(f"{what}.error", {f"{what}_id": record.id, "name": record.name, "error": error})
         self.states.put(record.id, _after_failure(record, source, before, error, now))
 
 
-def _after_failure(record: DestinationList, source: ListSource, before: ListState, error: str, now: float) -> ListState:
+def _what(record: Sourced) -> str:
+    return "pool" if isinstance(record, Pool) else "list"
+
+
+def _after_failure(record: Sourced, source: Source, before: ListState, error: str, now: float) -> ListState:
     pause = min(float(source.interval), RETRY_FIRST * 2 ** min(before.failures, 20))
     update = {
         "asked": asked(record),

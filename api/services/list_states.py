@@ -1,4 +1,4 @@
-"""What is known about the content of a list that is fetched: a small file beside the compiled one.
+"""What is known about the content of a list or a pool that is fetched: a small file beside the compiled one.
 
 It says which file is current, how it was fetched, and what went wrong since. Both files are replaced whole, so after a
 crash the list has its old content or the new one.
@@ -14,15 +14,27 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from actors.lists.fetching import UPSTREAMS
 from actors.lists.files import file_of_entries
 from config.files.durable import replace_file
 from config.model.lists import DestinationList
+from config.model.pools import Pool
 
 log = logging.getLogger(__name__)
 
 
+Sourced = DestinationList | Pool
+"""What may have a source."""
+
+
+def fetched_kind(record: Sourced) -> str:
+    """What is fetched: the kind of the list, or upstreams."""
+    return UPSTREAMS if isinstance(record, Pool) else record.kind
+
+
 class ListState(BaseModel):
-    """The content is `file`, of `kind` and read as `form` from `url` (or a path); empty: there is none.
+    """The content is `file`, of `kind` and read as `form` from `url` (or a path); empty: there is none. Of a pool it
+    is the digest of its upstreams, which are in the store.
 
     Times are Unix seconds.
     `fetched_at` is when the source was last found to have this content, 0 for never; `next_at` when it is asked again.
@@ -47,23 +59,27 @@ class ListState(BaseModel):
     failures: int = 0
     last_error: str = ""
 
-    def is_of(self, record: DestinationList) -> bool:
+    def is_of(self, record: Sourced) -> bool:
         """Whether the content is of the present source of the list."""
         source = record.source
-        return source is not None and (self.kind, self.url, self.form) == (record.kind, source.place, source.format)
+        return source is not None and (self.kind, self.url, self.form) == (
+            fetched_kind(record),
+            source.place,
+            source.form,
+        )
 
-    def has_asked(self, record: DestinationList) -> bool:
+    def has_asked(self, record: Sourced) -> bool:
         """Whether the last request was to the present source of the list."""
         return self.asked == asked(record)
 
 
-def asked(record: DestinationList) -> str:
-    """The source of a list as a state remembers it."""
+def asked(record: Sourced) -> str:
+    """The source of a list or a pool as a state remembers it."""
     source = record.source
     if source is None:
         return ""
     sent = f" {hashlib.sha256(json.dumps(source.headers).encode()).hexdigest()}" if source.headers else ""
-    return f"{record.kind} {source.format} {source.place}{sent}"
+    return f"{fetched_kind(record)} {source.form} {source.place}{sent}"
 
 
 class ListStates:

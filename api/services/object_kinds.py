@@ -18,10 +18,11 @@ from config.files.secret_box import SecretBox
 from config.model import lists, policies, pools
 from config.model.declaration import visible
 from config.model.exposure_warnings import Warned
-from config.model.lists import DestinationList, ListCreate, ListSource, ListUpdate
+from config.model.lists import DestinationList, ListCreate, ListUpdate
 from config.model.object_names import Named, named_by, named_in
 from config.model.policies import Policy, PolicyCreate, PolicyUpdate
 from config.model.pools import Pool, PoolCreate, PoolUpdate
+from config.model.sources import Source
 from config.text.formatting import timestamp_text
 
 Record = Pool | DestinationList | Policy
@@ -70,7 +71,7 @@ class ObjectKind:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, ListSource):
+    if isinstance(value, Source):
         return value.view()
     return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
 
@@ -85,7 +86,11 @@ def _names_of_policy(policy: Policy) -> Iterator[Named]:
 
 
 def _warnings_of_pool(pool: Pool) -> list[Warned]:
-    return [] if pool.upstreams else [Warned("upstreams", "nothing can be reached through a pool without upstreams")]
+    if pool.upstreams:
+        return []
+    if pool.source is not None:
+        return [Warned("source", "no upstreams are fetched yet: nothing can be reached through the pool")]
+    return [Warned("upstreams", "nothing can be reached through a pool without upstreams")]
 
 
 LISTS = ObjectKind(

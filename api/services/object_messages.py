@@ -8,6 +8,7 @@ from typing import Any
 from actors.bus.codec import pack
 from actors.bus.messages.fleet_objects import PLANS, FleetObject
 from api.services.object_kinds import KINDS, POLICIES, FileOf, ObjectKind
+from api.services.pool_sources import PoolSources
 from api.store import Store
 from config.files.secret_box import SecretBox
 from config.model.plans import Plan
@@ -34,8 +35,9 @@ def with_plans(objects: Iterable[FleetObject], plans: Iterable[Plan]) -> tuple[F
 
 def read_objects(store: Store, seal: SecretBox, file_of: FileOf) -> tuple[FleetObject, ...]:
     """All of them. Raises `SecretBoxError`."""
+    sources = PoolSources(store, seal)
     return tuple(
-        object_message(kind, kind.model.model_validate(each.body), each.revision, seal, file_of)
+        object_message(kind, *sources.complete(kind.model.model_validate(each.body), each.revision), seal, file_of)
         for name, kind in KINDS.items()
         for each in store.find(name)
     )

@@ -56,7 +56,7 @@ class PoolStates:
 
     def report(self, key: str, name: str, body: UpstreamReport) -> tuple[Pool, dict[str, Any]]:
         """Apply a verdict; the pool, and the view of the upstream. Raises `NotFound`, `StoreWriteError`."""
-        stored = self._objects.get(POOLS, key)
+        stored = self._objects.complete(self._objects.get(POOLS, key))
         index, upstream = _named(stored.record, name)
         seconds = BAN_DEFAULT if body.seconds is None else body.seconds
         with self._lock:

@@ -20,6 +20,7 @@ from api.errors import Invalid, NotFound, StaleRevision
 from api.services.object_kinds import KINDS, LISTS, FileOf, ObjectKind
 from api.services.object_messages import object_message, plans_message, with_plans
 from api.services.object_specs import list_ref
+from api.services.pool_sources import PoolSources
 from api.services.record_cache import RecordCache
 from api.services.supervisor_link import SupervisorLink
 from api.store import Document, NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
@@ -60,8 +61,10 @@ class SharedObjects:
         link: SupervisorLink,
         publish: Callable[[str, dict[str, Any]], None],
         file_of: FileOf,
+        sources: PoolSources,
     ) -> None:
         """`lock` holds up other changes, `link` sends them to the supervisor."""
+        self.sources = sources
         self._store = store
         self._seal = seal
         self.lock = lock
@@ -89,6 +92,10 @@ class SharedObjects:
         if found is None:
             raise NotFound(f"The {kind.name}")
         return found
+
+    def complete(self, stored: StoredObject) -> StoredObject:
+        """As it is used: a pool that has a source with what was fetched from it."""
+        return StoredObject(*self.sources.complete(stored.record, stored.revision))
 
     def list_ref(self, name: str) -> ListRef:
         """What forwarding actors get of the list. Raises `NotFound`."""
@@ -181,7 +188,7 @@ class SharedObjects:
     def upstreams_of_pool(self, name: str) -> Sequence[ProxyUpstream]:
         """The upstreams of the pool of this name; none if there is no such pool."""
         found = self._caches["pools"].get(self._caches["pools"].named(name) or "")
-        return () if found is None else found.record.upstreams
+        return () if found is None else self.complete(found).record.upstreams
 
     # --- inside ---
 
@@ -223,7 +230,8 @@ class SharedObjects:
         self._link.apply(ApplyObjects((self._message(kind, stored),)))
 
     def _message(self, kind: ObjectKind, stored: StoredObject) -> FleetObject:
-        return object_message(kind, stored.record, stored.revision, self._seal, self._file_of)
+        used = self.complete(stored)
+        return object_message(kind, used.record, used.revision, self._seal, self._file_of)
 
     def _event(self, kind: ObjectKind, action: str, record: Any) -> None:
         self._publish(f"{kind.name}.{action}", about(kind, record))

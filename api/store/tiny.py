@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 COLLECTIONS = (
     *("proxies", "users", "api_keys", "refresh_families", "settings", "webhooks"),
-    *("lists", "pools", "policies"),
+    *("lists", "pools", "policies", "fetched_upstreams"),
 )
 TOMBSTONES_KEPT = 1_000
 """Deletions that a collection remembers at least."""

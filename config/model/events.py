@@ -246,6 +246,14 @@ class ListFailure(_Caused):
     error: str
 
 
+class PoolFailure(_Caused):
+    """The upstreams of a pool could not be fetched, after they could."""
+
+    pool_id: str
+    name: str
+    error: str
+
+
 class PolicyAction(_Caused):
     """A policy was created or deleted."""
 
@@ -331,6 +339,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "pool.created": PoolAction,
     "pool.updated": PoolChange,
     "pool.deleted": PoolAction,
+    "pool.error": PoolFailure,
     "pool.down": PoolState,
     "pool.up": PoolState,
     "upstream.down": PoolUpstreamState,

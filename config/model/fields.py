@@ -183,13 +183,19 @@ class Part(Input):
         return given
 
 
+ITSELF = "*"
+"""In place of the names of an object's fields: its own model judges them."""
+
+
 @cache
 def nullable_fields(model: type[BaseModel]) -> frozenset[str]:
-    """The names of the fields that are `NULLABLE`, also of those in a field that is a `Body` or `Part` itself."""
+    """The names of fields that are `NULLABLE`, also of those in a field that is a `Body`. A `Part` judges itself."""
     found = {name for name, info in model.model_fields.items() if NULLABLE in info.metadata}
     for name, info in model.model_fields.items():
         for kind in get_args(info.annotation):
-            if isinstance(kind, type) and issubclass(kind, (Body, Part)):
+            if isinstance(kind, type) and issubclass(kind, Part):
+                found.add(f"{name}.{ITSELF}")
+            elif isinstance(kind, type) and issubclass(kind, Body):
                 found.update(f"{name}.{inner}" for inner in nullable_fields(kind))
     return frozenset(found)
 
@@ -233,9 +239,10 @@ def refuse_long(field: str, text: str | None) -> None:
 def refuse_nulls(given: Any, nullable: Collection[str] = (), path: str = "") -> Any:
     """`given`, if no field in it is null but the `nullable` ones; else the error `null_field` that names the field.
 
-    `nullable` has names, and `name.inner` for those of an object. Entries of lists are left to models of their own.
+    `nullable` has names, and `name.inner` for those of an object, `name.*` for one that judges itself. Entries of lists
+    are left to models of their own.
     """
-    if isinstance(given, dict):
+    if isinstance(given, dict) and ITSELF not in nullable:
         for name, value in given.items():
             if value is not None:
                 inner = [each.removeprefix(f"{name}.") for each in nullable if each.startswith(f"{name}.")]

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import secrets
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Field, StrictInt, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field
 
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.access import each_entry
 from config.model.choices import ListFormat, ListKind
-from config.model.declaration import Given, Group, gives, update
+from config.model.declaration import Given, gives, update
 from config.model.fields import FilePath, InvalidResource, Part, example
 from config.model.object_fields import ListName
 from config.model.proxies import Description
-from config.model.webhooks import MASK, SPARSE_HEADERS_SCHEMA, SparseHeaders, Url, sealed_headers
+from config.model.sources import Source, SourceGiven, changed_source
 from config.net.domains import in_a_labels, read_domain
 from config.net.entries import GEO, read_network
 
@@ -28,9 +27,6 @@ LIST_ENTRIES_MAX = 100_000
 """Entries that a list has itself."""
 ENTRY_MAX = 254
 """Characters of an entry."""
-INTERVAL_MIN, INTERVAL_MAX = 60, 30 * 24 * 3600
-MAX_BYTES_MIN, MAX_BYTES_MAX = 1024, 1024**3
-SOURCE_HEADERS_MAX = 20
 
 MMDB: ListFormat = "mmdb"
 PLAIN: ListFormat = "plain"
@@ -50,49 +46,35 @@ ListEntries = Annotated[
     BeforeValidator(each_entry(_short)),
     json_patterns.texts(f"{json_patterns.DOMAIN}|{json_patterns.IDN}|{json_patterns.NETWORK}", LIST_ENTRIES_MAX),
 ]
-Interval = Annotated[StrictInt, Field(ge=INTERVAL_MIN, le=INTERVAL_MAX)]
-SourceHeaders = Annotated[
-    SparseHeaders,
-    Field(max_length=SOURCE_HEADERS_MAX),
-    WithJsonSchema({**SPARSE_HEADERS_SCHEMA, "maxProperties": SOURCE_HEADERS_MAX}),
-]
-MaxBytes = Annotated[StrictInt, Field(ge=MAX_BYTES_MIN, le=MAX_BYTES_MAX)]
 
 
-class ListSource(Group):
-    """Where the entries of a list come from: a `url`, or for a database a `file`. `interval` is the seconds between two
-    requests. `headers` are sent with them; their values are sealed."""
+class ListSource(Source):
+    """Where the entries of a list come from: a `url`, or for a database a `file`."""
 
-    url: Annotated[str | None, Given(Url)] = None
     file: Annotated[str | None, Given(FilePath)] = None
     format: Annotated[ListFormat, Given(ListFormat)] = "plain"
-    interval: Annotated[int, Given(Interval)] = 24 * 3600
-    max_bytes: Annotated[int, Given(MaxBytes)] = 64 * 1024 * 1024
-    headers: dict[str, str] | None = Field(None, repr=False)
 
     @property
     def place(self) -> str:
         """The URL or the path."""
         return self.url or self.file or ""
 
-    def view(self) -> dict[str, Any]:
-        """What there is of it, with the names of the headers alone."""
-        headers = {} if self.headers is None else {"headers": dict.fromkeys(self.headers, MASK)}
-        return self.model_dump(exclude_none=True) | headers
+    @property
+    def form(self) -> str:
+        """See `Source`."""
+        return self.format
 
 
 @gives(ListSource)
-class SourceInput(Part):
+class SourceInput(SourceGiven):
     """`source` of a request: any part; what is not given stays. `url` and `file` take each other's place.
 
     `headers` are replaced as a whole. One whose value is null, empty or `***` keeps its value. Those stored are dropped
     with another scheme, host or port of the `url`, unless they are given anew.
     """
 
-    url: Url | None = None
     file: FilePath | None = None
     format: ListFormat | None = None
-    headers: SourceHeaders | None = Field(None, repr=False)
 
 
 class DestinationList(BaseModel):
@@ -187,36 +169,7 @@ def change_list(before: DestinationList, body: ListUpdate, now: float, seal: Sec
 def _source(before: ListSource | None, given: SourceInput, seal: SecretBox) -> ListSource:
     if given.url is not None and given.file is not None:
         raise InvalidResource("source.file", "must be left out where url is given")
-    changed = update(before or ListSource(), given)
-    if given.url is not None or given.file is not None:
-        changed |= {"url": given.url, "file": given.file}
-    after = (before or ListSource()).model_copy(update=changed)
-    if not after.place:
-        raise InvalidResource("source.url", "is required")
-    return after.model_copy(update={"headers": _headers(before, after, given.headers, seal)})
-
-
-def _headers(
-    before: ListSource | None, after: ListSource, given: dict[str, str | None] | None, seal: SecretBox
-) -> dict[str, str] | None:
-    """As they are to be stored. Those known are for their server only: another one must not get them by a new URL."""
-    is_same = before is not None and _origin(before) == _origin(after)
-    known = (before.headers or {}) if before is not None and is_same else {}
-    if given is None:
-        return known or None
-    if given and after.url is None:
-        raise InvalidResource("source.headers", "must be left out without a url")
-    headers, missing = sealed_headers(given, known, seal)
-    if missing:
-        raise InvalidResource(
-            f"source.headers.{missing[0]}", "has no value, and none is stored for this scheme, host and port"
-        )
-    return headers or None
-
-
-def _origin(source: ListSource) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(source.url or "")
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return changed_source(before, ListSource(), given, seal)
 
 
 def _formatted(whole: DestinationList, given: ListFormat | None) -> ListSource | None:

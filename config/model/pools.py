@@ -1,6 +1,7 @@
 """Pools of upstreams in requests, and their stored model.
 
 An upstream of a pool is one of a proxy (`config.model.upstreams`) with labels; its password is stored sealed as there.
+A pool has its upstreams itself, or a source that they are fetched from.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema, create_model
 
 from config.files.secret_box import SecretBox
-from config.model.choices import PoolPolicyName, ProxyProtocol
+from config.model.choices import PoolFormat, PoolPolicyName, ProxyProtocol
 from config.model.declaration import Given, Group, gives, update
-from config.model.fields import Body, example
+from config.model.fields import Body, InvalidResource, example
 from config.model.object_fields import Labels, ObjectName
 from config.model.proxies import Description
+from config.model.sources import Interval, MaxBytes, Source, SourceGiven, changed_source
 from config.model.upstreams import (
     ALL_UPSTREAMS,
     ONE_UPSTREAM,
@@ -128,14 +130,38 @@ class UpstreamReport(Body):
     seconds: BanSeconds | None = None
 
 
+class PoolSource(Source):
+    """Where the upstreams of a pool come from: a `url`. Lines without a scheme are of `protocol`."""
+
+    format: Annotated[PoolFormat, Given(PoolFormat)] = "text"
+    protocol: Annotated[ProxyProtocol, Given(ProxyProtocol)] = "http"
+    interval: Annotated[int, Given(Interval)] = 3600
+    max_bytes: Annotated[int, Given(MaxBytes)] = 4 * 1024 * 1024
+
+    @property
+    def form(self) -> str:
+        """See `Source`."""
+        return f"{self.format} {self.protocol}"
+
+
+@gives(PoolSource)
+class PoolSourceInput(SourceGiven):
+    """`source` of a request: any part; what is not given stays.
+
+    `headers` are replaced as a whole. One whose value is null, empty or `***` keeps its value. Those stored are dropped
+    with another scheme, host or port of the `url`, unless they are given anew.
+    """
+
+
 class Pool(BaseModel):
-    """A document of the collection `pools`. Times are Unix seconds."""
+    """A document of the collection `pools`. It has a `source`, or `upstreams`. Times are Unix seconds."""
 
     id: str
     name: Annotated[str, Given(ObjectName)]
     description: Annotated[str, Given(Description)] = ""
     policy: Annotated[PoolPolicyName, Given(PoolPolicyName)] = "failover"
     upstreams: list[PoolUpstream] = []
+    source: PoolSource | None = None
     check: UpstreamCheck = UpstreamCheck()
     retry: PoolRetry = PoolRetry()
     cooldown: PoolCooldown = PoolCooldown()
@@ -143,14 +169,21 @@ class Pool(BaseModel):
     updated_at: float
 
 
+_NOT_BOTH: dict[str, Any] = {"not": {"required": ["upstreams", "source"]}}
+
+
 @gives(Pool)
 class PoolUpdate(Body):
-    """A change of a pool: what is not given stays. `upstreams` are replaced as a whole."""
+    """A change of a pool: what is not given stays. `upstreams` are replaced as a whole.
 
-    model_config = example({"policy": "latency", "retry": {"attempts": 3}, "cooldown": {"429": [60, 600]}})
+    They take the place of a source, and it that of upstreams.
+    """
+
+    model_config = example({"policy": "latency", "retry": {"attempts": 3}, "cooldown": {"429": [60, 600]}}, **_NOT_BOTH)
 
     upstream_protocol: ProxyProtocol | None = None  # before the list, whose lines without a scheme are of it
     upstreams: PoolUpstreams | None = None
+    source: PoolSourceInput | None = None
 
 
 class PoolCreate(PoolUpdate):
@@ -173,7 +206,8 @@ class PoolCreate(PoolUpdate):
             "check": {"interval": 30, "timeout": 5},
             "retry": {"attempts": 5, "connect": True, "statuses": [407, 429, 502, 503]},
             "cooldown": {"connect": [1, 60], "407": [60, 600], "429": [30, 300], "5xx": [5, 60]},
-        }
+        },
+        **_NOT_BOTH,
     )
 
     name: ObjectName
@@ -187,9 +221,14 @@ def new_pool(body: PoolCreate, now: float, seal: SecretBox) -> Pool:
 
 def change_pool(pool: Pool, body: PoolUpdate, now: float, seal: SecretBox) -> Pool:
     """`pool` with the changes of `body`. Raises `InvalidResource`, `SecretBoxError`."""
+    if body.upstreams is not None and body.source is not None:
+        raise InvalidResource("source", "must be left out where upstreams are given")
     changed = {**update(pool, body), "updated_at": now}
     if body.upstreams is not None:
         changed["upstreams"] = replace_upstreams(pool.upstreams, body.upstreams, seal, PoolUpstream)
+        changed["source"] = None
+    if body.source is not None:
+        changed |= {"upstreams": [], "source": changed_source(pool.source, PoolSource(), body.source, seal)}
     return pool.model_copy(update=changed)
 
 

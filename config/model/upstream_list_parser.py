@@ -57,14 +57,32 @@ class BadLine(ValueError):
 
 def read_text(text: str, protocol: str = DEFAULT_PROTOCOL) -> list[tuple[int, Entry]]:
     """The entries of a list of lines or of CSV, each with the number of its line. Raises `BadLine`."""
+    found = []
+    for number, entry in each_entry(text, None, protocol):
+        if isinstance(entry, BadLine):
+            raise entry
+        found.append((number, entry))
+    if not found and not any(_counts(line) for line in text.split("\n")):
+        raise BadLine("there is no upstream in it; an empty list ends the chain")
+    return found
+
+
+def each_entry(text: str, form: str | None, protocol: str) -> Iterator[tuple[int, Entry | BadLine]]:
+    """The entries of a list, or why a line is none, each with the number of its line.
+
+    `form` is `text` or `csv`; None is CSV where the first line has its columns. Raises `BadLine` where CSV has not.
+    """
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if _counts(line)), None)
     if first is None:
-        raise BadLine("there is no upstream in it; an empty list ends the chain")
-    columns = [cell.strip().lower() for cell in lines[first].strip("\ufeff \t\r").split(",")]
+        return
+    columns = [] if form == "text" else _columns(lines[first])
     if {"host", "port"} <= set(columns):
-        return list(_rows(lines, first, columns, protocol))
-    return [(number, _at(number, line, protocol)) for number, line in enumerate(lines, 1) if _counts(line)]
+        yield from _rows(lines, first, columns, protocol)
+    elif form == "csv":
+        raise BadLine("must name the columns, host and port among them", first + 1)
+    else:
+        yield from ((number, _at(number, line, protocol)) for number, line in enumerate(lines, 1) if _counts(line))
 
 
 def read_line(text: str, protocol: str = DEFAULT_PROTOCOL) -> Entry:
@@ -118,11 +136,11 @@ def _counts(line: str) -> bool:
     return bool(stripped) and not stripped.startswith("#")
 
 
-def _at(number: int, line: str, protocol: str) -> Entry:
+def _at(number: int, line: str, protocol: str) -> Entry | BadLine:
     try:
         return read_line(line, protocol)
     except BadLine as error:
-        raise BadLine(str(error), number) from None  # the line itself would be in the chain
+        return BadLine(str(error), number)
 
 
 def _uri(text: str) -> Entry:
@@ -164,7 +182,12 @@ def _entry(protocol: str, host: str, port: str, user: str | None, password: str 
 # --- CSV ----------------------------------------------------------------------------------------------------------
 
 
-def _rows(lines: list[str], first: int, columns: list[str], protocol: str) -> Iterator[tuple[int, Entry]]:
+def _columns(line: str) -> list[str]:
+    return [cell.strip().lower() for cell in line.strip("\ufeff \t\r").split(",")]
+
+
+def _rows(lines: list[str], first: int, columns: list[str], protocol: str) -> Iterator[tuple[int, Entry | BadLine]]:
+    """Each row with the number of its first line. Raises `BadLine` for the columns."""
     unknown = [name for name in columns if name not in COLUMNS and not name.startswith(LABEL_COLUMN)]
     if unknown or len(set(columns)) < len(columns):
         raise BadLine(f"the columns may be {', '.join(COLUMNS)} and {LABEL_COLUMN}NAME, each once", first + 1)
@@ -174,13 +197,15 @@ def _rows(lines: list[str], first: int, columns: list[str], protocol: str) -> It
         begin = end + 1
         try:
             cells = next(reader, None)
+            if cells is None:
+                return
+            if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
+                yield begin, _row(cells, columns, protocol, begin)
         except csv.Error:
-            raise BadLine("is not CSV: check its quotes", begin) from None
-        if cells is None:
-            return
+            yield begin, BadLine("is not CSV: check its quotes", begin)
+        except BadLine as error:
+            yield begin, error
         end = first + 1 + reader.line_num
-        if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
-            yield begin, _row(cells, columns, protocol, begin)
 
 
 def _row(cells: list[str], columns: list[str], protocol: str, number: int) -> Entry:

@@ -211,7 +211,7 @@ def replace_upstreams(before: Iterable[U], given: Sequence[UpstreamInput], seal:
 
 def _check_whole(entry: UpstreamInput, field: str) -> None:
     try:
-        _check(entry, field)
+        check_upstream(entry, field)
     except InvalidProxy as error:
         text = error.error if entry.line is None else f"line {entry.line}: {error.error}"
         raise InvalidProxy(error.field, text) from error
@@ -303,8 +303,8 @@ def _stored(entry: UpstreamInput, name: str, kind: type[U]) -> U:
     return kind.model_validate({**given, **tls.model_dump(), "name": name, "username": username})
 
 
-def _check(entry: UpstreamInput, field: str) -> None:
-    """Checks that concern several fields."""
+def check_upstream(entry: UpstreamInput, field: str) -> None:
+    """Checks that concern several fields. Raises `InvalidProxy`."""
     auth = entry.auth
     if auth is not None and entry.protocol == "socks4" and auth.password is not None:
         raise InvalidProxy(f"{field}.auth.password", "socks4 has no passwords: the user name is sent as the USERID")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from api.cli.request_body import FileOption, body_of, require_changes, set_optio
 from api.cli.terminal.completion import names_of
 from api.cli.terminal.field_groups import Fields
 from api.cli.terminal.output import Column
-from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_POLICIES
+from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_POLICIES
 
 DESCRIPTION = Annotated[str | None, typer.Option("--description", help="What it is for.")]
 NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name; not while something names it.")]
@@ -202,12 +203,25 @@ pools = Commands(
     (Column("NAME", "name"), Column("POLICY", "policy"), Column("UPSTREAMS", "upstream_count", right=True), *_SHARED),
     "upstreams",
     _upstream,
-    ("policy", "check", "retry", "cooldown"),
+    ("policy", "source", "check", "retry", "cooldown"),
     ("retry.attempts=3", "cooldown.429=[60, 600]", "check.interval=60"),
     {
+        "upstreams": Annotated[
+            Path | None,
+            typer.Option("--upstreams", metavar="FILE", help="A file with an upstream per line, or CSV; - is stdin."),
+        ],
+        "source.url": Annotated[
+            str | None, typer.Option("--source", help="Where the upstreams are fetched from; a URL.")
+        ],
+        "source.format": Annotated[
+            str | None, typer.Option("--format", help=f"How they are written: {', '.join(POOL_FORMATS)}.")
+        ],
+        "source.interval": Annotated[
+            int | None, typer.Option("--interval", help="Seconds between two requests for them.")
+        ],
         "policy": Annotated[
             str | None, typer.Option("--policy", help=f"How an upstream is chosen: {', '.join(POOL_POLICIES)}.")
-        ]
+        ],
     },
 ).group()
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Its name or id.", autocompletion=names_of(POOL))]
@@ -221,6 +235,13 @@ _STATE_COLUMNS = (
     Column("BANNED UNTIL", "banned_until"),
     Column("LAST ERROR", "last_error", spare=True),
 )
+
+
+@command(pools, "refresh")
+def refresh_pool(session: Session, key: PoolArgument) -> None:
+    """Fetch the upstreams of a pool from its source now; `show` has the result."""
+    data = session.api.post(f"/pools/{quote(key, safe='')}/refresh")
+    session.out.done(data, f"The upstreams of {key} are being fetched.")
 
 
 @command(pools, "state")

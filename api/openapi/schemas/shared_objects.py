@@ -14,7 +14,7 @@ from config.model.access import Mode
 from config.model.choices import ListKind
 from config.model.lists import DestinationList, ListSource
 from config.model.policies import Policy
-from config.model.pools import Pool
+from config.model.pools import Pool, PoolSource
 
 
 class _Times(ResponseModel):
@@ -50,7 +50,7 @@ class SkippedLine(ResponseModel):
 
 
 class ListStatus(ResponseModel):
-    """The content of a list: how many entries, and of one with a source when it was fetched and is fetched next.
+    """The content of a list, or of a pool with a source: how many entries, when it was fetched and is fetched next.
 
     `last_error` says why the last fetch failed, null after one that did not. `skipped` counts the lines of the source
     that are no entries; the first few are examples.
@@ -98,8 +98,8 @@ class ListChecked(ResponseModel):
     asn: int | None = None
 
 
-class ListRefreshing(ResponseModel):
-    """A list is being fetched."""
+class Refreshing(ResponseModel):
+    """A list, or the upstreams of a pool, are being fetched."""
 
     id: str
     refreshing: Literal[True]
@@ -136,14 +136,29 @@ class PoolUpstreamStatus(ResponseModel):
     checks_failed: int
 
 
+@shows(PoolSource, but=("url", "headers"))
+class PoolSourceView(ResponseModel):
+    """Where the upstreams of a pool come from. `interval` is the seconds between two requests.
+
+    The values of `headers` are `***`, and null in an export.
+    """
+
+    url: str
+    headers: dict[str, str | None] | None = None
+
+
 class PoolSummary(ResponseModel):
-    """How many upstreams of a pool are up, down, or not known yet; and how many are left alone for a time."""
+    """How many upstreams of a pool are up, down, or not known yet; and how many are left alone for a time.
+
+    `source` says how the last fetch went, null without one.
+    """
 
     up: int
     down: int
     unknown: int
     cooling_down: int
     banned: int
+    source: ListStatus | None
 
 
 class PoolStatus(PoolSummary):
@@ -160,6 +175,7 @@ class PoolUpstreamReported(ResponseModel):
 
 @shows(Pool, but=("upstreams",))
 class _Pool(_Times):
+    source: PoolSourceView | None
     upstream_count: int
 
 

@@ -8,7 +8,7 @@ from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.derived import shows
 from api.openapi.schemas.fleet_accounts import RulesView, SelfServiceView
 from api.openapi.schemas.proxies import TlsView, UpstreamAuthView, UpstreamView
-from api.openapi.schemas.shared_objects import ListSourceView, RuleView
+from api.openapi.schemas.shared_objects import ListSourceView, PoolSourceView, RuleView
 from config.model.accounts import ProxyAccount
 from config.model.auth_backend import AuthBackend
 from config.model.lists import DestinationList
@@ -148,9 +148,10 @@ class ExportedPoolUpstream(ExportedUpstream):
 
 @shows(Pool, but=_OF_INSTALLATION)
 class ExportedPool(ResponseModel):
-    """A pool."""
+    """A pool. It has its `upstreams`, or a `source`."""
 
-    upstreams: list[ExportedPoolUpstream]
+    upstreams: list[ExportedPoolUpstream] | None = None
+    source: PoolSourceView | None = None
 
 
 @shows(Policy, but=_OF_INSTALLATION)

@@ -18,6 +18,7 @@ from api.services.list_fetches import ListFetches
 from api.services.list_states import ListState, ListStates
 from config.files.secret_box import SecretBox
 from config.model.lists import DestinationList, ListSource
+from config.model.pools import Pool, PoolSource
 from config.model.webhooks import HEADER_PURPOSE, opened_headers, sealed_headers
 from tests.kit.list_sources import Content, Source, content
 from tests.kit.place_databases import country, database
@@ -98,6 +99,41 @@ def test_a_list_is_fetched_when_there_is_one_and_again_when_asked(stage: Stage) 
     assert len(stage.source.requests) == 3
     kept = {first.file, stage.state.file, "list_1.json"}
     assert {each.name for each in stage.states.folder.iterdir()} == kept
+
+
+def test_upstreams_of_a_pool_are_fetched_and_kept_when_they_are_others(tmp_path: Path) -> None:
+    kept: list[list[str]] = []
+    events: list[tuple[str, dict[str, Any]]] = []
+    changed: list[str] = []
+    states = ListStates(tmp_path / "lists")
+    with Source(content("a.example:1 country=de\nb.example:1:u:p\n")) as source:
+        pool = Pool(id="pool_1", name="exits", created_at=0, updated_at=0, source=PoolSource(url=source.url))
+        fetches = ListFetches(
+            states,
+            lambda: [pool],
+            lambda: ([], ""),
+            lambda kind, data: events.append((kind, data)),
+            changed.append,
+            keep=lambda _pool, upstreams: kept.append([each["host"] for each in upstreams]),
+            has=lambda _pool: bool(kept),
+        )
+        fetches.start()
+        try:
+            wait_until(lambda: states.get("pool_1").fetched_at, "the first fetch")
+            for now in (content("# again\na.example:1 country=de\nb.example:1:u:p\n"), Content(status=503)):
+                source.now, before = now, states.get("pool_1")
+                fetches.refresh("pool_1")
+                wait_until(lambda before=before: states.get("pool_1") is not before, "a fetch")
+            assert (kept, changed) == ([["a.example", "b.example"]], ["pool_1"])
+            error = {"pool_id": "pool_1", "name": "exits", "error": "it responded with status 503"}
+            assert events == [("pool.error", error)]
+            kept.clear()  # as after a restore without secrets
+            source.now = content("a.example:1 country=de\nb.example:1:u:p\n")
+            fetches.refresh("pool_1")
+            wait_until(lambda: kept, "the fetch of what is lost")
+        finally:
+            fetches.close()
+        assert {each.name for each in states.folder.iterdir()} == {"pool_1.json"}
 
 
 def test_headers_are_opened_for_the_fetch_and_another_one_is_asked_with_at_once(stage: Stage, tmp_path: Path) -> None:

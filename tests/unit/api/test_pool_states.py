@@ -55,6 +55,7 @@ def test_nothing_is_known_of_a_pool_that_is_not_in_use(api: Api, pool: dict[str,
         "unknown": 3,
         "cooling_down": 0,
         "banned": 0,
+        "source": None,
     }
     assert shown["upstreams"][0] == {
         **dict.fromkeys(("since", "latency", "cooldown", "cooldown_until", "banned_until", "last_error"), None),
@@ -81,7 +82,7 @@ def test_what_proxies_have_found_out_is_shown(api: Api, pool: dict[str, Any]) ->
     assert shown["upstreams"][1]["last_error"] == "it responds 429"
     assert shown["upstreams"][1]["last_error_at"] < shown["upstreams"][1]["cooldown_until"]
     listed = api.get("/pools", api.token()).json["data"]["pools"][0]["status"]
-    assert listed == {"up": 1, "down": 0, "unknown": 2, "cooling_down": 1, "banned": 0}
+    assert listed == {"up": 1, "down": 0, "unknown": 2, "cooling_down": 1, "banned": 0, "source": None}
 
 
 def test_a_bad_upstream_is_left_alone_by_all_at_once_and_used_again_when_it_is_good(

@@ -73,7 +73,9 @@ def test_a_line_is_one_upstream(line: str, entry: dict[str, Any]) -> None:
         ("p.example:1:user:a=b#c", {}, None, "a=b#c"),
     ],
 )
-def test_labels_and_a_name_may_follow_a_line(line: str, labels: dict[str, str], name: str | None, password: str) -> None:
+def test_labels_and_a_name_may_follow_a_line(
+    line: str, labels: dict[str, str], name: str | None, password: str
+) -> None:
     wanted = upstream("http", "p.example", 1, "user", password)
     wanted |= {"labels": labels} if labels else {}
     assert read_line(line) == wanted | ({"name": name} if name else {})

@@ -1,0 +1,85 @@
+"""The upstreams of pools that have a source: what was fetched last, in a collection of the store.
+
+They are no configuration: no revision and no entry of the audit trail has them, and a backup does. A pool is read with
+them by `SharedObjects.complete`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from api.services.record_cache import RecordCache
+from api.store import Document, Store
+from config.files.secret_box import SecretBox
+from config.model.pools import Pool, PoolUpstream, PoolUpstreamInput
+from config.model.proxies import ProxyRecord
+from config.model.upstreams import is_listener, replace_upstreams
+
+COLLECTION = "fetched_upstreams"
+R = TypeVar("R", bound=BaseModel)
+
+
+class FetchedUpstreams(BaseModel):
+    """A document of the collection, under the id of its pool. Times are Unix seconds."""
+
+    id: str
+    created_at: float
+    upstreams: list[PoolUpstream]
+
+    @property
+    def name(self) -> str:
+        """See `record_cache.Record`."""
+        return self.id
+
+
+class _Fetched:
+    def __init__(self, document: Document) -> None:
+        self.record = FetchedUpstreams.model_validate(document.body)
+        self.revision = document.revision
+
+
+class PoolSources:
+    """Thread-safe."""
+
+    def __init__(self, store: Store, seal: SecretBox) -> None:
+        self._store = store
+        self._seal = seal
+        self._cache = RecordCache(store, COLLECTION, _Fetched)
+
+    def complete(self, record: R, revision: int) -> tuple[R, int]:
+        """A pool with the upstreams that were fetched for it, and the revision of both; any other object as it is."""
+        if not isinstance(record, Pool) or record.source is None:
+            return record, revision
+        found = self._cache.get(record.id)
+        if found is None:
+            return record, revision
+        return record.model_copy(update={"upstreams": found.record.upstreams}), max(revision, found.revision)
+
+    def has(self, pool: Pool) -> bool:
+        """Whether something was fetched for it."""
+        return self._cache.get(pool.id) is not None
+
+    def keep(self, pool: Pool, given: Iterable[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> None:
+        """Store what was fetched. Own proxies are left out: whose list it is must not lead clients to them.
+
+        Raises `SecretBoxError`, `StoreWriteError`.
+        """
+        known = self._cache.get(pool.id)
+        before = [] if known is None else known.record.upstreams
+        read = [PoolUpstreamInput.model_validate(each) for each in given]
+        upstreams = [
+            each
+            for each in replace_upstreams(before, read, self._seal, PoolUpstream)
+            if not any(is_listener(each, proxy.host, proxy.ports) for proxy in proxies)
+        ]
+        fetched = FetchedUpstreams(id=pool.id, created_at=now, upstreams=upstreams)
+        self._store.put(COLLECTION, fetched.model_dump(mode="json"))
+
+    def keep_only(self, pool_ids: Collection[str]) -> None:
+        """Delete what was fetched for pools that are gone, or have no source any more. Raises `StoreError`."""
+        for each in self._cache.all():
+            if each.record.id not in pool_ids:
+                self._store.delete(COLLECTION, each.record.id, each.revision)
