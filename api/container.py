@@ -234,9 +234,9 @@ class Services:
         self.pool_sources.keep_only({each.id for each in records if isinstance(each, Pool) and each.source is not None})
         return self.list_contents.settle([each for each in records if isinstance(each, DestinationList)])
 
-    def _keep_upstreams(self, pool: Pool, upstreams: Sequence[Mapping[str, Any]]) -> None:
+    def _keep_upstreams(self, pool: Pool, upstreams: Sequence[Mapping[str, Any]]) -> int:
         proxies = [each.record for each in self.proxies.all()]
-        self.pool_sources.keep(pool, upstreams, proxies, time.time())
+        return self.pool_sources.keep(pool, upstreams, proxies, time.time())
 
     def _list_guard(self) -> tuple[list[Range], str]:
         """Where fetches may not go: as webhooks."""

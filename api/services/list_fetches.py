@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from actors.lists.fetching import CPU_MAX, Fetched, Job
@@ -57,7 +57,8 @@ class ListFetches:
     `records` returns all lists and pools, `guard` where requests may go. `publish` gets events. `changed` is called in
     a thread of its own with the id of one that has another content. `settle` makes the files of lists that are not
     fetched, and returns the ids of those made. `opened` returns stored headers in the clear, and raises
-    `SecretBoxError`. `keep` stores the upstreams of a pool, and `has` returns whether some are stored.
+    `SecretBoxError`. `keep` stores the upstreams of a pool and returns how many it leaves out; `has` is whether some
+    are stored.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ListFetches:
         settle: Callable[[Sequence[Sourced]], Iterable[str]] = lambda _records: (),
         fetch_max: float = FETCH_MAX,
         opened: Callable[[Mapping[str, str]], dict[str, str]] = dict,
-        keep: Callable[[Pool, Sequence[Mapping[str, Any]]], None] = lambda _pool, _upstreams: None,
+        keep: Callable[[Pool, Sequence[Mapping[str, Any]]], int] = lambda _pool, _upstreams: 0,
         has: Callable[[Pool], bool] = lambda _pool: True,
     ) -> None:
         self.states = states
@@ -284,8 +285,8 @@ class ListFetches:
             }
         )
         if result.file:
-            if isinstance(record, Pool) and (result.file != before.file or not self._has(record)):
-                self._keep(record, result.upstreams)
+            if isinstance(record, Pool):
+                result = self._kept(record, before, result)
             known = {"kind": fetched_kind(record), "url": source.place, "form": source.form}
             names = ("file", "etag", "last_modified", "entries", "skipped", "examples")
             after = after.model_copy(update={**known, **{name: getattr(result, name) for name in names}})
@@ -296,6 +297,13 @@ class ListFetches:
             log.info("the %s %s has %d entries now", _what(record), record.name, after.entries)
             self._changed(record.id)
             remove_outdated(self.states.folder, record.id, (after.file, before.file))
+
+    def _kept(self, pool: Pool, before: ListState, result: Fetched) -> Fetched:
+        """The result without upstreams that are left out; what is there already is not stored once more."""
+        if result.file == before.file and self._has(pool):
+            return replace(result, entries=before.entries, skipped=before.skipped)
+        left_out = self._keep(pool, result.upstreams)
+        return replace(result, entries=result.entries - left_out, skipped=result.skipped + left_out)
 
     def _unstored(self, record: Sourced, source: Source, error: str) -> None:
         """As after a failure, until the next start."""

@@ -62,8 +62,8 @@ class PoolSources:
         """Whether something was fetched for it."""
         return self._cache.get(pool.id) is not None
 
-    def keep(self, pool: Pool, given: Iterable[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> None:
-        """Store what was fetched. Own proxies are left out: whose list it is must not lead clients to them.
+    def keep(self, pool: Pool, given: Iterable[Mapping[str, Any]], proxies: Sequence[ProxyRecord], now: float) -> int:
+        """Store what was fetched; how many are left out. Those are own proxies: a provider must not lead clients there.
 
         Raises `SecretBoxError`, `StoreWriteError`.
         """
@@ -77,6 +77,7 @@ class PoolSources:
         ]
         fetched = FetchedUpstreams(id=pool.id, created_at=now, upstreams=upstreams)
         self._store.put(COLLECTION, fetched.model_dump(mode="json"))
+        return len(read) - len(upstreams)
 
     def keep_only(self, pool_ids: Collection[str]) -> None:
         """Delete what was fetched for pools that are gone, or have no source any more. Raises `StoreError`."""

@@ -77,7 +77,7 @@ class Commands:
         named = [(name, view[name]) for name in ("name", "id", "description")]
         stated = [(name, Fields(view[name]) if isinstance(view[name], dict) else view[name]) for name in self.details]
         entries = [("" if index else self.entries, self.entry(each)) for index, each in enumerate(view[self.entries])]
-        return [*named, *stated, *entries, ("created", view["created_at"])]
+        return [*named, *stated, *_fetched(view), *entries, ("created", view["created_at"])]
 
     def _create(self, group: typer.Typer) -> None:
         title = self.kind.title
@@ -137,6 +137,16 @@ def _add(
 def _warn(session: Session, data: Mapping[str, Any]) -> None:
     for each in data["warnings"]:
         session.out.note(f"warning: {each['field']}: {each['warning']}")
+
+
+def _fetched(view: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """How the last fetch of what has a source went, and the first lines that were skipped."""
+    if not view.get("source"):
+        return []
+    status = view["status"].get("source") or view["status"]
+    skipped = [f"line {each['line']}: {each['reason']}" for each in status["skipped_examples"]]
+    about = {name: status[name] for name in ("fetched_at", "next_at", "last_error", "entries", "skipped")}
+    return [("fetched", Fields(about)), *(("" if index else "skipped", each) for index, each in enumerate(skipped))]
 
 
 def _upstream(upstream: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,11 @@ def test_upstreams_of_a_pool_are_fetched_and_kept_when_they_are_others(tmp_path:
     kept: list[list[str]] = []
     events: list[tuple[str, dict[str, Any]]] = []
     changed: list[str] = []
+
+    def keep(_pool: Pool, upstreams: Sequence[Mapping[str, Any]]) -> int:
+        kept.append([each["host"] for each in upstreams])
+        return 0
+
     states = ListStates(tmp_path / "lists")
     with Source(content("a.example:1 country=de\nb.example:1:u:p\n")) as source:
         pool = Pool(id="pool_1", name="exits", created_at=0, updated_at=0, source=PoolSource(url=source.url))
@@ -114,7 +119,7 @@ def test_upstreams_of_a_pool_are_fetched_and_kept_when_they_are_others(tmp_path:
             lambda: ([], ""),
             lambda kind, data: events.append((kind, data)),
             changed.append,
-            keep=lambda _pool, upstreams: kept.append([each["host"] for each in upstreams]),
+            keep=keep,
             has=lambda _pool: bool(kept),
         )
         fetches.start()

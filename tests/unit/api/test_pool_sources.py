@@ -36,10 +36,10 @@ def made(api: Api, **fields: Any) -> dict[str, Any]:
     return data
 
 
-def keep(api: Api, given: list[dict[str, Any]]) -> None:
+def keep(api: Api, given: list[dict[str, Any]]) -> int:
     services = api.services
     pool = services.shared_objects.get(POOLS, "exits").record
-    services.pool_sources.keep(pool, given, [each.record for each in services.proxies.all()], 0.0)
+    return services.pool_sources.keep(pool, given, [each.record for each in services.proxies.all()], 0.0)
 
 
 def pool(api: Api) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def sent(api: Api) -> FleetObject:
 def test_what_a_provider_sends_does_not_lead_to_own_proxies(api: Api) -> None:
     api.post("/proxies", {"name": "p", "protocol": "http", "host": "127.0.0.1", "port": 8_211}, api.token())
     made(api)
-    keep(api, [{"protocol": "http", "host": "localhost", "port": 8_211}, FETCHED[0]])
+    assert keep(api, [{"protocol": "http", "host": "localhost", "port": 8_211}, FETCHED[0]]) == 1
     assert [each["host"] for each in pool(api)["upstreams"]] == ["a.example"]
 
 
