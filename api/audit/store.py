@@ -1,7 +1,7 @@
 """A configuration store that writes an entry of the audit trail, and a revision, before every change.
 
-It knows who changes something from `api.audit.context`; changes of `UNAUDITED` collections have no entry, and those of
-collections that are no configuration have no revision (`api.history`).
+It knows who changes something from `api.audit.context`; changes of `UNAUDITED` collections have no entry, and what is
+no change of the configuration has no revision (`api.history`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from api.audit.masking import difference, field_names
 from api.audit.refused import Budget
 from api.audit.trail import Entry, Trail
 from api.errors import DomainError
-from api.history import KINDS, DocumentChange, Probe, Recorder, StagedChanges, kind_of
+from api.history import KINDS, DocumentChange, Probe, Recorder, StagedChanges, is_renewed, kind_of
 from api.store import Change, Document, NotInEffect, NotStored, RevisionConflict, Store, StoreError, Write
 from api.store.interface import Predicate
 from config.files.paths import DataDir
@@ -39,6 +39,7 @@ OF_HOLDERS = ("id", "prefix", "expires_at")
 OF_ALL_HOLDERS = 10_000
 """Such entries of all holders in an hour."""
 
+_HASHES = frozenset({"password_hash", "renewal_hash"})
 _REVOKED = frozenset({"api_keys", CREDENTIALS})
 """Collections whose documents are revoked, not deleted."""
 
@@ -228,7 +229,7 @@ class AuditedStore:
             origin().changes.setdefault(write.id, set()).update(fields)
         resource = _resource(write.collection, write.id, write.body or before or {})
         row = {"action": _action(write.collection, old, new), "resource": resource, "before": old, "after": new}
-        if write.collection not in KINDS:
+        if write.collection not in KINDS or _is_renewal_alone(before, write.body):
             return _Audited(row, None)
         return _Audited(row, DocumentChange(write.collection, write.id, before, write.body, tuple(fields)))
 
@@ -290,6 +291,13 @@ class AuditedParts:
     def revision(self) -> AbstractContextManager[None]:
         """They are made within the block, and are one revision. Holds up other changes of the configuration."""
         return self._store.staged_revision(self._staged)
+
+
+def _is_renewal_alone(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+    """Whether an account got a new hash of its password and nothing else, which is no change of the configuration."""
+    if before is None or after is None or not is_renewed(before, after):
+        return False
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= _HASHES
 
 
 def _failed(number: int, error: Exception) -> dict[str, Any]:

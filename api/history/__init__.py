@@ -3,7 +3,7 @@
 **What a revision is.** The changes of one commit: of proxies, users, API keys, webhooks, overrides of settings, plans,
 accounts, lists, pools and policies (`KINDS`), whichever of the two stores has them; an import or a batch of 10,000
 accounts is one. They have one numbering, from 1, without gaps. Credentials of accounts and sign-ins are not
-configuration and have no revisions.
+configuration and have no revisions; nor has a new hash of the same password.
 
 **Where they are kept.** In tables of their own (`tables`) in the file of the audit trail, because an entry of the
 trail is on the disk before each change anyway: the revision is part of that transaction (`recorder`), so it costs no
@@ -31,7 +31,7 @@ the audit trail does.
 
 from __future__ import annotations
 
-from api.history.documents import COLLECTIONS, KINDS, LOST, DocumentChange, kind_of
+from api.history.documents import COLLECTIONS, KINDS, LOST, DocumentChange, is_renewed, kind_of
 from api.history.reader import Key, Reader, Revision, RevisionSelection, Summary
 from api.history.recorder import Limits, Recorder, StagedChanges
 from api.history.tables import SCHEMA, Probe
@@ -51,5 +51,6 @@ __all__ = [
     "RevisionSelection",
     "StagedChanges",
     "Summary",
+    "is_renewed",
     "kind_of",
 ]

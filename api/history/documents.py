@@ -75,6 +75,16 @@ class DocumentChange:
         return body.get("name") or body.get("username")
 
 
+def is_renewed(before: Body, after: Body) -> bool:
+    """Whether a new hash of the same password has taken the place of the former one in an account."""
+    former, link = before.get("password_hash"), after.get("renewal_hash")
+    if not former or not link or former == after["password_hash"]:
+        return False
+    from config.passwords import fingerprint, renewal  # which loads bcrypt
+
+    return bool(link == renewal(fingerprint(former), after["password_hash"]))
+
+
 class Packing:
     """Bodies as they are stored, and back. Hashes of passwords and keys are sealed, other secrets are already.
 

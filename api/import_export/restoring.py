@@ -28,7 +28,7 @@ from api.audit.masking import difference
 from api.backup.lost_secrets import openable_list, openable_pool, openable_proxy, openable_webhook
 from api.container import Services
 from api.errors import Invalid, NotFound
-from api.history import KINDS, LOST, DocumentChange
+from api.history import KINDS, LOST, DocumentChange, is_renewed
 from api.import_export.accounts import names_of, refuse_plans_in_use
 from api.import_export.diff import differences
 from api.import_export.entries import object_entry, plan_entry, proxy_entry, user_entry, webhook_entry
@@ -216,7 +216,9 @@ class _Objects:
     def _with_present_password(self, before: Any, after: Any, kind: str) -> Any:
         """Of a user or an account."""
         kept = ["last_login"] if isinstance(after, User) else []
-        if self._keeps(before.password_hash, after.password_hash, (kind, after.id, after.username, "password")):
+        is_same = not isinstance(after, User) and is_renewed(after.model_dump(), before.model_dump())
+        named = (kind, after.id, after.username, "password")
+        if is_same or self._keeps(before.password_hash, after.password_hash, named):
             kept += [name for name in ("password_hash", "renewal_hash") if hasattr(before, name)]
         return after.model_copy(update={name: getattr(before, name) for name in kept})
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from api.audit.masking import BOOKKEEPING, HIDING, mask
-from api.history import DocumentChange, Revision, Summary, kind_of
+from api.history import DocumentChange, Revision, Summary, is_renewed, kind_of
 from api.import_export.diff import differences
 from config.model.webhooks import MASK
 
@@ -43,7 +43,10 @@ def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, A
 def change_view(change: DocumentChange) -> dict[str, Any]:
     """An object with each field that differs, as `{field, before, after}`."""
     hiding = _hiding(change.collection)
-    found = differences(_compared(change.before), _compared(change.after))
+    before, after = map(_compared, (change.before, change.after))
+    if before and after and is_renewed(change.before or {}, change.after or {}):
+        before["password_hash"] = after["password_hash"]
+    found = differences(before, after)
     return {
         "kind": kind_of(change.collection),
         "id": change.id,

@@ -73,6 +73,23 @@ def test_the_new_hash_is_stored_by_the_system_and_is_of_the_same_password(api: A
     assert is_foreign(before.password_hash)
 
 
+def test_it_is_no_revision_and_the_states_before_it_come_back_with_the_same_password(api: Api) -> None:
+    before = imported(api)
+    history, reader = api.services.history, api.services.revisions
+    base = history.visible
+    api.services.fleet_accounts.update(before.id, FleetAccountUpdate(tags=["a"]), None)
+    assert tell(api, before.id, before.password_hash or "", OURS) == Done()
+    assert history.visible == reader.newest == base + 1
+    api.services.fleet_accounts.update(before.id, FleetAccountUpdate(tags=["b"]), None)
+    assert history.visible == base + 2
+    (change,) = api.get(f"/revisions/{base}...{base + 2}", api.token()).json["data"]["changes"]
+    assert [each["field"] for each in change["fields"]] == ["tags"]
+    for query in ("with_passwords=false", "with_passwords=true"):
+        done = api.post(f"/revisions/{base}/restore", None, api.token(), query_string=query).json["data"]
+        assert done["not_restored"] == []
+        assert (stored(api, before.id).tags, stored(api, before.id).password_hash) == ([], OURS)
+
+
 @pytest.mark.parametrize(
     "renewed",
     ["plain:" + OURS, hash_password(WORD, 5), "", OURS + "x", OURS.replace("$2b$10$", "$2b$31$")],
