@@ -27,7 +27,7 @@ from api.audit.store import ACCOUNTS, CONFIGURATION
 from api.audit.trail import trail_file
 from api.bus_bridge import Bridge
 from api.errors import PeerUnavailable
-from api.history import Reader, Recorder
+from api.history import Purpose, Reader, Recorder
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.security import users
@@ -394,11 +394,13 @@ class Services:
             set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
         self.apply(settings)
 
-    def restored(self, number: int, made: int) -> None:
-        """Record and publish that the state of revision `number` was restored, which is the revision `made`."""
+    def taken_back(self, purpose: Purpose, made: int) -> None:
+        """Record and publish that a state was restored, or a revision undone, which is the revision `made`."""
+        deed = "restored" if purpose.undone is None else "undone"
+        number = purpose.restored if purpose.undone is None else purpose.undone
         resource = {"type": "revision", "id": str(number), "name": None}
-        self._append("config.restored", resource, details={"revision": made})
-        self.publish("config.restored", {"restored": number, "revision": made})
+        self._append(f"config.{deed}", resource, details={"revision": made})
+        self.publish(f"config.{deed}", {deed: number, "revision": made})
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Publish an event on the events plane, with its author, its request and the changed fields."""

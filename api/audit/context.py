@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from api.history import NO_PURPOSE, Purpose
+
 if TYPE_CHECKING:  # the supervisor, which writes to the trail at a first start, needs nothing of tokens
     from api.security.account_holder import AccountHolder
     from api.security.caller import Caller
@@ -31,8 +33,8 @@ class Origin:
     request_id: str | None = None
     operation: str | None = None
     rows: int = 0
-    restored: int | None = None
-    """The revision of the configuration whose state this request restores."""
+    purpose: Purpose = NO_PURPOSE
+    """Of the revision that this request makes."""
     changes: dict[str, set[str]] = field(default_factory=dict)
     """By the id of a changed document, the names of its fields that differ."""
     _user: User | None = None

@@ -25,6 +25,8 @@ BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
 """Times of use and change, which alone are no change."""
 _MOMENT_ENDINGS = ("_at", "_until", "last_used", "last_login")
 """Times, which are Unix seconds in the store and ISO 8601 here."""
+STORED_AS = re.compile(r"_(hash|sealed)$")
+"""The end of a name in the store that it doesn't have in the API."""
 _USERINFO = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 
 Part = dict[str, Any] | None

@@ -145,7 +145,7 @@ class AuditedStore:
         """Without documents of the configuration no other change has to wait."""
         if not any(each.collection in KINDS for each in writes):
             return nullcontext()
-        return self._history.revision(origin().restored)
+        return self._history.revision(origin().purpose)
 
     @contextmanager
     def audited_in_parts(self, parts: Callable[[], Iterable[Sequence[Write]]]) -> Iterator[AuditedParts]:
@@ -179,7 +179,7 @@ class AuditedStore:
         if staged.first is None:
             yield
             return
-        with self._history.revision(origin().restored):
+        with self._history.revision(origin().purpose):
             probe = Probe(self._name, self._store.revision, staged.first.collection, staged.first.id)
             self._history.adopt(staged, probe, self._trail.stamp())
             try:

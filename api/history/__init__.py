@@ -31,20 +31,23 @@ the audit trail does.
 
 from __future__ import annotations
 
-from api.history.documents import COLLECTIONS, KINDS, LOST, DocumentChange, is_renewed, kind_of
+from api.history.documents import COLLECTIONS, KINDS, LOST, Body, DocumentChange, is_renewed, kind_of
 from api.history.reader import Key, Reader, Revision, RevisionSelection, Summary
 from api.history.recorder import Limits, Recorder, StagedChanges
-from api.history.tables import SCHEMA, Probe
+from api.history.tables import NO_PURPOSE, SCHEMA, Probe, Purpose
 
 __all__ = [
     "COLLECTIONS",
     "KINDS",
     "LOST",
+    "NO_PURPOSE",
     "SCHEMA",
+    "Body",
     "DocumentChange",
     "Key",
     "Limits",
     "Probe",
+    "Purpose",
     "Reader",
     "Recorder",
     "Revision",

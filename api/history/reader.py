@@ -15,10 +15,14 @@ from api.history.documents import DocumentChange, Packing
 from api.store import StoreError
 from config.files.secret_box import SecretBox
 
-_HEAD = "number, timestamp, author, restored, created, updated, deleted"
-_CHANGE = "collection, id, before, after, fields"
+_HEAD = "number, timestamp, author, restored, nullif(undone, 0), kinds, created, updated, deleted"
+_CHANGE = ("collection", "id", "before", "after", "fields")
+_CHANGED = ", ".join(_CHANGE)
 _RANGE = "number > ? AND number <= ? AND NOT undecided"
 _BOTH = "revision_changes JOIN revisions USING (key)"
+
+LATER_AT_ONCE = 20
+"""Changes of one document that are read at once; each has it whole, twice."""
 
 Key = tuple[str, str]
 """Collection and id of a document."""
@@ -26,12 +30,17 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A revision without its changes. `author` is as in an audit entry; `counts` are created, updated and deleted."""
+    """A revision without its changes. `author` is as in an audit entry; `counts` are created, updated and deleted.
+
+    `kinds` are those of the changed objects.
+    """
 
     number: int
     timestamp: str
     author: dict[str, Any]
     restored: int | None
+    undone: int | None
+    kinds: tuple[str, ...]
     counts: tuple[int, int, int]
 
 
@@ -138,7 +147,7 @@ class Reader:
 
     def changes(self, number: int, after: int, limit: int) -> list[tuple[int, DocumentChange]]:
         """Changes of a revision behind a place, with their places."""
-        sql = f"SELECT place, {_CHANGE} FROM {_BOTH} WHERE number = ? AND place > ? ORDER BY place LIMIT ?"  # noqa: S608 - as above
+        sql = f"SELECT place, {_CHANGED} FROM {_BOTH} WHERE number = ? AND place > ? ORDER BY place LIMIT ?"  # noqa: S608 - as above
         with self._reading() as database:
             rows = database.execute(sql, [number, after, limit]).fetchall()
         return [(place, self._change(row)) for place, *row in rows]
@@ -172,6 +181,22 @@ class Reader:
         before, after = map(self._packing.unpack, bodies)
         return DocumentChange(*key, before, after)
 
+    def later(self, key: Key, number: int) -> Iterator[tuple[Revision, DocumentChange]]:
+        """The changes of a document after a revision, newest first."""
+        sql = (
+            f"SELECT {_HEAD}, {_CHANGED} FROM {_BOTH} WHERE {_RANGE} AND collection = ? AND id = ?"  # noqa: S608 - as above
+            " ORDER BY number DESC LIMIT ?"
+        )
+        last = self._last()
+        while True:
+            with self._reading() as database:
+                rows = database.execute(sql, [number, last, *key, LATER_AT_ONCE]).fetchall()
+            for row in rows:
+                yield _revision(row[: -len(_CHANGE)]), self._change(row[-len(_CHANGE) :])
+            if len(rows) < LATER_AT_ONCE:
+                return
+            last = rows[-1][0] - 1
+
     def _change(self, row: Sequence[Any]) -> DocumentChange:
         collection, identifier, before, after, fields = row
         unpack = self._packing.unpack
@@ -187,5 +212,6 @@ class Reader:
 
 
 def _revision(row: Sequence[Any]) -> Revision:
-    number, timestamp, author, restored, *counts = row
-    return Revision(number, timestamp, json.loads(author), restored, (counts[0], counts[1], counts[2]))
+    number, timestamp, author, restored, undone, found, *counts = row
+    kinds = tuple(each for each in found.split(",") if each)
+    return Revision(number, timestamp, json.loads(author), restored, undone, kinds, (counts[0], counts[1], counts[2]))

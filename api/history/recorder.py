@@ -51,7 +51,7 @@ class _Draft:
 
     number: int
     key: int
-    restored: int | None
+    purpose: tables.Purpose
     written: int = 0
     made: int = 0
     undecided: bool = False
@@ -77,18 +77,19 @@ class Recorder:
         self._draft: _Draft | None = None
         self._corrections: list[Action[None]] = []
         """What is still to be done about earlier revisions; part of the next transaction."""
+        ledger.transact(tables.bring_forward)
         self._last = self.visible = ledger.transact(tables.last_number)
         self._lowest = ledger.transact(tables.lowest_key)
         self._staged: set[int] = set()
 
     @contextmanager
-    def revision(self, restored: int | None = None) -> Iterator[None]:
-        """Changes within the block are one revision; `restored` is the one whose state it restores."""
+    def revision(self, purpose: tables.Purpose = tables.NO_PURPOSE) -> Iterator[None]:
+        """Changes within the block are one revision."""
         with self._lock:
             if self._draft is not None:
                 yield
                 return
-            self._draft = _Draft(self._last + 1, self._last + 1, restored)
+            self._draft = _Draft(self._last + 1, self._last + 1, purpose)
             try:
                 yield
             finally:
@@ -107,7 +108,7 @@ class Recorder:
 
         def action(database: sqlite3.Connection) -> None:
             self.correct(database)
-            tables.insert(database, draft.number, draft.restored, origin())
+            tables.insert(database, draft.number, draft.purpose, origin())
             tables.add_changes(database, rows)
             tables.sum_up(database, draft.key, probe)
 
@@ -138,7 +139,7 @@ class Recorder:
 
         def action(database: sqlite3.Connection) -> None:
             self.correct(database)
-            tables.insert(database, draft.number, draft.restored, origin, staged.key)
+            tables.insert(database, draft.number, draft.purpose, origin, staged.key)
             tables.sum_up(database, staged.key, probe)
 
         self._ledger.transact(action)
@@ -194,7 +195,7 @@ class Recorder:
     def add_empty(self, origin: Mapping[str, Any], above: int = 0) -> None:
         """Add a revision without changes, with a number above `above`: the history begins, or continues elsewhere."""
         number = max(self._last, above) + 1
-        self._ledger.transact(partial(tables.insert, number=number, restored=None, origin=origin))
+        self._ledger.transact(partial(tables.insert, number=number, purpose=tables.NO_PURPOSE, origin=origin))
         self._last = self.visible = number
 
     def prune(self, limits: Limits, now: float) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from actors.sqlite import add_columns
 from api.history.documents import KINDS, DocumentChange, Packing
 from api.store import Store
 
@@ -17,7 +18,7 @@ PRUNED_AT_ONCE = 500
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS revisions (
     number INTEGER PRIMARY KEY, key INTEGER NOT NULL UNIQUE, timestamp TEXT NOT NULL, author TEXT NOT NULL,
-    restored INTEGER,
+    restored INTEGER, undone INTEGER NOT NULL DEFAULT 0,
     created INTEGER NOT NULL DEFAULT 0, updated INTEGER NOT NULL DEFAULT 0, deleted INTEGER NOT NULL DEFAULT 0,
     kinds TEXT NOT NULL DEFAULT ',', probes TEXT NOT NULL DEFAULT '[]', size INTEGER NOT NULL DEFAULT 0,
     undecided INTEGER NOT NULL DEFAULT 0,
@@ -32,7 +33,8 @@ CREATE INDEX IF NOT EXISTS revision_changes_by_id ON revision_changes (id, key);
 CREATE INDEX IF NOT EXISTS revision_changes_by_name ON revision_changes (name, key);
 CREATE INDEX IF NOT EXISTS revisions_undecided ON revisions (number) WHERE undecided;
 """
-"""`author` is JSON: who, by which credential, from where, in which request. `kinds` has each kind between commas.
+"""`author` is JSON: who, by which credential, from where, in which request. `restored` is the revision whose state it
+restored, NULL for none; `undone` the one that it undid, 0 for none. `kinds` has each kind between commas.
 `probes` is JSON: for each store with a part in the revision its name, its step before, and collection and id of a
 changed document. `undecided`: whether the changes were made is found out at the next start. `size`: bytes of all
 bodies. `key` is what a revision's changes are found by: its number, or a negative number if they were staged before it
@@ -53,14 +55,29 @@ def last_number(database: sqlite3.Connection) -> int:
     return int(database.execute("SELECT max(number) FROM revisions").fetchone()[0] or 0)
 
 
+def bring_forward(database: sqlite3.Connection) -> None:
+    """Add what the tables of an earlier release lack."""
+    add_columns(database, "revisions", ["undone"])
+
+
+class Purpose(NamedTuple):
+    """What a revision is for, if it takes back others: whose state it restores, or which one it undoes."""
+
+    restored: int | None = None
+    undone: int | None = None
+
+
+NO_PURPOSE = Purpose()
+
+
 def insert(
-    database: sqlite3.Connection, number: int, restored: int | None, origin: Mapping[str, Any], key: int | None = None
+    database: sqlite3.Connection, number: int, purpose: Purpose, origin: Mapping[str, Any], key: int | None = None
 ) -> None:
     """Add a revision, unless it is there already. `origin` has `timestamp`, and what is known of the author."""
     author = json.dumps({name: value for name, value in origin.items() if name != "timestamp"})
     database.execute(
-        "INSERT OR IGNORE INTO revisions (number, key, timestamp, author, restored) VALUES (?, ?, ?, ?, ?)",
-        [number, number if key is None else key, origin["timestamp"], author, restored],
+        "INSERT OR IGNORE INTO revisions (number, key, timestamp, author, restored, undone) VALUES (?, ?, ?, ?, ?, ?)",
+        [number, number if key is None else key, origin["timestamp"], author, purpose.restored, purpose.undone or 0],
     )
 
 

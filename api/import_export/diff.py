@@ -10,7 +10,7 @@ from api.audit.masking import LONGEST_LIST
 from api.import_export.entries import SecretValue
 from config.model.webhooks import MASK
 
-_KNOWN_BY = {"accounts": "username", "upstreams": "name", "rules": "name"}
+KNOWN_BY = {"accounts": "username", "upstreams": "name", "rules": "name"}
 """Lists whose entries are compared one by one, and the field that identifies an entry."""
 
 
@@ -36,8 +36,8 @@ def _of_maps(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> 
 def _of_values(name: str, before: Any, after: Any, path: str) -> Iterator[Difference]:
     if before == after:
         return
-    if name in _KNOWN_BY and _are_objects(before) and _are_objects(after):
-        yield from _of_lists(before, after, _KNOWN_BY[name], path)
+    if name in KNOWN_BY and _are_objects(before) and _are_objects(after):
+        yield from _of_lists(before, after, KNOWN_BY[name], path)
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         yield from _of_maps(before, after, f"{path}.")
     else:

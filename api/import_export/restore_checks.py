@@ -10,8 +10,11 @@ from api.import_export.object_users import refuse_names_of_nothing
 from api.import_export.objects import refuse_unknown_names
 from api.import_export.plan import Plan, Problems, Step, pending
 from api.import_export.users import keep_the_caller
+from api.services.proxy_upstreams import with_upstreams
+from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
-from config.model.proxies import ProxyRecord
+from config.model.lists import DestinationList, ListUpdate, change_list
+from config.model.proxies import ProxyRecord, ProxyUpdate, apply
 from config.model.proxy_certificates import check_certificate
 from config.model.upstreams import refuse_circle
 from config.model.user_names import name_key
@@ -37,6 +40,17 @@ def refuse_invalid(services: Services, plan: Plan, caller_id: str, problems: Pro
     for step in pending(plan.accounts):
         if step.after is not None and step.after.plan and step.after.plan not in plans:
             problems.add(f"{step.path}.plan", "the plan that it had was deleted: restore that, too")
+
+
+def refuse_misfits(record: Any, now: float, seal: SecretBox) -> None:
+    """Raise `InvalidResource` if fields of a record do not fit together that were put together anew.
+
+    A change of nothing is checked as any other change is.
+    """
+    if isinstance(record, ProxyRecord):
+        with_upstreams(apply(record, ProxyUpdate(), now), ProxyUpdate(), seal)
+    elif isinstance(record, DestinationList):
+        change_list(record, ListUpdate(), now, seal)
 
 
 def _after(records: Mapping[str, Any], steps: list[Step[Any]]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""Restoring an earlier state of the configuration: planned from its revisions, and carried out as an import is.
+"""Restoring an earlier state of the configuration, or undoing one revision: planned from revisions, carried out as an
+import is.
 
 Objects are known by their ids. What was created since is deleted, what was deleted comes back with the id that it had,
-what was changed gets its fields back; or only the objects that the request names. Then, as in an import, all of it is
+what was changed gets its fields back; or only the objects that the request names. An undo does the same with what that
+one revision did, and keeps what was changed after it (`undoing`). Then, as in an import, all of it is
 checked together, and all of it or nothing is changed.
 
 Secrets come back as they were, hashed or sealed, with these exceptions, each of which the response names:
@@ -28,14 +30,15 @@ from api.audit.masking import difference
 from api.backup.lost_secrets import openable_list, openable_pool, openable_proxy, openable_webhook
 from api.container import Services
 from api.errors import Invalid, NotFound
-from api.history import KINDS, LOST, DocumentChange, is_renewed
+from api.history import KINDS, LOST, Body, DocumentChange, Purpose, is_renewed
 from api.import_export.accounts import names_of, refuse_plans_in_use
 from api.import_export.diff import differences
 from api.import_export.entries import object_entry, plan_entry, proxy_entry, user_entry, webhook_entry
 from api.import_export.imports import Outcome, carry_out, refuse_clashes
 from api.import_export.plan import Plan, Problems, SettingsStep, Step
-from api.import_export.restore_checks import refuse_invalid
+from api.import_export.restore_checks import refuse_invalid, refuse_misfits
 from api.import_export.state import StoredRecord, read_state
+from api.import_export.undoing import Undo
 from api.import_export.webhooks import with_previous_secret
 from api.security import api_keys
 from api.security.users import User
@@ -43,9 +46,11 @@ from api.services import settings
 from api.services.object_kinds import KINDS as OBJECTS
 from api.store import Document, Store, StoreWriteError
 from config.files.secret_box import SecretBoxError
+from config.model.fields import InvalidResource
 from config.model.fleet_accounts import FleetAccount
 from config.model.lists import DestinationList
 from config.model.plans import Plan as PlanRecord
+from config.model.policies import Policy
 from config.model.pools import Pool
 from config.model.proxies import ProxyRecord
 from config.model.webhooks import WebhookRecord
@@ -72,20 +77,24 @@ _Pair = tuple[StoredRecord[Any] | None, Any]
 
 MISSING = "the key of this installation does not open it any more: enter it again"
 PRESENT_PASSWORD = "the present password stays, since an earlier one may be known to others"  # noqa: S105 - a sentence
-KEY_MADE = "the key was made since, and stays valid"
+KEY_MADE = "the key stays valid until it is revoked"
 KEY_REVOKED = "the key was revoked, and stays so"
 KEY_CHANGED = "API keys stay as they are"
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """The request of the user `caller_id` to restore the state after a revision, of all objects or of those `only`."""
+    """The request of the user `caller_id` to restore the state after a revision, or with `undo` to take that one back.
+
+    Of all objects, or of those with the ids `objects`.
+    """
 
     revision: int
     caller_id: str
+    undo: bool = False
     dry_run: bool = False
     if_match: int | None = None
-    only: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
     with_passwords: bool = False
 
 
@@ -109,84 +118,101 @@ class Restored:
 
 
 def restore(services: Services, request: RestoreRequest) -> Restored:
-    """Restore a state, or try it. Raises as an import, and `NotFound`."""
+    """Restore a state, undo a revision, or try it. Raises as an import, and `NotFound`."""
     if services.revisions.get(request.revision) is None:
         raise NotFound("The revision")
     left: list[NotRestored] = []
 
     def make() -> Plan:
-        objects = _Objects(services, time.time(), request.with_passwords)
-        for change in _changed_since(services, request):
+        objects = _Objects(services, time.time(), request)
+        for change in _changes(services, request):
             objects.add(change)
         left[:] = objects.left
         return _plan(services, objects, request.caller_id)
 
-    origin().restored = request.revision
+    purpose = Purpose(undone=request.revision) if request.undo else Purpose(restored=request.revision)
+    origin().purpose = purpose
     outcome = carry_out(services, make, request.if_match, request.dry_run)
     if outcome.revision is not None:
-        services.restored(request.revision, outcome.revision)
+        services.taken_back(purpose, outcome.revision)
     return Restored(outcome, left)
 
 
-def _changed_since(services: Services, request: RestoreRequest) -> Iterator[DocumentChange]:
-    """The objects that were changed after the revision. Raises `Invalid` for an object that was not."""
-    reader = services.revisions
-    last = reader.newest
-    keys = reader.keys(request.revision, last)
+def _changes(services: Services, request: RestoreRequest) -> Iterator[DocumentChange]:
+    """What is to be taken back, an object at a time. Raises `Invalid` for an object of which there is nothing."""
+    reader, number = services.revisions, request.revision
+    first, last = (number - 1, number) if request.undo else (number, reader.newest)
+    keys = reader.keys(first, last)
     changed = {identifier for _, identifier in keys}
-    for each in request.only:
+    for each in request.objects:
         if each not in changed:
-            raise Invalid("object_id", f"{each!r} was not changed after revision {request.revision}")
+            raise Invalid(
+                "object_id", f"{each!r} was not changed {'by' if request.undo else 'after'} revision {number}"
+            )
     for key in keys:
-        if not request.only or key[1] in request.only:
-            yield reader.between(request.revision, last, key)
+        if not request.objects or key[1] in request.objects:
+            yield reader.between(first, last, key)
 
 
 # --- objects as they are and as they were --------------------------------------------------------------------------
 
 
 class _Objects:
-    """The objects that were changed since: as they are stored, and as they are to be."""
+    """The objects of which changes are taken back: as they are stored, and as they are to be."""
 
-    def __init__(self, services: Services, now: float, with_passwords: bool) -> None:
+    def __init__(self, services: Services, now: float, request: RestoreRequest) -> None:
         self._stores: Mapping[str, Store] = {
             name: services.account_store if name in _OF_ACCOUNTS else services.store for name in KINDS
         }
         self._seal = services.seal
         self._now = now
-        self._with_passwords = with_passwords
+        self._with_passwords = request.with_passwords
         self.problems = Problems()
+        self._undo: Undo | None = None
+        if request.undo:
+            self._undo = Undo(services.revisions, request.revision, request.with_passwords, self.problems)
         self.left: list[NotRestored] = []
         self.pairs: dict[str, list[_Pair]] = {name: [] for name in _MODELS}
         self.settings: Stored | None = None
 
     def add(self, change: DocumentChange) -> None:
-        """The object as it was before this change. Raises `StoreWriteError`."""
+        """The object as it was before this change. Raises `StoreError`."""
         present = self._stores[change.collection].get(change.collection, change.id)
+        body = None if present is None else present.body
+        if change.collection == api_keys.COLLECTION:
+            self._leave_key(change, body)
+            return
+        target = change.before if self._undo is None else self._undo.target(change, body)
         if change.collection == settings.COLLECTION:
-            self.settings = settings.stored_of(change.before or {})
-        elif change.collection == api_keys.COLLECTION:
-            self._leave_key(change, None if present is None else present.body)
-        elif present is not None or change.before is not None:
+            self.settings = settings.stored_of(target or {})
+        elif present is not None or target is not None:
             try:
-                self._add_pair(change, present)
+                self._add_pair(change, present, target)
             except ValidationError as error:
                 text = f"is of another release, and this one can't read it: {error.error_count()} fields are wrong"
                 self.problems.add(_path(change.collection, change.id), text)
             except SecretBoxError as error:
                 raise StoreWriteError(str(error)) from error
 
-    def _add_pair(self, change: DocumentChange, present: Document | None) -> None:
+    def _add_pair(self, change: DocumentChange, present: Document | None, target: Body | None) -> None:
         model = _MODELS[change.collection]
         stored: StoredRecord[Any] | None = None
         if present is not None:
             stored = StoredRecord(model.model_validate(present.body), present.revision)
-        after = None if change.before is None else model.model_validate(change.before)
+        after = None if target is None else model.model_validate(target)
         if stored is not None and after is not None:
             after = self._with_present(stored.record, after, KINDS[change.collection])
+            if self._undo is not None:
+                self._refuse_misfits(after, _path(change.collection, change.id))
         if after is not None:
             after = self._openable(after, KINDS[change.collection])
         self.pairs[change.collection].append((stored, after))
+
+    def _refuse_misfits(self, after: Any, path: str) -> None:
+        try:
+            refuse_misfits(after, self._now, self._seal)
+        except InvalidResource as error:
+            self.problems.add(f"{path}.{error.field}", error.error)
 
     def _openable(self, record: Any, kind: str) -> Any:
         """Without the secrets that can't be opened any more."""
@@ -209,6 +235,8 @@ class _Objects:
         after = after.model_copy(update={"updated_at": self._now})
         if isinstance(after, WebhookRecord):
             return with_previous_secret(after, before, self._now)
+        if isinstance(after, Policy):
+            return after.model_copy(update={"ended": before.ended})
         if isinstance(after, ProxyRecord):
             return self._with_present_passwords(before, after)
         return self._with_present_password(before, after, kind) if isinstance(after, User | FleetAccount) else after

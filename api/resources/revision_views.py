@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from api.audit.masking import BOOKKEEPING, HIDING, mask
+from api.audit.masking import BOOKKEEPING, HIDING, STORED_AS, mask
 from api.history import DocumentChange, Revision, Summary, is_renewed, kind_of
 from api.import_export.diff import differences
 from config.model.webhooks import MASK
@@ -15,7 +15,6 @@ _INTERNAL = frozenset({"renewal_hash"})
 """What says nothing to people beside the other fields."""
 _OMITTED = frozenset({"id", *BOOKKEEPING, *_INTERNAL})
 _ELEMENT = re.compile(r"\[[^\]]*+\]?")
-_STORED_AS = re.compile(r"_(hash|sealed)$")
 
 
 def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, Any]:
@@ -26,7 +25,9 @@ def revision_view(revision: Revision, objects: Sequence[Summary]) -> dict[str, A
         "timestamp": revision.timestamp,
         **revision.author,
         "restored": revision.restored,
+        "undone": revision.undone,
         "summary": {"create": created, "update": updated, "delete": deleted},
+        "kinds": list(revision.kinds),
         "objects": [
             {
                 "kind": kind_of(each.collection),
@@ -54,7 +55,7 @@ def change_view(change: DocumentChange) -> dict[str, Any]:
         "action": change.action,
         "fields": [
             {
-                "field": _STORED_AS.sub("", each.field),
+                "field": STORED_AS.sub("", each.field),
                 "before": _masked(each.field, each.before, hiding),
                 "after": _masked(each.field, each.after, hiding),
             }
@@ -96,5 +97,5 @@ def _masked(path: str, value: Any, hiding: frozenset[str]) -> Any:
 def _named(value: Any) -> Any:
     """Masked documents with the names of the API: `password` for `password_hash`."""
     if isinstance(value, Mapping):
-        return {_STORED_AS.sub("", name): _named(item) for name, item in value.items() if name not in _INTERNAL}
+        return {STORED_AS.sub("", name): _named(item) for name, item in value.items() if name not in _INTERNAL}
     return [_named(item) for item in value] if isinstance(value, list) else value

@@ -73,6 +73,11 @@ class RestoreState(Query):
         "false",
     )
     object_id: tuple[str, ...] = texts("Restore only this object", "prx_0123456789abcdef", 128, 100)
+    only: str = choice(
+        "Undo this revision alone: what it changed is taken back, and all later changes stay",
+        ("false", "true"),
+        "false",
+    )
 
 
 def list_revisions(call: Call) -> Reply:
@@ -170,21 +175,34 @@ def get_object_then(call: Call) -> Reply:
 
 
 def restore_revision(call: Call) -> Reply:
-    """Restore a state of the configuration.
+    """Restore a state of the configuration, or undo one revision.
 
     Changes the configuration to what it was after a revision, all or nothing, and returns the differences; the result
-    is a new revision. API keys stay, and passwords unless `with_passwords`: `not_restored` names them.
+    is a new revision. With `only` it takes back what this one revision changed, and keeps all later changes; a field
+    that was changed again is an error that names the later revision. API keys stay, and passwords unless
+    `with_passwords`: `not_restored` names them.
     """
     query: RestoreState = call.query
-    revision, dry_run = _found(call, call.params["revision_id"]).number, query.dry_run == "true"
+    revision, dry_run, undo = (
+        _found(call, call.params["revision_id"]).number,
+        query.dry_run == "true",
+        query.only == "true",
+    )
     request = RestoreRequest(
-        revision, call.caller.user.id, dry_run, call.if_match, query.object_id, query.with_passwords == "true"
+        revision,
+        call.caller.user.id,
+        undo,
+        dry_run,
+        call.if_match,
+        query.object_id,
+        query.with_passwords == "true",
     )
     restored = restore(call.services, request)
     outcome = restored.outcome
     data = {
         **import_view(outcome, dry_run),
-        "restored": revision,
+        "restored": None if undo else revision,
+        "undone": revision if undo else None,
         "revision": outcome.revision,
         "not_restored": list(map(asdict, restored.left)),
     }

@@ -294,6 +294,13 @@ class ConfigRestored(_Caused):
     revision: int
 
 
+class ConfigUndone(_Caused):
+    """The revision `undone` was undone, which made `revision`; what was changed after it stays."""
+
+    undone: int
+    revision: int
+
+
 class WebhookDisabled(_Requested):
     """`reason` says why it was disabled."""
 
@@ -358,6 +365,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "settings.updated": SettingsChange,
     "settings.reloaded": SettingsReload,
     "config.restored": ConfigRestored,
+    "config.undone": ConfigUndone,
     "webhook.disabled": WebhookDisabled,
     "webhook.test": WebhookTest,
 }

@@ -128,7 +128,8 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"port|protocol|password|events|kind", r"is required for a new", "whether it is there already"),
     (r"upstreams\[\d+\]\.auth\.password", r"is null", "whether it is there already"),
     (r"secrets.*", r"", "keys are random"),
-    (r"object_id", r"was not changed after", "which objects were changed is stored"),
+    (r"object_id", r"was not changed (after|by)", "which objects were changed is stored"),
+    (r"[a-z_]+\..+", r"was (changed|removed) since", "what was changed after a revision is stored"),
     (
         r"(proxies|users|webhooks|plans|accounts)\.[a-z]+_\w+\..*",
         r"",

@@ -1,8 +1,9 @@
-"""`proxyfleet history` and `rollback`: what was changed in the configuration, and back to an earlier state."""
+"""`proxyfleet history` and `rollback`: what was changed in the configuration, back to a state, or one change undone."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -12,13 +13,15 @@ from api.cli.commands import CONFIGURE, Session, YesOption, command, confirm
 from api.cli.errors import CommandError, Status
 from api.cli.remote.audit import author
 from api.cli.remote.import_export import TIMEOUT, change_lines, commit_listed, summary_text
-from api.cli.terminal.output import Column, safe
+from api.cli.terminal.output import Column, counted, safe
 from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc)_[0-9a-f]{16,}|settings", re.ASCII)
 _RANGE = re.compile(r"([1-9][0-9]*)(?:\.{2,3}([1-9][0-9]*))?", re.ASCII)
 _NAMED = 3
-"""Objects of a revision that a row of the list names."""
+"""Objects of a revision that a row of the list names; of more it has the number."""
+_MANY = {"proxy": "proxies", "policy": "policies", "settings": "settings"}
+_SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
 
@@ -34,15 +37,35 @@ def _objects(row: Any) -> str:
     total = sum(summary.values())
     if not total:
         return "the state at that time" if row["restored"] is None else ""
-    signs = {"create": "+", "update": "~", "delete": "-"}
-    named = [f"{signs[each['action']]} {each['kind']} {each['name'] or each['id']}" for each in objects[:_NAMED]]
+    if total > _NAMED and len(objects) > 1:
+        return _numbers(row)
+    named = [f"{_SIGNS[each['action']]} {each['kind']} {each['name'] or each['id']}" for each in objects]
     left = total - len(named)
     return ", ".join([*named, *([f"{left} more"] if left > 0 else [])])
 
 
+def _numbers(row: Any) -> str:
+    """`+ 990 accounts`; where there are several kinds, and not all objects are here, the kinds behind the numbers."""
+    summary, kinds = row["summary"], row["kinds"]
+    found = Counter((each["action"], each["kind"]) for each in row["objects"])
+    if len(kinds) == 1:
+        found = Counter({(action, kinds[0]): number for action, number in summary.items()})
+    if len(kinds) == 1 or found.total() == sum(summary.values()):
+        return ", ".join(
+            f"{_SIGNS[action]} {counted(number, kind.replace('_', ' '), _MANY.get(kind))}"
+            for (action, kind), number in found.items()
+            if number
+        )
+    numbers = [f"{_SIGNS[action]} {number}" for action, number in summary.items() if number]
+    return f"{', '.join(numbers)} ({', '.join(kinds)})"
+
+
 def _fields(row: Any) -> str | None:
-    if row["restored"] is not None:
-        return f"restores {row['restored']}"
+    for deed, verb in (("restored", "restores"), ("undone", "undoes")):
+        if row[deed] is not None:
+            return f"{verb} {row[deed]}"
+    if sum(row["summary"].values()) > _NAMED:
+        return None
     return ", ".join(dict.fromkeys(field for each in row["objects"] for field in each["fields"])) or None
 
 
@@ -113,6 +136,7 @@ def _print_one(session: Session, data: Any) -> None:
         ("operation", row["operation"]),
         ("request", row["request_id"]),
         *([("restores", row["restored"])] if row["restored"] is not None else []),
+        *([("undoes", row["undone"])] if row["undone"] is not None else []),
     ]
     session.out.details(pairs)
     session.out.lines(_change_lines(session, data["changes"]))
@@ -135,7 +159,14 @@ def _change_lines(session: Session, changes: list[Any]) -> Iterator[str]:
 
 def rollback(
     session: Session,
-    revision: Annotated[int, typer.Argument(metavar="N", min=1, help="The revision whose state is to come back.")],
+    revision: Annotated[
+        int,
+        typer.Argument(metavar="N", min=1, help="The revision whose state is to come back, or with --only to undo."),
+    ],
+    only: Annotated[
+        bool,
+        typer.Option("--only", help="Undo what revision N changed, and nothing else: later changes stay."),
+    ] = False,
     objects: Annotated[
         list[str] | None,
         typer.Option("--object", help="Only this object: its id, or its name. May be repeated."),
@@ -147,11 +178,16 @@ def rollback(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the changes, and make none.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Restore the configuration to what it was after revision N, all of it or nothing; lists the changes and asks."""
+    """Restore the configuration to what it was after revision N, or undo that one; lists the changes and asks.
+
+    All of it or nothing. A field that was changed again after revision N can't be undone alone: the error names it, and
+    the later revision.
+    """
     path = f"/revisions/{revision}/restore"
     query: dict[str, Any] = {
         "object_id": [_object_id(session, each) for each in objects or []],
         "with_passwords": with_passwords,
+        "only": only,
     }
     plan = session.api.call("POST", path, query={**query, "dry_run": True}, timeout=TIMEOUT)
     if dry_run or not plan["changed"]:

@@ -31,7 +31,10 @@ class ChangedObject(ResponseModel):
 
 
 class RevisionView(ResponseModel):
-    """A revision; `restored` is the one whose state it restored. The first one may have no changes."""
+    """A revision; `restored` is the one whose state it restored, `undone` the one that it undid.
+
+    `kinds` are those of all changed objects, of which `objects` has the first ones. The first one may have no changes.
+    """
 
     revision: int
     timestamp: Moment
@@ -41,7 +44,9 @@ class RevisionView(ResponseModel):
     request_id: str | None
     operation: str | None
     restored: int | None
+    undone: int | None
     summary: RevisionSummary
+    kinds: list[Kind]
     objects: list[ChangedObject]
 
 
@@ -104,8 +109,12 @@ class NotRestored(ResponseModel):
 
 
 class RestoredConfig(Imported):
-    """The changes of a restore, or with `dry_run` those that it would make; `revision` is the one that it has made."""
+    """The changes of a restore, or with `dry_run` those that it would make; `revision` is the one that it has made.
 
-    restored: int
+    `restored` is the revision whose state it is, or `undone` the one that it undoes; the other one is null.
+    """
+
+    restored: int | None
+    undone: int | None
     revision: int | None
     not_restored: list[NotRestored]

@@ -21,6 +21,7 @@ from tests.unit.api.creating import create
 from tests.unit.api.holding import PASSWORD as HOLDERS
 from tests.unit.api.holding import account, sign_in
 from tests.unit.api.importing import HEAD
+from tests.unit.api.revising import everything, newest, restore, revisions, shown
 
 SECRETS = ("of-a-client", "of-an-upstream", "Bearer-of-a-hook", "of-another-user", "of-an-account")
 
@@ -29,38 +30,6 @@ SECRETS = ("of-a-client", "of-an-upstream", "Bearer-of-a-hook", "of-another-user
 def token(api: Api) -> dict[str, str]:
     api.fleet.others[WEBHOOKS] = api.fleet.others[METRICS] = lambda _message: Done()
     return api.token()
-
-
-def revisions(api: Api, **query: Any) -> list[dict[str, Any]]:
-    response = api.get("/revisions", api.token(), params=query)
-    assert response.status_code == 200, response.text
-    found: list[dict[str, Any]] = response.json["data"]["revisions"]
-    return found
-
-
-def newest(api: Api) -> int:
-    found: int = revisions(api, limit=1)[0]["revision"]
-    return found
-
-
-def shown(api: Api, number: int | str) -> dict[str, Any]:
-    response = api.get(f"/revisions/{number}", api.token())
-    assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json["data"]
-    return found
-
-
-def restore(api: Api, number: int, query: str = "", **headers: str) -> Any:
-    response = api.post(f"/revisions/{number}/restore", None, {**api.token(), **headers}, query_string=query)
-    assert response.status_code == 200, response.text
-    return response.json["data"]
-
-
-def everything(api: Api) -> dict[str, Any]:
-    """The export, which has no times; with passwords as they are stored."""
-    data: dict[str, Any] = api.get("/config/export", api.token()).json["data"]
-    hashes = {each.id: each.body["password_hash"] for each in api.services.account_store.find("accounts")}
-    return {**data, "hashes": hashes, "ids": sorted(each.id for each in api.store.find("proxies"))}
 
 
 def fill(api: Api, token: dict[str, str]) -> dict[str, str]:
