@@ -73,6 +73,35 @@ def test_one_object_comes_back_by_its_name(shell: Shell, product: Product, proxy
     product.api("DELETE", f"/proxies/{other['id']}")
 
 
+def test_one_revision_is_undone_and_what_was_changed_again_is_named(
+    shell: Shell, product: Product, proxy: dict[str, Any]
+) -> None:
+    base = newest(product)
+    shell.good("proxies", "update", proxy["name"], "--set", 'tags=["x"]', "--set", "description=one")
+    shell.good("proxies", "update", proxy["name"], "--set", "description=two")
+    refused = shell("rollback", "--only", str(base + 1), "--yes")
+    assert refused.status != 0
+    assert f"proxies.{proxy['id']}.description" in refused.err
+    assert f"by revision {base + 2} (admin); undo that first, or change it by hand" in refused.err
+    assert newest(product) == base + 2
+    shell.good("rollback", "--only", str(base + 2), "--object", proxy["name"], "--yes")
+    tried = shell.good("rollback", "--only", str(base + 1), "--dry-run").out
+    assert f"~ proxy {proxy['name']}\n" in tried
+    shell.good("rollback", str(base + 1), "--only", "--yes")
+    assert product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["tags"] == proxy["tags"]
+    assert [row[-1] for row in shell.good("history", "-n", "2").rows] == [f"undoes {base + 1}", f"undoes {base + 2}"]
+    assert f"undoes\t{base + 1}\n" in shell.good("history", str(base + 4)).out
+    assert shell.good("rollback", "--only", str(base + 1), "--yes").out.startswith("Nothing to change")
+
+
+def test_a_revision_of_many_objects_has_their_number(shell: Shell, product: Product) -> None:
+    product.api("POST", "/accounts/batch", {"create": [{"username": f"many{number}"} for number in range(30)]})
+    made = newest(product)
+    assert shell.good("history", "-n", "1").rows[0][4] == "+ 30 accounts"
+    shell.good("rollback", "--only", str(made), "--yes")
+    assert shell.good("history", "-n", "1").rows[0][4:] == ["- 30 accounts", f"undoes {made}"]
+
+
 def test_what_is_no_revision_is_an_error_that_says_so(shell: Shell, product: Product) -> None:
     assert shell("history", "twelve").status == 2
     assert shell("history", str(newest(product) + 1)).status == 5
