@@ -1,7 +1,8 @@
 """The models of the document that an import takes. Exports have the same fields.
 
-A field that is left out stays as it is, and has its default in a new resource; a section that is left out is not
-changed. A secret may be null: then the stored one stays, or the one in `secrets` is taken.
+A field that is left out stays as it is, and has its default in a new resource; in a minimal document it has its default
+in a resource that is there, too. A section that is left out is not changed. A secret may be null: then the stored one
+stays, or the one in `secrets` is taken.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from config.model.accounts import AccountInput, AccountName
 from config.model.auth_backend import BackendInput
 from config.model.choices import ProxyStatus
 from config.model.fields import NULLABLE, Input, Name, Part, Password, example, example_of
+from config.model.fields import Username as ClientName
 from config.model.fleet_accounts import FleetAccountUpdate, ProxyTags
 from config.model.lists import ListUpdate
 from config.model.object_fields import ObjectName
@@ -48,8 +50,9 @@ class EntryBackend(BackendInput):
 
 
 class EntryAuth(AuthInput):
-    """`auth` of an entry."""
+    """`auth` of an entry. `username` null: there is to be none, and no password of it."""
 
+    username: Annotated[ClientName | None, NULLABLE] = None
     password: Annotated[Password | None, NULLABLE] = Field(None, repr=False)
     backend: Annotated[EntryBackend | None, NULLABLE] = None
 
@@ -227,7 +230,10 @@ class SealedSecrets(Input):
 
 
 class ConfigDocument(Part):
-    """The body of an import. A section that is left out is not touched."""
+    """The body of an import. A section that is left out is not touched.
+
+    With `minimal` each field that an object in it leaves out has its default, as `export --minimal` means it.
+    """
 
     model_config = example(
         {
@@ -241,6 +247,7 @@ class ConfigDocument(Part):
 
     kind: Literal["proxyfleet.config"]
     version: Literal[1]
+    minimal: StrictBool | None = None
     proxies: Annotated[list[ProxyEntry], Field(max_length=MOST_PROXIES)] | None = None
     users: Annotated[list[UserEntry], Field(max_length=MOST_USERS)] | None = None
     webhooks: Annotated[list[WebhookEntry], Field(max_length=MAX_WEBHOOKS)] | None = None

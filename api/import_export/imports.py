@@ -8,6 +8,7 @@ has changed, and from then on a crash loses nothing, since each of them gets the
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from api.container import Services
 from api.errors import Invalid, PeerUnavailable, StaleRevision
 from api.import_export.accounts import names_of, plan_accounts, plan_plans, refuse_plans_in_use
 from api.import_export.document import ConfigDocument
+from api.import_export.minimal import completed
 from api.import_export.object_users import refuse_names_of_nothing
 from api.import_export.objects import plan_objects
 from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step, pending
@@ -46,6 +48,7 @@ from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
 from api.services.shared_objects import about
 from api.store import StoreError, Write
+from api.store.accounts import ACCOUNTS
 from config.files.paths import forget_initial_password
 from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import FleetAccount
@@ -54,6 +57,18 @@ from config.net.ports import Range
 
 APPLY_TIMEOUT = 60.0
 """Seconds that the supervisor may take to start and stop the proxies of an import."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """What an import says nothing about.
+
+    `fields`: those that the entries leave out. `objects`: by section the number of those that have no entry.
+    """
+
+    fields: bool
+    objects: dict[str, int]
+    sections: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +124,7 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     of_settings = plan_settings(state, request, context, problems)
     if of_settings is not None:
         context = replace(context, rules=rules_with(of_settings.changed, context.rules))
+    request = replace(request, document=completed(request.document, context.rules, problems))
     proxies, plans = plan_proxies(state, request, context, problems), plan_plans(state, request, context, problems)
     accounts = plan_accounts(request, context, services.account_store, names_of(state, proxies, plans), problems)
     objects = plan_objects(state, request, context, problems)
@@ -127,6 +143,25 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     problems.refuse()
     refuse_clashes(services, plan)
     return plan
+
+
+def not_compared(services: Services, document: ConfigDocument, plan: Plan) -> NotCompared:
+    """What the plan of an import of this document has left alone without a comparison."""
+    stored = {
+        "proxies": len(plan.state.proxies),
+        "users": len(plan.state.users),
+        "webhooks": len(plan.state.webhooks),
+        "plans": len(plan.state.plans),
+        **{name: len(found) for name, found in plan.state.objects.items()},
+        "accounts": services.account_store.count(ACCOUNTS),
+    }
+    compared = Counter(step.collection for step in plan.steps() if step.before is not None)
+    given = {name for name in (*stored, "settings") if getattr(document, name) is not None}
+    return NotCompared(
+        not document.minimal,
+        {name: left for name in stored if name in given and (left := stored[name] - compared[name])},
+        [name for name in (*stored, "settings") if name not in given],
+    )
 
 
 def refuse_clashes(services: Services, plan: Plan) -> None:

@@ -114,6 +114,8 @@ def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, 
     auth = record.auth
     if entry.auth is not None and entry.auth.password is None and sealed.auth is not None:
         auth = auth.model_copy(update={"password_hash": sealed.auth})
+    if entry.auth is not None and "username" in entry.auth.model_fields_set and entry.auth.username is None:
+        auth = auth.model_copy(update={"username": None, "password_hash": None})
     auth = _with_backend_secret(auth, entry.auth, sealed, context)
     if entry.accounts and not record.accounts and (entry.auth is None or entry.auth.enabled is None):
         auth = auth.model_copy(update={"enabled": True})  # as the first account does; here it may be known already

@@ -6,6 +6,7 @@ The passphrase is in a header: a query would end up in logs. It is not stored.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from api.call import Call, Reply
@@ -14,7 +15,7 @@ from api.http.query import Query, choice
 from api.import_export import sealed_secrets
 from api.import_export.diff import Difference
 from api.import_export.export import export, export_with_secrets, read_accounts
-from api.import_export.imports import Outcome, run
+from api.import_export.imports import Outcome, not_compared, run
 from api.import_export.plan import ImportRequest, Step
 from api.import_export.sealed_secrets import Secrets, VaultError
 from api.import_export.state import read_state
@@ -66,7 +67,7 @@ def import_config(call: Call) -> Reply:
     """Import a configuration.
 
     Changes the configuration to match the document, all or nothing, and returns the differences. With `dry_run=true`
-    it only returns the differences.
+    it only returns the differences. `not_compared` names what the document says nothing about.
     """
     query: ImportConfig = call.query
     request = ImportRequest(
@@ -79,7 +80,9 @@ def import_config(call: Call) -> Reply:
     )
     outcome = run(call.services, request)
     after = call.services.on_moved if outcome.moved else None
-    return Reply(import_view(outcome, request.dry_run), revision=outcome.mark, after_response=after)
+    left = not_compared(call.services, request.document, outcome.plan)
+    view = {**import_view(outcome, request.dry_run), "not_compared": asdict(left)}
+    return Reply(view, revision=outcome.mark, after_response=after)
 
 
 def _unsealed(call: Call) -> Secrets:

@@ -52,7 +52,8 @@ def export_config(
     secrets: Annotated[bool, typer.Option("--secrets", help="Include the secrets, sealed under a passphrase.")] = False,
     passphrase_file: PassphraseOption = None,
     minimal: Annotated[
-        bool, typer.Option("--minimal", help="Of proxies and accounts only fields that differ from the defaults.")
+        bool,
+        typer.Option("--minimal", help="Only fields that differ from the defaults; apply sets the others to these."),
     ] = False,
 ) -> None:
     """Write the whole configuration as one document: TOML, or JSON with -o json."""
@@ -115,7 +116,8 @@ def apply_config(
 ) -> None:
     """Make the configuration match a file, all of it or nothing; what matches already stays untouched.
 
-    A section or field that the file lacks stays as it is. Lists the changes and asks first.
+    A section or field that the file lacks stays as it is; in a file with minimal = true, such a field has its default.
+    Lists the changes and asks first.
     """
     chosen = either("--file", *(None if each is None else str(each) for each in (file, file_)))
     if chosen is None:
@@ -193,7 +195,31 @@ def _changes(session: Session, plan: dict[str, Any], document: Mapping[str, Any]
         given = _given_fields(document, change) if change["action"] == "create" else None
         fields = [each for each in change["fields"] if given is None or each["field"].split(".")[0] in given]
         yield from change_lines(session, change, fields, given)
-    yield summary_text(plan["summary"], "would be " if plan["dry_run"] else "")
+    yield summary_text(plan["summary"], "would be " if plan["dry_run"] else "", _extent(plan))
+    yield from _not_compared(plan["not_compared"])
+
+
+def _extent(plan: Mapping[str, Any]) -> str:
+    """Of what is unchanged, what was compared."""
+    some = plan["not_compared"]["fields"] and plan["summary"]["unchanged"]
+    return " in the fields that the file has" if some else ""
+
+
+def _not_compared(left: Mapping[str, Any]) -> Iterator[str]:
+    """A line that names objects and sections that the file says nothing about."""
+    parts = []
+    if left["objects"]:
+        numbers = ", ".join(_counted(name, number) for name, number in left["objects"].items())
+        parts.append(f"{numbers} that the file lacks (--prune deletes them)")
+    if left["sections"]:
+        parts.append(f"{', '.join(left['sections'])}, of which the file has no section")
+    if parts:
+        yield f"Not compared: {'; '.join(parts)}."
+
+
+def _counted(section: str, number: int) -> str:
+    one = {"proxies": "proxy", "policies": "policy"}.get(section, section.removesuffix("s"))
+    return counted(number, one, section)
 
 
 def change_lines(
@@ -240,17 +266,17 @@ def _field(session: Session, each: dict[str, Any]) -> str:
 
 
 def _done(done: dict[str, Any]) -> Iterator[str]:
-    yield summary_text(done["summary"], "")
+    yield summary_text(done["summary"], "", _extent(done))
     for change in done["changes"]:
         if change.get("secret"):
             yield f"{safe(change['name'])}: {change['secret']} (its secret, shown only once)"
 
 
-def summary_text(summary: dict[str, int], verb: str) -> str:
-    """The numbers in a sentence."""
+def summary_text(summary: dict[str, int], verb: str, extent: str = "") -> str:
+    """The numbers in a sentence; `extent` says of what is unchanged what was compared."""
     words = (("create", "created"), ("update", "changed"), ("delete", "deleted"))
     parts = [f"{summary[name]} {verb}{word}" for name, word in words if summary[name]]
-    return f"{', '.join(parts) or 'Nothing to change'}; {summary['unchanged']} unchanged."
+    return f"{', '.join(parts) or 'Nothing to change'}; {summary['unchanged']} unchanged{extent}."
 
 
 def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes]:

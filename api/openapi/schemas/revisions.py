@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from api.openapi.schemas.base import Moment, ResponseModel
 from api.openapi.schemas.system import AuditActor, AuditCredential
-from api.openapi.schemas.transfer import FieldChange, Imported
+from api.openapi.schemas.transfer import FieldChange, Planned
 
 Kind = Literal["proxy", "user", "api_key", "webhook", "settings", "plan", "account", "list", "pool", "policy"]
 Action = Literal["create", "update", "delete"]
@@ -108,7 +108,7 @@ class NotRestored(ResponseModel):
     reason: str
 
 
-class RestoredConfig(Imported):
+class RestoredConfig(Planned):
     """The changes of a restore, or with `dry_run` those that it would make; `revision` is the one that it has made.
 
     `restored` is the revision whose state it is, or `undone` the one that it undoes; the other one is null.

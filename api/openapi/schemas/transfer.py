@@ -219,10 +219,28 @@ class ImportSummary(ResponseModel):
     unchanged: int
 
 
-class Imported(ResponseModel):
-    """The changes of an import, or with `dry_run` those that it would make."""
+class Planned(ResponseModel):
+    """The changes to a configuration, or with `dry_run` those that would be made."""
 
     dry_run: bool
     changed: bool
     summary: ImportSummary
     changes: list[ResourceChange]
+
+
+class NotCompared(ResponseModel):
+    """What is unchanged because the document says nothing about it.
+
+    `fields`: whether fields that its entries leave out are not compared, as in a document that is not minimal;
+    `objects`: by section the number of those without an entry; `sections`: those that it lacks.
+    """
+
+    fields: bool
+    objects: dict[str, int]
+    sections: list[str]
+
+
+class Imported(Planned):
+    """The changes of an import, or with `dry_run` those that it would make."""
+
+    not_compared: NotCompared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -76,7 +77,8 @@ def test_what_is_wrong_with_a_file_is_reported_with_its_lines(shell: Shell, flee
 def test_of_what_is_new_only_what_the_file_has_is_shown(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     file = file_of(tmp_path, proxy_of("desk", fleet.free_port()))
     printed = shell.good("apply", "-f", file, "--dry-run").out
-    assert [line.split(":")[0].strip() for line in printed.splitlines()[1:-1]] == ["port", "protocol"]
+    assert [line.split(":")[0].strip() for line in printed.splitlines()[1:3]] == ["port", "protocol"]
+    assert "1 would be created; 0 unchanged.\n" in printed
 
 
 def test_an_export_is_utf_8_in_every_locale_and_is_read_so(shell: Shell, fleet: Product) -> None:
@@ -97,7 +99,10 @@ def test_apply_makes_it_so_and_again_changes_nothing(shell: Shell, fleet: Produc
     done = shell.good("apply", "-f", file, "--yes")
     assert "1 created, 1 changed" in done.out
     assert shell.good("proxies", "show", "desk").details["tags"] == "a"
-    assert shell.good("apply", "-f", file).out == "Nothing to change; 2 unchanged.\n"
+    assert shell.good("apply", "-f", file).out == (
+        "Nothing to change; 2 unchanged in the fields that the file has.\n"
+        "Not compared: users, webhooks, plans, lists, pools, policies, accounts, of which the file has no section.\n"
+    )
     assert shell.good("apply", "-f", file, "--check").status == 0
     changed = file_of(tmp_path, proxy_of("desk", port, tags='["b"]'))
     assert shell("apply", "-f", changed, "--check").status == 6
@@ -230,7 +235,20 @@ def test_a_minimal_export_is_short_and_makes_the_same_again(shell: Shell, tmp_pa
     for left_out in ("max_connections", "upstream_policy", "deny_clients", "bandwidth_out", "status ="):
         assert left_out not in result, result
     assert "email_claimed" not in file.read_text()
-    assert shell.good("apply", str(file), "--dry-run", *sealed).out.startswith("Nothing to change")
+    assert re.fullmatch(r"Nothing to change; \d+ unchanged\.\n", shell.good("apply", str(file), "--check", *sealed).out)
+    shell.good("proxies", "update", name, "--set", 'access.deny_destinations=["*.bank.test"]')
+    shell.good("accounts", "create", "stranger", "--password-stdin", stdin="a good password\n")
+    drifted = shell("apply", str(file), "--check", *sealed)
+    assert (drifted.status, drifted.out.splitlines()[1:]) == (
+        6,
+        [
+            "    access.deny_destinations: *.bank.test → -",
+            drifted.out.splitlines()[2],
+            "Not compared: 1 account that the file lacks (--prune deletes them).",
+        ],
+    )
+    assert "- account stranger" in shell("apply", str(file), "--check", "--prune", *sealed).out
+    shell.good("apply", str(file), "--yes", "--prune", *sealed)
     shell.good("proxies", "delete", name, "--yes")
     shell.good("import", str(file), "--yes", *sealed)
     again = tmp_path / "again.json"

@@ -2,7 +2,7 @@ import type { Texts } from "../index";
 
 export const transfer: Texts["transfer"] = {
   "export": "Export",
-  "export.text": "Proxys, Benutzer, Webhooks, Tarife, Konten und Einstellungen als eine JSON-Datei.",
+  "export.text": "Proxys, Benutzer, Webhooks, Tarife, Konten, Listen, Pools, Richtlinien und geänderte Einstellungen als eine JSON-Datei.",
   "export.do": "Herunterladen",
   "export.failed": "Der Export ist gescheitert",
   "accounts": "Mit Konten",
@@ -21,7 +21,7 @@ export const transfer: Texts["transfer"] = {
   "check": "Vergleichen",
   "plan": "Was der Import ändern würde",
   "apply": "Importieren",
-  "same": "Nichts ist anders.",
+  "same": "In dem, was die Datei enthält, ist nichts anders.",
   "summary": "{create} anlegen, {update} ändern, {removed} löschen.",
   "backup": "Sicherung",
   "backup.text": "Eine Sicherung hat alles, auch Protokoll und Schlüssel. Diese Befehle laufen auf der Maschine des Dienstes:",

@@ -1,6 +1,6 @@
 export const transfer = {
   "export": "Export",
-  "export.text": "Proxies, users, webhooks, plans, accounts and settings as one JSON file.",
+  "export.text": "Proxies, users, webhooks, plans, accounts, lists, pools, policies and changed settings as one JSON file.",
   "export.do": "Download",
   "export.failed": "The export failed",
   "accounts": "With accounts",
@@ -19,7 +19,7 @@ export const transfer = {
   "check": "Compare",
   "plan": "What the import would change",
   "apply": "Import",
-  "same": "Nothing is different.",
+  "same": "Nothing is different in what the file has.",
   "summary": "{create} to create, {update} to change, {removed} to delete.",
   "backup": "Backup",
   "backup.text": "A backup has everything, records and keys included. These commands run on the machine of the service:",
