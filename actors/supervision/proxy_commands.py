@@ -83,7 +83,8 @@ class ProxyCommands:
         except ResourceExhausted as error:
             reply(Failed(error.error))
         except ListenError as error:
-            reply(ListenerRefused(error.field, error.error))
+            holder = self._listeners.holder(message.host, error.taken) if error.taken else ""
+            reply(ListenerRefused(error.field, error.error, holder))
         else:
             reply(ListenerReserved(message.host, message.port))
 

@@ -252,7 +252,7 @@ def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str
         message = ReserveListener(step.id, record.host, record.port, leaving, record.last_port)
         reply = services.bridge.ask(SUPERVISOR, message)
         if isinstance(reply, ListenerRefused):
-            problems.add(f"{step.path}.{reply.field}", reply.error)
+            problems.add(f"{step.path}.{reply.field}", services.proxies.refusal(reply, step.id))
         elif not isinstance(reply, ListenerReserved):
             raise PeerUnavailable(SUPERVISOR, reason_of(reply))
     problems.refuse()

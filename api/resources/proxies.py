@@ -83,7 +83,7 @@ def update_proxy(call: Call) -> Reply:
     """Update a proxy.
 
     Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless
-    it takes a client's access away.
+    it takes a client's access away. A new address listens before the old one closes, and its connections drain.
     """
     return _one(
         call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.narrowed)
@@ -106,7 +106,7 @@ def start_proxy(call: Call) -> Reply:
 
     Sets the proxy to `active` and starts its process. `changed` is false if it was active already.
     """
-    proxy, changed = call.services.proxies.start(call.params["proxy_id"], call.if_match)
+    proxy, changed = call.services.proxies.start(call.params["proxy_id"], call.if_match, call.caller.narrowed)
     return _acted(call, proxy, changed, "The proxy was started" if changed else "The proxy was active already")
 
 
@@ -126,7 +126,7 @@ def restart_proxy(call: Call) -> Reply:
     Starts a new process on the same listening socket and drains the old one, so no connection is refused. An inactive
     proxy is started.
     """
-    proxy = call.services.proxies.restart(call.params["proxy_id"], call.if_match)
+    proxy = call.services.proxies.restart(call.params["proxy_id"], call.if_match, call.caller.narrowed)
     return _acted(call, proxy, True, "The proxy was restarted")
 
 

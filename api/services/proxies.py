@@ -156,7 +156,7 @@ class Proxies:
         return self._showing(None, stored)
 
     def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
-        """Changes of settings drop no connection; the address may change only while the proxy is inactive.
+        """Changes of settings drop no connection; at a new address it listens before the old one closes, and drains.
 
         `scope` is that of a key of some proxies only, None: the caller reaches all. Raises `Denied` beyond it.
         """
@@ -166,7 +166,7 @@ class Proxies:
             before.append(record.auth.backend)
             return self._applied(record, body, scope)
 
-        stored = self.change(proxy_id, alter, if_match)
+        stored = self.change(proxy_id, alter, if_match, scope)
         return self._showing(before[0], stored)
 
     def _showing(self, before: AuthBackend | None, stored: StoredProxy) -> StoredProxy:
@@ -177,7 +177,13 @@ class Proxies:
             raise StoreWriteError(str(error)) from error
         return stored if secret is None else replace(stored, backend_secret=secret)
 
-    def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
+    def change(
+        self,
+        proxy_id: str,
+        alter: Callable[[ProxyRecord], ProxyRecord],
+        if_match: int | None,
+        scope: Scope | None = None,
+    ) -> StoredProxy:
         """What `alter` makes of the record; it may raise `InvalidProxy`.
 
         The supervisor gets it even when that changes nothing: an earlier change may have failed to reach it.
@@ -186,13 +192,13 @@ class Proxies:
             before = self._matching(proxy_id, if_match)
             record = alter(before.record)
             check_certificate(record, self.rules.tls)
-            _refuse_move(before.record, record)
             self._refuse_taken_name(record)
             self._refuse_too_many(record, before.record)
             self.refuse_unknown(names_of_proxy(record))
             self._require_supervisor(proxy_id)
             same = is_same(before.record, record)
-            stored = before if same else self._put_named(before.record, record, before.revision)
+            with self._reserved_if_moved(before.record, record, scope):
+                stored = before if same else self._put_named(before.record, record, before.revision)
             self._apply(stored)
         if same:
             return stored
@@ -220,13 +226,13 @@ class Proxies:
         self.drop_account_usage(before.record, None)
         self.publish_event("proxy.deleted", before.record)
 
-    def start(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
+    def start(self, proxy_id: str, if_match: int | None, scope: Scope | None = None) -> tuple[StoredProxy, bool]:
         """Make a proxy active: the proxy, and whether that is a change. Raises `Invalid` when its address is in use."""
         with self.lock():
             before = self._matching(proxy_id, if_match)
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
-            with self._reserved(before.record):
+            with self._reserved(before.record, scope):
                 after, changed = self._put_status(before, "active")
             self._apply(after)
         if changed:
@@ -245,7 +251,7 @@ class Proxies:
             self.publish_event("proxy.stopped", after.record)
         return after, changed
 
-    def restart(self, proxy_id: str, if_match: int | None) -> StoredProxy:
+    def restart(self, proxy_id: str, if_match: int | None, scope: Scope | None = None) -> StoredProxy:
         """Start a new process on the same socket; an inactive proxy is started.
 
         Raises `InvalidProxy` when the new process would serve a worse certificate than the present one.
@@ -255,7 +261,7 @@ class Proxies:
             check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             self._refuse_worse_certificate(before.record)
             self._refuse_too_many(before.record.model_copy(update={"status": "active"}), before.record)
-            with self._reserved(before.record):
+            with self._reserved(before.record, scope):
                 after, changed = self._put_status(before, "active")
             self._apply(after)
             if not changed:
@@ -278,12 +284,13 @@ class Proxies:
             record = with_backend(with_upstreams(record, body, self._seal), body, self._seal)
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
-        if body.upstreams or body.pool is not None:
-            records = [each.record for each in self.all()]
+        records = [each.record for each in self.all()]
+        if body.upstreams or body.pool is not None or body.host is not None or body.port is not None:
             refuse_chain(record, records, self.upstreams_of_pool)
+        if body.upstreams or body.pool is not None:
             self.rules.upstream_policy.refuse(record, records, scope)
         if getattr(getattr(body, "dns", None), "servers", None):
-            self.rules.upstream_policy.refuse_name_servers(record, (each.record for each in self.all()))
+            self.rules.upstream_policy.refuse_name_servers(record, records)
         return record
 
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
@@ -305,6 +312,13 @@ class Proxies:
             yield
         finally:
             self._lock.release()
+
+    def refusal(self, refused: ListenerRefused, proxy_id: str, scope: Scope | None = None) -> str:
+        """Why the address is refused to this proxy; names the proxy that has it, if that is in `scope`."""
+        holder = self._cache.get(refused.holder) if refused.holder != proxy_id else None
+        if holder is None or (scope is not None and refused.holder not in (scope.proxies or ())):
+            return refused.error
+        return f"{refused.error} by the proxy {holder.record.name!r} ({holder.record.ports})"
 
     def drop_account_usage(self, before: ProxyRecord, after: ProxyRecord | None) -> None:
         """Have the collector delete the usage of the accounts that `after` no longer has.
@@ -364,21 +378,30 @@ class Proxies:
     # --- the supervisor ---
 
     @contextmanager
-    def _reserved(self, record: ProxyRecord) -> Iterator[None]:
+    def _reserved(self, record: ProxyRecord, scope: Scope | None = None) -> Iterator[None]:
         """The address is bound within the block, and released when that fails, so that it can be tried again."""
         try:
-            self._reserve(record)
+            self._reserve(record, scope)
             yield
         except BaseException:
             self._bridge.ask(SUPERVISOR, CancelListeners((record.id,)), 0.0)
             raise
 
-    def _reserve(self, record: ProxyRecord) -> None:
+    @contextmanager
+    def _reserved_if_moved(self, before: ProxyRecord, after: ProxyRecord, scope: Scope | None) -> Iterator[None]:
+        """As `_reserved`, for an active proxy that is to listen elsewhere."""
+        if after.status != "active" or before.listens_at == after.listens_at:
+            yield
+            return
+        with self._reserved(after, scope):
+            yield
+
+    def _reserve(self, record: ProxyRecord, scope: Scope | None) -> None:
         reply = self._bridge.ask(
             SUPERVISOR, ReserveListener(record.id, record.host, record.port, last_port=record.last_port)
         )
         if isinstance(reply, ListenerRefused):
-            raise Invalid(reply.field, reply.error)
+            raise Invalid(reply.field, self.refusal(reply, record.id, scope))
         if not isinstance(reply, ListenerReserved):
             raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
@@ -403,13 +426,6 @@ def refuse_too_many(processes: int, field: str | None) -> None:
             f"active proxies would have {processes:,} processes, workers counted, and {PROCESSES_MAX:,} are possible: "
             "stop some, or let them sleep (sleep_after)",
         )
-
-
-def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
-    if after.status == "active":
-        for name, values in {"host": "host", "port": "ports", "protocol": "protocol"}.items():
-            if getattr(before, values) != getattr(after, values):
-                raise Invalid(name, "can't be changed while the proxy is active; stop it first")
 
 
 def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:

@@ -196,7 +196,7 @@ class FakeFleet:
         for port in ports:
             holder = others.get((message.host, port), message.proxy_id)
             if holder not in (message.proxy_id, *message.instead_of) or port in self.taken:
-                return ListenerRefused("port", f"port {port} is in use")
+                return ListenerRefused("port", f"port {port} is in use", holder)
         self.reserved[message.proxy_id] = message.host, ports
         return ListenerReserved(message.host, message.port)
 

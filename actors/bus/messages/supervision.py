@@ -50,10 +50,14 @@ class ListenerReserved:
 
 @message
 class ListenerRefused:
-    """Supervisor → API: the address can't be bound. `field` is `host` or `port`; `error` is a sentence."""
+    """Supervisor → API: the address can't be bound. `field` is `host` or `port`; `error` is a sentence.
+
+    `holder` is the id of the proxy that has the port, empty if none of the product's has it.
+    """
 
     field: str
     error: str
+    holder: str = ""
 
 
 @message

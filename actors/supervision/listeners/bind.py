@@ -30,12 +30,16 @@ _resolver = HostnameResolver()
 
 
 class ListenError(Exception):
-    """An address can't be listened at. `field` is `host` or `port`, `error` a sentence for people."""
+    """An address can't be listened at. `field` is `host` or `port`, `error` a sentence for people.
 
-    def __init__(self, field: str, error: str) -> None:
+    `taken` is the port if that is in use, else 0.
+    """
+
+    def __init__(self, field: str, error: str, taken: int = 0) -> None:
         super().__init__(error)
         self.field = field
         self.error = error
+        self.taken = taken
 
 
 class ResourceExhausted(ListenError):
@@ -90,7 +94,7 @@ def refusal(error: OSError, host: str, port: int) -> ListenError:
     if number in _SCARCE:
         return ResourceExhausted("port", f"port {port} on {host} can't be listened at now: {error.strerror or error}")
     meaning = _PORT_ERRORS.get(number, f"can't be listened at: {error.strerror or error}")
-    return ListenError("port", f"port {port} on {host} {meaning}")
+    return ListenError("port", f"port {port} on {host} {meaning}", port if number == errno.EADDRINUSE else 0)
 
 
 def resolve(host: str, port: int) -> Found:

@@ -20,6 +20,7 @@ from config.net.ports import Ports, Range, merged
 
 RESERVED_FOR = 10.0
 """Seconds that a reserved socket is held for a proxy that is not stored yet."""
+_ALL_ADDRESSES = frozenset({"0.0.0.0", "::"})  # noqa: S104 - to compare with
 
 
 class ListenerRegistry:
@@ -89,6 +90,14 @@ class ListenerRegistry:
         """The address that is kept for `name`, as it was requested; None without one."""
         group = self._kept.get(name)
         return group.address if group else None
+
+    def holder(self, host: str, port: int) -> str:
+        """The name for which a socket listens at this port, at this host or where one of both is all; or empty."""
+        for name, group in (*self._kept.items(), *self._reservations.items()):
+            hosts = {group.host, group.bound_host}
+            if port in group.ports and (host in hosts or {host, *hosts} & _ALL_ADDRESSES):
+                return name
+        return ""
 
     def defer_close(self, name: str) -> None:
         """Let the kept sockets of `name` listen until `close_deferred`. Harmless if none is kept."""

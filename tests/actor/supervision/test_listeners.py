@@ -348,3 +348,15 @@ def test_a_range_may_move_to_all_addresses_of_the_machine(listeners: ListenerReg
     listeners.keep("a", "0.0.0.0", ports)
     assert listeners.addresses() == (("0.0.0.0", ports.first, ports.last),)
     assert all(accepts(port) for port in ports)
+
+
+def test_who_has_a_port_is_known_also_at_all_addresses(listeners: ListenerRegistry) -> None:
+    ports = free_ports(4)
+    listeners.keep("a", LOCAL, ports)
+    inside = ports.first + 2
+    hosts = (LOCAL, "0.0.0.0", "127.0.0.2")
+    assert [listeners.holder(host, inside) for host in hosts] == ["a", "a", ""]
+    assert listeners.holder(LOCAL, ports.last + 1) == ""
+    with pytest.raises(ListenError) as refused:
+        listeners.keep("b", LOCAL, Ports(inside, inside))
+    assert (refused.value.taken, refusal(OSError(errno.EACCES, ""), LOCAL, 80).taken) == (inside, 0)

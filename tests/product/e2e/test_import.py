@@ -93,6 +93,19 @@ def test_addresses_change_hands_and_no_connection_is_refused_or_dropped(
     assert imported(product, {"proxies": moved}, "prune=true")["changed"] is False
 
 
+def test_an_update_moves_a_proxy_without_a_pause_as_an_import_does(without_proxies: Product, origin: Origin) -> None:
+    product, url = without_proxies, origin.url("/hello")
+    proxy, new = product.proxy(name="moves"), product.free_port()
+    product.data("PATCH", f"/proxies/{proxy['id']}", {"port": new})
+    with Client(new) as at_once:
+        assert at_once.get(url).status == 200
+    with pytest.raises(ConnectionRefusedError):
+        Client(proxy["port"])
+    product.data("PATCH", f"/proxies/{proxy['id']}", {"host": "0.0.0.0"})
+    with Client(new) as wider:
+        assert wider.get(url).status == 200
+
+
 def test_an_import_touches_only_what_it_changes(without_proxies: Product, origin: Origin) -> None:
     product, url = without_proxies, origin.url("/hello")
     stays, changes = product.proxy(name="stays"), product.proxy(name="changes")

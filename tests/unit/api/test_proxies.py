@@ -286,14 +286,52 @@ def test_no_response_and_no_file_holds_a_proxy_password(api: Api, headers: dict[
     assert all(secret.encode() not in file.read_bytes() for file in api.data.store.iterdir())
 
 
-def test_the_address_changes_only_while_inactive(api: Api, headers: dict[str, str]) -> None:
+def test_an_active_proxy_moves_and_stays_where_it_is_if_the_new_address_is_refused(
+    api: Api, headers: dict[str, str]
+) -> None:
     proxy = create(api, headers)
     path = f"/proxies/{proxy['id']}"
-    assert error_of(api.patch(path, {"port": 3129}, headers))[2]["field"] == "port"
+    for change in ({"port": 3129}, {"protocol": "socks5"}, {"port": "3130-3132", "host": "127.0.0.2"}):
+        assert api.patch(path, change, headers).status_code == 200
+    bound = {("127.0.0.2", port): proxy["id"] for port in (3130, 3131, 3132)}
+    assert (api.fleet.bound, api.fleet.desired[proxy["id"]].protocol) == (bound, "socks5")
+    api.fleet.taken.add(4000)
+    assert error_of(api.patch(path, {"port": 4000}, headers))[2] == {"field": "port", "error": "port 4000 is in use"}
+    assert (api.fleet.bound, api.fleet.reserved) == (bound, {})
+    assert api.get(path, headers).json["data"]["proxy"]["port"] == "3130-3132"
+
+
+def test_an_inactive_proxy_takes_an_address_when_it_starts(api: Api, headers: dict[str, str]) -> None:
+    path = f"/proxies/{create(api, headers)['id']}"
     api.post(f"{path}/stop", None, headers)
+    api.fleet.taken.add(3129)
     assert api.patch(path, {"port": 3129}, headers).status_code == 200
-    api.post(f"{path}/start", None, headers)
-    assert api.fleet.bound == {("127.0.0.1", 3129): proxy["id"]}
+    assert error_of(api.post(f"{path}/start", None, headers))[2]["field"] == "port"
+
+
+def test_a_proxy_that_moves_into_its_own_upstream_is_refused(api: Api, headers: dict[str, str]) -> None:
+    upstream = {"protocol": "http", "host": "127.0.0.1", "port": 3200}
+    proxy = create(api, headers, upstreams=[upstream])
+    refused = error_of(api.patch(f"/proxies/{proxy['id']}", {"port": 3200}, headers))
+    assert (refused[0], refused[2]["field"]) == (400, "upstreams[0].port")
+    assert api.fleet.bound == {("127.0.0.1", 3128): proxy["id"]}
+
+
+def test_a_port_in_use_names_the_proxy_that_has_it_to_who_may_see_that(api: Api, headers: dict[str, str]) -> None:
+    create(api, headers, name="wide", port="21300-21349")
+    other = create(api, headers)
+    named = "port 21340 is in use by the proxy 'wide' (21300-21349)"
+    body = {"name": "new", "port": 21340, "protocol": "http"}
+    document = {"kind": "proxyfleet.config", "version": 1, "proxies": [body]}
+    path = f"/proxies/{other['id']}"
+    everyone = (
+        api.post("/proxies", body, headers),
+        api.patch(path, {"port": 21340}, headers),
+        api.post("/config/import", document, headers),
+    )
+    assert [error_of(each)[2]["error"] for each in everyone] == [named] * 3
+    key = api.key(permissions=["proxy.write", "proxy.read"], scope={"proxies": [other["id"]]})
+    assert error_of(api.patch(path, {"port": 21340}, key))[2]["error"] == "port 21340 is in use"
 
 
 def test_stop_start_and_restart_are_idempotent(api: Api, headers: dict[str, str]) -> None:
