@@ -174,7 +174,7 @@ class Services:
         self.proxies = Proxies(store, bridge, self.publish, self.seal, names, self.runtime.changed)
         self.proxy_taggings = ProxyTaggings(self.proxies, store, names, bridge)
         self._make_objects(store, data)
-        self.pool_states = PoolStates(run_dir.pools, self.shared_objects, self.publish)
+        self.pool_states = PoolStates(run_dir.pools, self.shared_objects, self.publish, self.runtime.pools_in_use)
         self._make_fleet_accounts(bridge, data)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)

@@ -118,7 +118,7 @@ class AnyUpstream(ABC):
     @property
     @abstractmethod
     def last_error(self) -> str | None:
-        """Why it failed last."""
+        """Why it failed last; None when it has worked since."""
 
     @property
     @abstractmethod
@@ -242,6 +242,7 @@ class Upstream(AnyUpstream):
         was_down = self.state == DOWN
         if self.state != UP:
             self.state, self.since = UP, now
+        self.last_error = None
         self._back_off, self._targets, self._trial_until, self._doubted_until = BACK_OFF_FIRST, (), 0.0, 0.0
         return was_down
 

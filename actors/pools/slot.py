@@ -135,7 +135,9 @@ class Slot:
 
     @property
     def last_error(self) -> str | None:
-        """The text of the last error, cut; None before the first."""
+        """The text of the last error, cut; None before the first, and when it has worked since."""
+        if not self._words[self._at + FAILURES]:
+            return None
         start = 8 * (self._at + _TEXT)
         text = bytes(self._raw[start : start + _TEXT_SIZE]).partition(b"\0")[0]
         return text.decode("utf-8", "ignore") or None
@@ -181,7 +183,7 @@ class Slot:
             words[at + BANNED_UNTIL] if words[at + BANNED_UNTIL] > now else 0.0,
             self.latency,
             self.error,
-            words[at + ERROR_AT],
+            words[at + ERROR_AT] if words[at + FAILURES] else 0.0,
             self.last_error,
             int(words[at + CHECKS]),
             int(words[at + CHECKS_FAILED]),

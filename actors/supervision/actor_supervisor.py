@@ -122,7 +122,9 @@ class ActorSupervisor:
         )
         self._starting = StartWaiters(context.loop, self._actors.is_starting)
         self._names = ProxyNamePublisher(context.router, self._fixed)
-        self._report = RuntimeReporter(self._desired, self._actors, self._fixed, self._problems.book, self._sleepers)
+        self._report = RuntimeReporter(
+            self._desired, self._actors, self._fixed, self._problems.book, self._sleepers, self._pools
+        )
         self._problems.own = self._report.own_problems
         self._checked_at = context.loop.now
         self._shutdown: PhasedShutdown | None = None

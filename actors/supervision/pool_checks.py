@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actors.bus.mailbox import address_of
 from actors.bus.messages.common import POOLS
+from actors.bus.messages.fleet_objects import POOL_KEY
 from actors.bus.messages.pools import CheckPools
 from actors.bus.messages.specs import EgressSpec
 from actors.supervision.occasional_actor import OccasionalActor
@@ -23,6 +24,11 @@ class PoolChecks(OccasionalActor):
         self.need(bool(pools))
         if pools and runs and self._sent != self._wanted and self._context.router.tell(POOLS, self._wanted):
             self._sent = self._wanted
+
+    @property
+    def in_use(self) -> tuple[str, ...]:
+        """The names of the pools that a proxy which is active may use."""
+        return tuple(key.removeprefix(POOL_KEY) for key in self._wanted.pools)
 
     def configure(self, instance: int) -> None:
         """A process is ready for work."""

@@ -10,6 +10,7 @@ from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.supervision import QueryRuntime, QueryWorkers, Runtime, RuntimeReport, Workers, asleep_runtime
 from actors.supervision.desired_proxies import DesiredProxies
+from actors.supervision.pool_checks import PoolChecks
 from actors.supervision.problems import ProblemBook
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.managed_actor import ManagedActor
@@ -28,12 +29,14 @@ class RuntimeReporter:
         fixed: Mapping[str, ManagedActor],
         problems: ProblemBook,
         sleepers: Sleepers,
+        pools: PoolChecks,
     ) -> None:
         self._desired = desired
         self._proxies = proxies
         self._fixed = fixed
         self._problems = problems
         self._sleepers = sleepers
+        self._pools = pools
         self._started_at = time.time()
 
     def report(self, query: QueryRuntime) -> RuntimeReport:
@@ -50,7 +53,7 @@ class RuntimeReporter:
             if proxy_id in desired
         }
         actors = {name: self._runtime([actor]) for name, actor in self._fixed.items()}
-        whole = RuntimeReport(proxies, actors, self._started_at)
+        whole = RuntimeReport(proxies, actors, self._started_at, pools=self._pools.in_use)
         return whole if query.asleep_since is None else self._with_sleepers(whole, query.asleep_since)
 
     def _all(self, query: QueryRuntime) -> Iterable[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from actors.pools.slot import Health, Slot, spans_of
 from actors.pools.state import PoolState, known_state
 from actors.pools.state_file import remove
-from actors.pools.summary import Summary, summary_of
+from actors.pools.summary import Summary, summary_of, unknown
 from api.errors import NotFound
 from api.services.object_kinds import POOLS
 from api.services.shared_objects import SharedObjects, StoredObject
@@ -29,9 +29,19 @@ _UNKNOWN = Health("unknown", 0.0, 0, "", 0.0, 0.0, None, "", 0.0, None, 0, 0, 0)
 
 
 class PoolStates:
-    """Thread-safe. `folder` is where the files are (`RunDir.pools`)."""
+    """Thread-safe. `folder` is where the files are (`RunDir.pools`).
 
-    def __init__(self, folder: Path, objects: SharedObjects, publish: Callable[[str, dict[str, Any]], None]) -> None:
+    `in_use` returns the names of the pools that a proxy which is active may use, None while that is not known.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        objects: SharedObjects,
+        publish: Callable[[str, dict[str, Any]], None],
+        in_use: Callable[[], Collection[str] | None],
+    ) -> None:
+        self._in_use = in_use
         self._folder = folder
         self._objects = objects
         self._publish = publish
@@ -43,11 +53,18 @@ class PoolStates:
             return summary_of(self._folder / pool.id, len(pool.upstreams), time.monotonic())
         except OSError as error:
             log.warning("the state of the pool %s can't be read: %s", pool.name, error)
-            return Summary(0, 0, len(pool.upstreams), 0, 0, None)
+            return unknown(len(pool.upstreams))
 
     def status(self, pool: Pool) -> dict[str, Any]:
         """The view of the summary."""
-        return {name: value for name, value in self.summary(pool)._asdict().items() if name in _COUNTED}
+        known, in_use = self.summary(pool), self._in_use()
+        used = None if in_use is None else pool.name in in_use
+        return {
+            "state": _state(known),
+            **{name: value for name, value in known._asdict().items() if name in _COUNTED},
+            "used": used,
+            "checked": used if pool.check.enabled else False,
+        }
 
     def upstreams(self, pool: Pool) -> list[dict[str, Any]]:
         """The view of each upstream's state, in the order of the pool."""
@@ -108,7 +125,14 @@ class PoolStates:
         return state
 
 
-_COUNTED = ("up", "down", "unknown", "cooling_down", "banned")
+_COUNTED = ("up", "down", "unknown", "cooling_down", "banned", "usable")
+
+
+def _state(known: Summary) -> str:
+    """The whole pool in a word."""
+    if known.usable:
+        return "degraded" if known.down or known.usable < known.up else "up"
+    return "unknown" if known.unknown else "down"
 
 
 def _named(pool: Pool, name: str) -> tuple[int, PoolUpstream]:

@@ -64,6 +64,11 @@ class RuntimeView:
         fleet = self.whole()
         return None if fleet is None else fleet.proxies
 
+    def pools_in_use(self) -> tuple[str, ...] | None:
+        """The names of the pools that a proxy which is active may use; None when the supervisor doesn't reply."""
+        fleet = self.whole()
+        return None if fleet is None else fleet.pools
+
     def stats(self) -> Mapping[str, ProxyStats]:
         """By proxy id, the totals of those that have any; empty when the collector doesn't reply."""
         return self._stats.get(self.remembered)

@@ -89,6 +89,7 @@ class FakeFleet:
         self.workers: dict[str, tuple[int, ...]] = {}
         """By proxy, the instances of its processes."""
         self.certificate_ends = 0.0
+        self.pools_in_use: tuple[str, ...] = ()
         self._one_at_a_time = threading.RLock()
         self._replies_left: int | None = None
         self._late: list[Any] = []
@@ -180,7 +181,8 @@ class FakeFleet:
             found = EffectiveSettings.of(Settings(), self.stored).described()
             return SettingSources(tuple(each.plain() for each in found))
         if isinstance(message, QueryRuntime):
-            return RuntimeReport({each: self._runtime(spec) for each, spec in self.desired.items()}, self.helpers, 1.0)
+            proxies = {each: self._runtime(spec) for each, spec in self.desired.items()}
+            return RuntimeReport(proxies, self.helpers, 1.0, pools=self.pools_in_use)
         if isinstance(message, QueryWorkers):
             return Workers({each: self.workers[each] for each in message.proxy_ids if each in self.workers})
         return Done() if isinstance(message, RestartProxy) else None

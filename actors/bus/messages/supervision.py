@@ -282,7 +282,8 @@ class RuntimeReport:
 
     With `asleep_since`, `asleep` are those that sleep, by id: `since`, `restarts` and `certificate_ends` as `Runtime`
     has them (`asleep_runtime`). They are all that do where `asleep_all`, else those that have fallen asleep since that
-    step; `woken` are those that have woken since. `asleep_step` is the step of this report.
+    step; `woken` are those that have woken since. `asleep_step` is the step of this report. `pools` are the names of
+    the pools that a proxy which is active may use.
     """
 
     proxies: dict[str, Runtime]
@@ -292,6 +293,7 @@ class RuntimeReport:
     asleep_all: bool = True
     woken: tuple[str, ...] = ()
     asleep_step: int = 0
+    pools: tuple[str, ...] = ()
 
 
 def asleep_runtime(since: float, restarts: int, certificate_ends: float) -> Runtime:

@@ -27,7 +27,7 @@ _SHARED = (Column("DESCRIPTION", "description", spare=True), Column("ID", "id", 
 class Commands:
     """What the commands of a kind differ in. `fields` are options of `create` and `update` by field of the API.
 
-    `entries` is the field that `show` prints one by one, `entry` what one of them is in a line.
+    `entries` is the field that `show` prints one by one, `entry` what one of them is in a line, `details` the others.
     """
 
     kind: Kind
@@ -36,7 +36,7 @@ class Commands:
     columns: Sequence[Column]
     entries: str
     entry: Callable[[Any], Any]
-    details: Sequence[str]
+    details: Mapping[str, Callable[[Mapping[str, Any]], Any]]
     examples: Sequence[str]
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class Commands:
 
     def _details(self, view: Mapping[str, Any]) -> list[tuple[str, Any]]:
         named = [(name, view[name]) for name in ("name", "id", "description")]
-        stated = [(name, Fields(view[name]) if isinstance(view[name], dict) else view[name]) for name in self.details]
+        stated = [(name, value(view)) for name, value in self.details.items()]
         entries = [("" if index else self.entries, self.entry(each)) for index, each in enumerate(view[self.entries])]
         return [*named, *stated, *_fetched(view), *entries, ("created", view["created_at"])]
 
@@ -154,6 +154,22 @@ def _upstream(upstream: Mapping[str, Any]) -> str:
     return f"{upstream['name']}{f' ({labels})' if labels else ''}"
 
 
+def _usable(pool: Mapping[str, Any]) -> str:
+    """`3 of 4`, and whether the rest is known and used at all."""
+    status = pool["status"]
+    words = [f"{status['usable']} of {pool['upstream_count']}"]
+    if status["unknown"]:
+        words.append(f"{status['unknown']} unknown")
+    if status["used"] is False:
+        words.append("not used, so not checked")
+    return ", ".join(words)
+
+
+def _cooldown(spans: Mapping[str, Any]) -> str:
+    """`connect 1-60 s, 407 60-600 s`."""
+    return ", ".join(f"{kind} {first:g}-{longest:g} s" for kind, (first, longest) in spans.items())
+
+
 def _rule(rule: Mapping[str, Any]) -> str:
     mode = "" if rule["mode"] == "enforce" else f", {rule['mode']}"
     return f"{rule['name']}: {rule['action'].get('use', 'as without a rule')}{mode}"
@@ -166,7 +182,7 @@ lists = Commands(
     (Column("NAME", "name"), Column("KIND", "kind"), Column("ENTRIES", "entry_count", right=True), *_SHARED),
     "entries",
     str,
-    ("kind", "source"),
+    {"kind": lambda found: found["kind"], "source": lambda found: Fields(found["source"]) if found["source"] else None},
     ("source.max_bytes=10000000", 'entries=["example.com"]'),
     {
         "kind": Annotated[str | None, typer.Option("--kind", help=f"What the entries are: {', '.join(LIST_KINDS)}.")],
@@ -210,10 +226,24 @@ pools = Commands(
     POOL,
     "pools",
     "upstreams that proxies share",
-    (Column("NAME", "name"), Column("POLICY", "policy"), Column("UPSTREAMS", "upstream_count", right=True), *_SHARED),
+    (
+        Column("NAME", "name"),
+        Column("STATE", "status.state"),
+        Column("USABLE", _usable),
+        Column("POLICY", "policy"),
+        *_SHARED,
+    ),
     "upstreams",
     _upstream,
-    ("policy", "source", "check", "retry", "cooldown"),
+    {
+        "policy": lambda pool: pool["policy"],
+        "state": lambda pool: pool["status"]["state"],
+        "usable": _usable,
+        "source": lambda pool: Fields(pool["source"]) if pool["source"] else None,
+        "check": lambda pool: Fields(pool["check"]),
+        "retry": lambda pool: Fields(pool["retry"]),
+        "cooldown": lambda pool: _cooldown(pool["cooldown"]),
+    },
     ("retry.attempts=3", "cooldown.429=[60, 600]", "check.interval=60"),
     {
         "upstreams": Annotated[
@@ -287,6 +317,6 @@ policies = Commands(
     (Column("NAME", "name"), Column("RULES", "rule_count", right=True), *_SHARED),
     "rules",
     _rule,
-    (),
+    {},
     ("end_existing=true", 'rules=[{"name": "all", "match": {}, "action": {"use": "deny"}}]'),
 ).group()

@@ -150,14 +150,21 @@ class PoolSourceView(ResponseModel):
 class PoolSummary(ResponseModel):
     """How many upstreams of a pool are up, down, or not known yet; and how many are left alone for a time.
 
-    `source` says how the last fetch went, null without one.
+    `usable` are those that are up and not left alone. `state` is the pool in a word: `up`, `degraded` (some can't be
+    used), `down` (none can), or `unknown` (nothing is known of those that may work). `used` says whether an active
+    proxy can use the pool, `checked` whether its upstreams are checked, which those of an unused pool are not; null
+    while the supervisor does not reply. `source` says how the last fetch went, null without one.
     """
 
+    state: Literal["up", "degraded", "down", "unknown"]
     up: int
     down: int
     unknown: int
     cooling_down: int
     banned: int
+    usable: int
+    used: bool | None
+    checked: bool | None
     source: ListStatus | None
 
 

@@ -39,6 +39,9 @@ def test_an_upstream_of_a_pool_is_reported_and_the_state_of_the_pool_shows_it(sh
     report = ("pools", "report", "reported", "exit1")
     assert "exit1 is left alone until" in shell.good(*report, "bad", "--seconds", "90").out
     assert "exit1" in shell.good("pools", "state", "reported").out
+    details = shell.good("pools", "show", "reported").details
+    assert (details["state"], details["usable"]) == ("unknown", "0 of 1, 1 unknown, not used, so not checked")
+    assert details["cooldown"] == "connect 1-60 s, 407 60-600 s, 429 30-300 s, 5xx 5-60 s"
     (shown,) = shell.good("pools", "state", "reported", "-o", "json").data["upstreams"]
     assert (shown["state"], shown["banned_until"] is not None) == ("unknown", True)
     assert "exit1 is used again" in shell.good(*report, "good", "--seconds", "9").out

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from actors.bus.codec import unpack
+from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.fleet_objects import PoolSpec
 from actors.pools.slot import Slot
 from actors.pools.state import pool_state
@@ -50,12 +51,16 @@ def report(api: Api, upstream: str, **body: Any) -> Any:
 def test_nothing_is_known_of_a_pool_that_is_not_in_use(api: Api, pool: dict[str, Any]) -> None:
     shown = pool["status"]
     assert {name: value for name, value in shown.items() if name != "upstreams"} == {
+        "state": "unknown",
         "up": 0,
         "down": 0,
         "unknown": 3,
         "cooling_down": 0,
         "banned": 0,
         "source": None,
+        "usable": 0,
+        "used": False,
+        "checked": False,
     }
     assert shown["upstreams"][0] == {
         **dict.fromkeys(("since", "latency", "cooldown", "cooldown_until", "banned_until", "last_error"), None),
@@ -82,7 +87,42 @@ def test_what_proxies_have_found_out_is_shown(api: Api, pool: dict[str, Any]) ->
     assert shown["upstreams"][1]["last_error"] == "it responds 429"
     assert shown["upstreams"][1]["last_error_at"] < shown["upstreams"][1]["cooldown_until"]
     listed = api.get("/pools", api.token()).json["data"]["pools"][0]["status"]
-    assert listed == {"up": 1, "down": 0, "unknown": 2, "cooling_down": 1, "banned": 0, "source": None}
+    counts = {"up": 1, "down": 0, "unknown": 2, "cooling_down": 1, "banned": 0, "usable": 1}
+    assert listed == {"state": "up", **counts, "used": False, "checked": False, "source": None}
+
+
+def test_usable_are_those_that_are_up_and_not_left_alone(api: Api, pool: dict[str, Any]) -> None:
+    """One that is down cools down, too, and so is in both numbers; what is not known is not usable."""
+    now, found = time.monotonic(), []
+    up, down, other = slots(api)
+    for learn in (
+        lambda: up.succeeded(now),
+        lambda: down.failed(now, "connect", "unreachable", "refused"),
+        lambda: other.succeeded(now),
+        lambda: other.failed(now, "429", "status", "it responds 429"),
+        lambda: up.failed(now, "connect", "unreachable", "refused"),
+        lambda: other.ban(now + 60),
+    ):
+        learn()
+        shown = status(api)
+        found.append((shown["up"], shown["down"], shown["cooling_down"], shown["usable"], shown["state"]))
+    assert found == [
+        (1, 0, 0, 1, "up"),
+        (1, 1, 1, 1, "degraded"),
+        (2, 1, 1, 2, "degraded"),
+        (2, 1, 2, 1, "degraded"),
+        (1, 2, 3, 0, "down"),
+        (1, 2, 2, 0, "down"),
+    ]
+
+
+def test_a_pool_says_whether_a_proxy_uses_it_and_it_is_checked(api: Api, pool: dict[str, Any]) -> None:
+    api.fleet.pools_in_use = ("paris",)
+    assert [status(api)[name] for name in ("used", "checked")] == [True, True]
+    api.patch("/pools/paris", {"check": {"enabled": False}}, api.token())
+    assert [status(api)[name] for name in ("used", "checked")] == [True, False]
+    api.fleet.gone.add(SUPERVISOR)
+    assert [status(api)[name] for name in ("used", "checked")] == [None, False]
 
 
 def test_a_bad_upstream_is_left_alone_by_all_at_once_and_used_again_when_it_is_good(

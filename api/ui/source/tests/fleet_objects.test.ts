@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { freshness, lists, type ListValue } from "../src/screens/lists/list";
 import { appliedBy } from "../src/screens/policies/applied";
 import { pools } from "../src/screens/pools/pool";
-import { stateOf, upstreamState } from "../src/screens/pools/state";
+import { upstreamState, wordOf } from "../src/screens/pools/state";
 import { blankRule, moved, placeOf, policies, ruleBody, ruleValue } from "../src/screens/policies/policy";
 import { actionOf, summaryOf } from "../src/screens/policies/summary";
 
@@ -94,12 +94,13 @@ describe("a pool in its form", () => {
     expect(pools.bodyOf(before, { ...before, retry: { ...before.retry, attempts: null, statuses: ["503", "x"] } })).toEqual({ retry: { connect: true, statuses: [503, "x"] } });
   });
   it("is usable as far as its upstreams are", () => {
-    const summary = { up: 2, down: 1, unknown: 0, cooling_down: 1, banned: 0 };
-    const states = [summary, { ...summary, up: 3, down: 0, cooling_down: 0 }, { ...summary, up: 0, down: 3, cooling_down: 0 }, { ...summary, up: 0, down: 0, unknown: 3, cooling_down: 0 }];
-    expect(states.map((status) => stateOf({ upstream_count: 3, status } as never))).toEqual(["degraded", "up", "down", "unknown"]);
+    const status = { state: "degraded", up: 1, down: 1, unknown: 0, cooling_down: 1, banned: 0, usable: 1, used: true, checked: true };
+    const words = [status, { ...status, unknown: 2, used: null }, { ...status, up: 0, down: 0, unknown: 2, usable: 0, used: false }].map((each) => wordOf({ upstream_count: 2, status: each } as never));
+    expect(words).toEqual(["1 of 2", "1 of 2, 2 unknown", "0 of 2, 2 unknown, not used"]);
     const one = { name: "one", state: "up" as const, since: null, latency: 1, failures: 0, cooldown: null, cooldown_until: null, banned_until: null, last_error: null };
     const later = new Date(2000).toISOString();
     expect([one, { ...one, cooldown_until: later }, { ...one, cooldown_until: later, banned_until: later }].map((each) => upstreamState(each, 1000))).toEqual(["up", "cooling", "banned"]);
     expect(upstreamState({ ...one, banned_until: later }, 3000)).toBe("up");
+    expect(upstreamState({ ...one, state: "down", cooldown_until: later }, 1000)).toBe("down");
   });
 });

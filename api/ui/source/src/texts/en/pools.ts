@@ -33,6 +33,8 @@ export const pools = {
   "state.text": "What all proxies and the checks know of the upstreams.",
   "ready": "Usable",
   "of": "{n} of {total}",
+  "unknown": "{n} unknown",
+  "unused": "not used",
   "latency": "Latency",
   "failures": "Failures",
   "since": "Since",
