@@ -135,6 +135,14 @@ class AnyUpstream(ABC):
         """Whether it may be used."""
 
     @abstractmethod
+    def holds_sessions(self, now: float) -> bool:
+        """Whether sessions stay at it: it is neither down nor banned."""
+
+    @abstractmethod
+    def serves_sessions(self, now: float) -> bool:
+        """Whether those that stay at it may use it, though it cools down: not when it wants to be left alone."""
+
+    @abstractmethod
     def why_not_eligible(self, now: float) -> str:
         """Why it may not be used, empty if it may; for people."""
 
@@ -213,6 +221,14 @@ class Upstream(AnyUpstream):
         if now < self._doubted_until:
             return False
         return self.state != DOWN or (now >= self.retry_at and now >= self._trial_until)
+
+    def holds_sessions(self, _now: float) -> bool:
+        """See `AnyUpstream`."""
+        return self.state != DOWN
+
+    def serves_sessions(self, now: float) -> bool:
+        """See `AnyUpstream`."""
+        return self.holds_sessions(now)
 
     def why_not_eligible(self, now: float) -> str:
         """See `AnyUpstream`."""

@@ -122,6 +122,10 @@ class Slot:
         """Whether it has failed and not worked since."""
         return bool(self._words[self._at + STATE] == _DOWN)
 
+    def is_banned(self, now: float) -> bool:
+        """Whether a client's program has reported it."""
+        return bool(now < self._words[self._at + BANNED_UNTIL])
+
     @property
     def ready_at(self) -> float:
         """When ban and cool-downs are over; maybe past."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from actors.forwarding.upstream import Upstream
+from actors.forwarding.upstreams.pool_upstream import PoolUpstream
+from actors.pools.slot import Slot, spans_of
+from actors.pools.state_file import Layout, digests_of, private_file
 from tests.kit.forwarding_rig import Rig
 from tests.kit.ports import free_port
+
+COOLDOWNS = {"connect": (1.0, 60.0), "407": (60.0, 600.0), "429": (30.0, 300.0), "5xx": (5.0, 60.0)}
 
 
 def upstream_entry(port: int, protocol: str = "http", **changes: Any) -> UpstreamSpec:
@@ -36,6 +42,20 @@ def three(*weights: int) -> list[Upstream]:
         Upstream(upstream_entry(index + 1, weight=weight), index, 0.0)
         for index, weight in enumerate(weights or (1, 1, 1))
     ]
+
+
+def a_slot(spans: Mapping[str, tuple[float, float]] = COOLDOWNS) -> Slot:
+    """What is known of one upstream of a pool, by this process alone."""
+    layout = Layout(digests_of(["one"]), 1)
+    file = private_file(layout)
+    slot = Slot(spans_of(spans))
+    slot.place(file.words, file.raw, next(iter(layout.places().values())))
+    return slot
+
+
+def three_of_a_pool() -> list[PoolUpstream]:
+    """Upstreams that cool down as pools have it by default."""
+    return [PoolUpstream(each.spec, each.index, "paris", a_slot(), 0.0) for each in three()]
 
 
 def up(upstream: Upstream) -> bool:

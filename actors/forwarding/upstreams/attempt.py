@@ -58,8 +58,6 @@ class Attempt:
         self._secured = plan.context is None
         self.began = False
         """Whether the handshake has begun."""
-        self._responded = False
-        """Whether it has sent something since it has the target."""
         self._started = self._loop.now
         self.latency: float | None = None
         """Seconds that all of it took; None before its success."""
@@ -118,7 +116,8 @@ class Attempt:
         except ssl.SSLCertVerificationError as error:
             self._end(unusable(f"its certificate is not accepted: {error.verify_message}", "tls_certificate_error"))
         except ssl.SSLError as error:
-            self._end(unusable(f"TLS with it fails: {error.reason or error}", "tls_protocol_error"))
+            cause = f"TLS with it fails: {error.reason or error}"
+            self._end(self._lost(cause) if self.target_sent else unusable(cause, "tls_protocol_error"))
         except OSError as error:
             self._end(self._lost(f"its connection broke: {error.strerror or error}"))
         except Exception as error:  # noqa: BLE001 - what an upstream sends ends its own connection at most
@@ -170,7 +169,6 @@ class Attempt:
             raise self._lost("it closed the connection within the handshake")
         used, done = 0, False
         while used < len(data) and not done:
-            self._responded = self.target_sent
             step = handshake.feed(data[used:])
             used, done = used + step.used, step.done
             self._out += step.send
@@ -181,9 +179,9 @@ class Attempt:
         return not done
 
     def _lost(self, cause: str) -> UpstreamFailed:
-        """Behind the target, and without a word to it, the target may be the cause."""
+        """Once it has the target, that may be the cause."""
         failed = unusable(cause, "connection_terminated")
-        if self.target_sent and not self._responded:
+        if self.target_sent:
             failed.blame = Blame.UNCLEAR
         return failed
 

@@ -26,12 +26,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
+from typing import Final
 
 from actors.bounded import keep
 from actors.forwarding.upstream import AnyUpstream, identity
 
 Usable = Callable[[AnyUpstream], bool]
 
+STICKY: Final = "sticky"
 KEYS_KEPT = 4096
 HALVED_AFTER = 60.0
 """Seconds after which a measured latency counts half."""
@@ -195,7 +197,7 @@ _POLICIES: dict[str, Callable[[Sequence[AnyUpstream]], BalancingPolicy]] = {
     "failover": Failover,
     "round_robin": RoundRobin,
     "least_connections": LeastConnections,
-    "sticky": Sticky,
+    STICKY: Sticky,
     "latency": Latency,
 }
 

@@ -63,6 +63,14 @@ class PoolUpstream(AnyUpstream):
         """Whether it may be used: not banned, in no cool-down, and if it is down in no trial."""
         return self.slot.eligible(now)
 
+    def holds_sessions(self, now: float) -> bool:
+        """See `AnyUpstream`."""
+        return not self.slot.is_down and not self.slot.is_banned(now)
+
+    def serves_sessions(self, now: float) -> bool:
+        """See `AnyUpstream`."""
+        return self.holds_sessions(now) and self.serves_as_last_resort(now)
+
     def why_not_eligible(self, now: float) -> str:
         """See `AnyUpstream`."""
         if self.eligible(now):

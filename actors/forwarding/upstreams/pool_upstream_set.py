@@ -54,6 +54,8 @@ class PoolUpstreamSet(UpstreamSet):
 
     def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
         """As of a proxy, but none that is banned or wants to be left alone."""
+        if self.stays(wanted):
+            return None
         now = self.loop.now
         left = [
             each
@@ -78,7 +80,7 @@ class PoolUpstreamSet(UpstreamSet):
         return failed.blame is Blame.UNFIT or (failed.blame is not Blame.TARGET and self._pool.retry_connect)
 
     def is_suspect(self, failed: UpstreamFailed) -> bool:
-        """Whether a failure may be the target's: what several upstreams respond to a CONNECT is, and their silence."""
+        """As of a proxy, and each 5xx: what several upstreams respond to a CONNECT may be the target's failure."""
         silent = failed.blame is Blame.UNCLEAR and not failed.status
         return (silent or failed.status >= 500) and not failed.retry_after and not failed.reported
 
@@ -121,6 +123,8 @@ class PoolUpstreamSet(UpstreamSet):
 
     def _has_usable(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> bool:
         self._state.refresh()
+        if self.stays(wanted):
+            return False
         now = self.loop.now
         return any(each.eligible(now) and each not in tried and wanted.matches(each) for each in self.members)
 

@@ -1,8 +1,13 @@
 """Which upstream the session of a user name has, and what `rotate` takes.
 
-A session goes to the first upstream of its key (`rendezvous`), whatever the policy: so all proxies of a pool choose the
-same one without a message. Only where that can't be used, or the session has rotated, does it get another one, which is
-kept for its `ttl`, counted from its last request or tunnel on. Then it is back at its first one.
+A session has its home: the first upstream of its key (`rendezvous`), whatever the policy, so that all proxies of a pool
+choose the same one without a message; or where it began, if that one could not be used then; or what `rotate` took. The
+last two are kept for its `ttl`, counted from its last request or tunnel on.
+
+It leaves its home only while that is down, banned or removed. Then it has a stand-in, which it leaves for the same
+reasons alone, and it is back as soon as its home may be used again. A cool-down is no reason: it fails rather than
+appear at its target with another address. Until its second request it may still be placed elsewhere, since no target
+has seen it.
 
 Of what is kept the least recently used goes first; an entry is about 400 bytes, so that a full table has 4 MB.
 """
@@ -66,7 +71,9 @@ class Sessions:
         self._upstreams = {identity(each.spec): each for each in upstreams}
         self._by_labels: dict[Labels, _Candidates] = {}
         self._first: dict[bytes, AnyUpstream] = {}
-        """The first choice of keys, so that scores are computed again only when it is not usable."""
+        """The homes of sessions that are where their key has them, so that scores are computed once."""
+        self._new: dict[bytes, None] = {}
+        """Those that have had no second request yet."""
         self._bound: dict[bytes, _Bound] = {} if previous is None else previous._bound
         self._last: dict[bytes, Identity] = {} if previous is None else previous._last
         self._shared: SharedSessions | None = None
@@ -79,38 +86,62 @@ class Sessions:
         self._by_mark = {_mark(each): each for each in self._upstreams}
 
     def choose(
-        self, key: str, parameters: Parameters, matches: Usable, usable: Usable, now: float, again: bool = False
+        self,
+        key: str,
+        parameters: Parameters,
+        matches: Usable,
+        usable: Usable,
+        now: float,
+        tried: Sequence[AnyUpstream] = (),
     ) -> AnyUpstream | None:
         """The upstream for a request with a session or `rotate`; None without a usable one.
 
         `key` stands for the account, and for the session if there is one; `matches` says which upstreams the parameters
-        allow at all. `again`: the request was tried before, so that it has rotated already.
+        allow at all, `usable` which of them may be used and were not `tried` for this request.
         """
         digest = _digest(key, parameters)
         candidates = self._candidates(parameters, matches)
-        if parameters.rotate and not again:
+        if parameters.rotate and (parameters.session is not None or not tried):
             return self._rotate(digest, parameters, candidates, usable, now)
         if parameters.session is None:
             return self._keep_last(digest, candidates.rotation.choose("", usable), now)
-        present = self._present(digest, now)
-        if present is not None and usable(present):
-            return self._bind(digest, present, parameters, now)
-        first = self._own(digest, candidates)
-        if first is None or usable(first):
-            self._bound.pop(digest, None)
-            if self._shared is not None and present is not None and first is not None:
-                self._publish(self._shared, digest, identity(first.spec), now + parameters.ttl)
-            return first
+        if not tried:
+            self._new.pop(digest, None)
+        home = self._home(digest, parameters, candidates, matches, now)
+        if home is None or (digest in self._new and usable(home)):
+            return home
+        if digest in self._new:
+            chosen = candidates.order.first(digest, usable)
+            return None if chosen is None else self._bind(digest, chosen, parameters, now)
+
+        def serves(upstream: AnyUpstream) -> bool:
+            stays = upstream not in tried and matches(upstream) and upstream.serves_sessions(now)
+            return stays or usable(upstream)
+
+        if home.holds_sessions(now) or usable(home):
+            return home if serves(home) else None
+        stand_in = self._present(_of_stand_in(digest), now)
+        if stand_in is not None and matches(stand_in) and stand_in.holds_sessions(now):
+            return self._bind(_of_stand_in(digest), stand_in, parameters, now) if serves(stand_in) else None
         chosen = candidates.order.first(digest, usable)
-        return None if chosen is None else self._bind(digest, chosen, parameters, now)
+        return None if chosen is None else self._bind(_of_stand_in(digest), chosen, parameters, now)
 
     def peek(self, key: str, parameters: Parameters, matches: Usable, usable: Usable, now: float) -> AnyUpstream | None:
         """What `choose` would return for a session, without any effect."""
         digest = _digest(key, parameters)
-        present = self._present(digest, now)
-        if present is not None and usable(present):
-            return present
-        return self._candidates(parameters, matches).order.first(digest, usable)
+        candidates = self._candidates(parameters, matches)
+        for place in (self._known_home(digest, matches, now), self._present(_of_stand_in(digest), now)):
+            if place is not None and matches(place) and (place.holds_sessions(now) or usable(place)):
+                return place if usable(place) or place.serves_sessions(now) else None
+        return candidates.order.first(digest, usable)
+
+    def stays(self, key: str, parameters: Parameters, matches: Usable, now: float) -> bool:
+        """Whether a session is not to be moved, so that no other upstream is asked for what one has failed to do."""
+        digest = _digest(key, parameters)
+        if parameters.session is None or parameters.rotate or digest in self._new:
+            return False
+        places = (self._known_home(digest, matches, now), self._present(_of_stand_in(digest), now))
+        return any(each is not None and matches(each) and each.holds_sessions(now) for each in places)
 
     def kept(self, now: float) -> KeptSessions:
         """What still holds."""
@@ -136,12 +167,24 @@ class Sessions:
             keep(self._by_labels, labels, found, LABELS_KEPT)
         return found
 
-    def _own(self, digest: bytes, candidates: _Candidates) -> AnyUpstream | None:
-        """The upstream of a session that has not moved, usable or not."""
-        first = self._first.get(digest) or candidates.order.first(digest)
-        if first is not None and digest not in self._first:
-            keep(self._first, digest, first, KEYS_KEPT)
-        return first
+    def _known_home(self, digest: bytes, matches: Usable, now: float) -> AnyUpstream | None:
+        bound = self._present(digest, now)
+        return self._first.get(digest) if bound is None or not matches(bound) else bound
+
+    def _home(
+        self, digest: bytes, parameters: Parameters, candidates: _Candidates, matches: Usable, now: float
+    ) -> AnyUpstream | None:
+        """The upstream of a session, usable or not."""
+        bound = self._present(digest, now)
+        if bound is not None and matches(bound):
+            return self._bind(digest, bound, parameters, now)
+        home = self._first.get(digest)
+        if home is None:
+            home = candidates.order.first(digest)
+            if home is not None:
+                keep(self._first, digest, home, KEYS_KEPT)
+                keep(self._new, digest, None, KEYS_KEPT)
+        return home if home is None or self._shared is None else self._bind(digest, home, parameters, now)
 
     def _rotate(
         self, digest: bytes, parameters: Parameters, candidates: _Candidates, usable: Usable, now: float
@@ -151,7 +194,7 @@ class Sessions:
             last = self._last_of(digest, now)
             present = None if last is None else self._upstreams.get(last)
         else:
-            present = self._present(digest, now) or self._own(digest, candidates)
+            present = self._present(digest, now) or candidates.order.first(digest)
         chosen = candidates.rotation.choose("", lambda each: each is not present and usable(each))
         chosen = chosen or candidates.rotation.choose("", usable)
         if parameters.session is None or chosen is None:
@@ -201,6 +244,11 @@ class Sessions:
 
     def __repr__(self) -> str:
         return f"<Sessions over {len(self._upstreams)} upstreams: {len(self._bound)} kept>"
+
+
+def _of_stand_in(digest: bytes) -> bytes:
+    """Under which the stand-in of a session is kept."""
+    return digest[::-1]
 
 
 def _mark(upstream: Identity) -> int:

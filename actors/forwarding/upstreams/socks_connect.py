@@ -159,6 +159,4 @@ def _refused(code: int) -> UpstreamFailed:
     if code == 8:
         return UpstreamFailed(Blame.UNFIT, _UNFIT, cause + ": address type not supported")
     failure = Failure(502, "destination_unavailable", "the upstream proxy failed to reach this target")
-    if code == 1:
-        return UpstreamFailed(Blame.UNCLEAR, failure, cause + ": general failure")
-    return unusable(cause)
+    return UpstreamFailed(Blame.UNCLEAR, failure, cause + ": general failure" if code == 1 else cause)

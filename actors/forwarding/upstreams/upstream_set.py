@@ -26,7 +26,7 @@ from actors.forwarding.proxy_policy import ProxyPolicy
 from actors.forwarding.upstream import DOWN, UP, AnyUpstream, KeptUpstream, Upstream, identity, target_mark
 from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.auth_probe import WANTS_OTHERS
-from actors.forwarding.upstreams.balancing import BalancingPolicy, new_policy
+from actors.forwarding.upstreams.balancing import STICKY, BalancingPolicy, new_policy
 from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable, wrong_credentials
 from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
@@ -169,12 +169,21 @@ class UpstreamSet:
         now = self.loop.now
 
         def usable(upstream: AnyUpstream) -> bool:
-            return upstream.eligible(now) and upstream not in tried and wanted.matches(upstream)
+            is_ready = upstream.eligible(now) or (sticks and upstream.serves_sessions(now))
+            return is_ready and upstream not in tried and wanted.matches(upstream)
 
         parameters = wanted.parameters
         if parameters.session is None and not parameters.rotate:
+            sticks = self.spec.policy == STICKY
             return self._policy_for(parameters).choose(wanted.key, usable)
-        return self._sessions.choose(wanted.key, parameters, wanted.matches, usable, now, bool(tried))
+        sticks = False
+        return self._sessions.choose(wanted.key, parameters, wanted.matches, usable, now, tried)
+
+    def stays(self, wanted: Wanted) -> bool:
+        """Whether the request is of a session that is not to be moved to another upstream."""
+        if wanted.parameters.session is None:
+            return False
+        return self._sessions.stays(wanted.key, wanted.parameters, wanted.matches, self.loop.now)
 
     def _policy_for(self, parameters: Parameters) -> BalancingPolicy:
         """The policy over the upstreams with these labels: to pass over most of a long list costs milliseconds."""
@@ -215,6 +224,8 @@ class UpstreamSet:
 
     def longest_failed(self, wanted: Wanted, tried: Sequence[AnyUpstream]) -> AnyUpstream | None:
         """Of those that match the upstream whose failure is longest ago."""
+        if self.stays(wanted):
+            return None
         left = (upstream for upstream in self.members if upstream not in tried and wanted.matches(upstream))
         return min(left, key=lambda upstream: upstream.failed_at, default=None)
 
@@ -245,9 +256,9 @@ class UpstreamSet:
         """Whether a request in absolute-form is sent to another upstream after a response with this status."""
         return False
 
-    def is_suspect(self, _failed: UpstreamFailed) -> bool:
-        """Whether it is the upstream's failure only if another upstream has none."""
-        return False
+    def is_suspect(self, failed: UpstreamFailed) -> bool:
+        """Whether it is the upstream's failure only if another upstream has none: its target may be the cause."""
+        return failed.blame is Blame.UNCLEAR and not failed.retry_after
 
     def acquire(self, upstream: AnyUpstream, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this upstream that will do."""

@@ -93,6 +93,10 @@ HOSTILE = [
 ]
 
 
+CUT = {HOSTILE[0], HOSTILE[1], ("socks4", b"\x00"), ("socks5", b"\x05\x00\x05\x00\x00\x03")}
+"""These end behind the target, which may be the cause: two more targets decide."""
+
+
 @pytest.mark.parametrize(("protocol", "reply"), HOSTILE)
 def test_an_upstream_that_does_not_speak_its_protocol_is_502_marked_down_and_passed_over(
     child: Rig, good: Rig, protocol: str, reply: bytes
@@ -104,7 +108,7 @@ def test_an_upstream_that_does_not_speak_its_protocol_is_502_marked_down_and_pas
         assert response.startswith(b"HTTP/1.1 502 ")
         assert str(bad.port).encode() not in response, "clients do not learn where the upstreams are"
         assert b"theirs" not in response
-        assert states(child)[spec.name].state == "down"
+        assert states(child)[spec.name].state == ("unknown" if (protocol, reply) in CUT else "down")
         child.configure(upstreams=upstream_list(spec, of_rig(good)))
         with tunnel(child, target) as client:
             client.sendall(b"hello")

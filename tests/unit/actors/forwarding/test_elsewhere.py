@@ -308,19 +308,34 @@ def both_sessions(world: World, *names: str) -> list[tuple[list[Upstream], Sessi
     return made
 
 
-def test_a_session_that_has_moved_is_there_at_all_workers_until_it_is_back(world: World) -> None:
+def test_all_workers_have_the_same_stand_in_for_a_session_and_each_is_back_when_its_upstream_is_up(
+    world: World,
+) -> None:
     (here, one), (there, other) = both_sessions(world, "pool", "pool")
     own = chosen(one, 0.0)
     assert chosen(other, 0.0) == own
-    here[own].failed(0.0, "refused")
-    moved = chosen(one, 1.0)
-    assert moved != own
-    assert chosen(other, 2.0) == moved  # though its first one is usable there
+    for upstreams in (here, there):
+        upstreams[own].failed(0.0, "refused")
+    second = chosen(one, 1.0)
+    here[second].failed(1.0, "refused")
+    third = chosen(one, 1.1)
+    assert len({own, second, third}) == 3
+    assert chosen(other, 2.0) == third  # though the second would be usable there
     here[own].succeeded(3.0)
-    there[moved].failed(3.0, "refused")
-    assert chosen(other, 4.0) == own
-    assert chosen(one, 5.0) == own
-    assert chosen(one, 64.1) == own
+    assert chosen(one, 4.0) == own
+    there[own].succeeded(5.0)
+    assert chosen(other, 5.0) == own
+
+
+def test_a_session_that_begins_elsewhere_since_its_first_upstream_cools_down_is_there_at_all_workers(
+    world: World,
+) -> None:
+    (here, one), (_there, other) = both_sessions(world, "pool", "pool")
+    own = chosen(Sessions(three()), 0.0)
+    here[own].doubt(0.0, 9.0)
+    began = one.choose("alice\0007", SEVEN, lambda _each: True, lambda each: each.eligible(1.0), 1.0)
+    assert began is not None
+    assert chosen(other, 2.0) == began.index != own
 
 
 def test_so_is_one_that_has_rotated_and_the_next_one_takes_another(world: World) -> None:

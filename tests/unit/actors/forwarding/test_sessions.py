@@ -16,7 +16,7 @@ from actors.forwarding.upstreams import sessions as module
 from actors.forwarding.upstreams.balancing import score
 from actors.forwarding.upstreams.rendezvous import Rendezvous
 from actors.forwarding.upstreams.sessions import Sessions
-from tests.kit.upstreams import three, up, upstream_entry
+from tests.kit.upstreams import three, three_of_a_pool, up, upstream_entry
 
 SEVEN = Parameters("7", 60.0)
 
@@ -30,16 +30,92 @@ def choose(sessions: Sessions, parameters: Parameters = SEVEN, now: float = 0.0,
     return -1 if found is None else found.index
 
 
-def test_a_session_is_back_at_its_own_upstream_when_it_was_not_used_for_its_ttl() -> None:
+def test_a_session_is_back_at_its_own_upstream_as_soon_as_that_is_up_again() -> None:
     upstreams = three()
     sessions = Sessions(upstreams)
     own = choose(sessions)
+    assert choose(sessions) == own
     upstreams[own].failed(0.0, "refused")
     other = choose(sessions)
     assert other != own
-    upstreams[own].succeeded(1.0)
-    assert [choose(sessions, now=now) for now in (50.0, 100.0, 159.0)] == [other] * 3
-    assert choose(sessions, now=219.0) == own
+    assert [choose(sessions, now=now) for now in (1.0, 50.0, 100.0)] == [other] * 3
+    upstreams[own].succeeded(101.0)
+    assert choose(sessions, now=102.0) == own
+
+
+def of_pool(sessions: Sessions, now: float, *tried: AnyUpstream, key: str = "alice\0007") -> int:
+    found = sessions.choose(key, SEVEN, every, lambda each: each.eligible(now) and each not in tried, now, tried)
+    return -1 if found is None else found.index
+
+
+@pytest.mark.parametrize(
+    ("kind", "during"),
+    [("429", "nowhere"), ("5xx", "there"), ("doubt", "there"), ("ban", "elsewhere")]
+    + [(kind, "elsewhere") for kind in ("connect", "407")],
+)
+def test_a_session_moves_only_for_an_upstream_that_is_down_or_banned(kind: str, during: str) -> None:
+    """A cool-down is no reason: the request fails where the upstream wants to be left alone, and is sent otherwise."""
+    upstreams = three_of_a_pool()
+    sessions = Sessions(upstreams)
+    own = of_pool(sessions, 0.0)
+    assert of_pool(sessions, 0.0) == own
+    slot = upstreams[own].slot
+    if kind == "ban":
+        slot.ban(1.9)
+    elif kind == "doubt":
+        slot.doubt(0.0, 1.9)
+    else:
+        slot.failed(0.0, kind, "status", "it failed")
+    found = of_pool(sessions, 0.9)
+    assert {own: "there", -1: "nowhere"}.get(found, "elsewhere") == during
+    assert sessions.stays("alice\0007", SEVEN, every, 0.9)
+    slot.succeeded(700.0)
+    slot.lift(700.0)
+    assert of_pool(sessions, 701.0) == own
+
+
+def test_a_session_that_has_moved_stays_at_its_stand_in_while_its_own_is_down() -> None:
+    """Also where the one that would be the next of its key works again."""
+    upstreams = three_of_a_pool()
+    sessions = Sessions(upstreams)
+    own = of_pool(sessions, 0.0)
+    of_pool(sessions, 0.0)
+    upstreams[own].slot.failed(0.0, "connect", "unreachable", "refused")
+    second = of_pool(sessions, 0.5)
+    upstreams[second].slot.failed(0.5, "connect", "unreachable", "refused")
+    third = of_pool(sessions, 0.6)
+    assert {own, second, third} == {0, 1, 2}
+    upstreams[second].slot.succeeded(0.7)
+    assert of_pool(sessions, 0.8) == third
+    upstreams[third].slot.failed(0.8, "5xx", "status", "it responds 500")
+    assert of_pool(sessions, 0.9) == third
+
+
+def test_a_request_of_a_session_is_sent_to_its_upstream_alone_but_for_the_first_one() -> None:
+    """No target has seen the session before its first request has an end, so that may begin anywhere."""
+    upstreams = three_of_a_pool()
+    sessions = Sessions(upstreams)
+    first = of_pool(sessions, 0.0)
+    second = of_pool(sessions, 0.0, upstreams[first])
+    assert second not in (first, -1)
+    assert not sessions.stays("alice\0007", SEVEN, every, 0.0)
+    assert of_pool(sessions, 1.0) == second
+    assert sessions.stays("alice\0007", SEVEN, every, 1.0)
+    assert of_pool(sessions, 1.0, upstreams[second]) == -1
+    upstreams[second].slot.failed(1.0, "connect", "unreachable", "refused")
+    assert of_pool(sessions, 1.0, upstreams[second]) not in (second, -1)
+
+
+def test_a_session_begins_where_it_can_be_served() -> None:
+    upstreams = three_of_a_pool()
+    own = of_pool(Sessions(upstreams), 0.0)
+    upstreams[own].slot.failed(0.0, "429", "status", "it responds 429")
+    sessions = Sessions(upstreams)
+    began = of_pool(sessions, 1.0)
+    assert began not in (own, -1)
+    upstreams[own].slot.lift(2.0)
+    assert [of_pool(sessions, now) for now in (3.0, 60.0)] == [began] * 2
+    assert of_pool(sessions, 121.0) == own
 
 
 def test_the_other_upstream_fails_as_well() -> None:
@@ -64,14 +140,14 @@ def test_rotation_is_in_proportion_to_the_weights_and_never_twice_the_same() -> 
     assert {choose(sessions, Parameters(rotate=True)) for _ in range(3)} == {2}
 
 
-def test_a_request_that_is_tried_again_does_not_rotate_again() -> None:
+def test_a_session_that_rotates_is_where_its_request_has_found_an_upstream() -> None:
     upstreams = three()
     sessions = Sessions(upstreams)
     moving = Parameters("7", 60.0, rotate=True)
-    moved = choose(sessions, moving)
-    again = sessions.choose("alice\0007", moving, every, up, 0.0, True)
-    assert again is upstreams[moved]
-    assert choose(sessions) == moved
+    tried = upstreams[choose(sessions, moving)]
+    again = sessions.choose("alice\0007", moving, every, lambda each: each is not tried, 0.0, (tried,))
+    assert again not in (tried, None)
+    assert choose(sessions) == again.index
 
 
 def test_sessions_survive_a_changed_list_where_their_upstream_stays() -> None:

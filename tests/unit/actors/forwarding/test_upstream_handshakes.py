@@ -166,7 +166,7 @@ def test_socks4_has_no_ipv6() -> None:
         (socks5, b"\x05\0\x05\x05\0\x01\0", Blame.TARGET, 502, "connection_refused"),
         (socks5, b"\x05\0\x05\x06\0\x01\0", Blame.TARGET, 504, "connection_timeout"),
         (socks5, b"\x05\0\x05\x08\0\x01\0", Blame.UNFIT, 502, "proxy_configuration_error"),
-        (socks5, b"\x05\0\x05\x7f\0\x01\0", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (socks5, b"\x05\0\x05\x7f\0\x01\0", Blame.UNCLEAR, 502, "destination_unavailable"),
         (socks5, b"\x05\0\x05\0\0\x09\0", Blame.UPSTREAM, 502, "http_protocol_error"),
         (socks5, b"\x05\0\x05\0\x01\x01\0", Blame.UPSTREAM, 502, "http_protocol_error"),
     ],

@@ -10,20 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.forwarding.upstream import target_mark
-from actors.pools.slot import KINDS, Slot, spans_of
+from actors.pools.slot import KINDS
 from actors.pools.state import PoolState, pool_state
-from actors.pools.state_file import Layout, digests_of, private_file
+from tests.kit.upstreams import a_slot
 from tests.unit.actors.pools.pools import COOLDOWN, pool
 
 SPANS = {kind: (first, longest) for kind, first, longest in COOLDOWN}
-
-
-def a_slot(spans: dict[str, tuple[float, float]] = SPANS) -> Slot:
-    layout = Layout(digests_of(["one"]), 1)
-    file = private_file(layout)
-    slot = Slot(spans_of(spans))
-    slot.place(file.words, file.raw, next(iter(layout.places().values())))
-    return slot
 
 
 def test_nothing_is_known_of_a_new_one() -> None:
