@@ -26,7 +26,7 @@ from api.errors import Invalid, OperationFailed
 from config.text.access_fields import PROXY_NAME, message_of
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text
-from config.text.name_addresses import without_address
+from config.text.name_addresses import without_address, without_tried
 
 TAIL_SLICE = 1.0
 """Seconds after which a tail that waits checks whether the API is ending."""
@@ -91,7 +91,7 @@ class LogSearch:
         `upstreams` are the names of those that it may show, None: all.
         """
         parent = row.get("parent", "")
-        detail = row.get("detail", "")
+        detail = row.get("detail", "") if upstreams is None else without_tried(row.get("detail", ""))
         return {
             **row,
             "detail": detail if with_addresses else without_address(detail),

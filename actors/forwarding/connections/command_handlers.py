@@ -30,6 +30,7 @@ from actors.forwarding.protocols.commands import (
     UpstreamResponded,
 )
 from actors.forwarding.reporting import trace
+from config.text.name_addresses import with_tried
 
 
 def _to_client(client: ClientConnection, command: ToClient) -> None:
@@ -141,10 +142,14 @@ def _upstream_responded(client: ClientConnection, command: UpstreamResponded) ->
 
 
 def _complete(client: ClientConnection, request: RequestContext, report: Report) -> None:
-    """Fill in upstream, credential, the id of a test, and, where it has no other reason, what a rule in report mode
-    says."""
-    if request.upstream is not None:
-        report.upstream, report.pool = request.upstream.name, request.upstream.pool
+    """Fill in the upstream, or the last one that was tried in vain, with what each of these did; credential, the id of
+    a test, and, where it has no other reason, what a rule in report mode says."""
+    failures = request.failures
+    upstream = failures[-1][0] if request.upstream is None and failures else request.upstream
+    if upstream is not None:
+        report.upstream, report.pool = upstream.name, upstream.pool
+    if failures and (report.reason or report.status >= 400):
+        report.detail = with_tried(report.detail, [(each.name, cause) for each, cause in failures])
     if request.credential is not None:
         report.credential = request.credential.id
     _add_parameters(request, report)

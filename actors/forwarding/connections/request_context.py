@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.forwarding.access.test_clients import Tester
@@ -40,6 +41,7 @@ class RequestContext:
         "asked_at",
         "certificate",
         "credential",
+        "failures",
         "judge",
         "name_alone",
         "named",
@@ -81,6 +83,8 @@ class RequestContext:
         """The upstream that it goes through, if any."""
         self.asked_at = 0.0
         """When that began to be connected to for it, or a kept connection got it."""
+        self.failures: Sequence[tuple[AnyUpstream, str]] = ()
+        """The upstreams that it was sent to in vain, whatever is tried again, and what each did."""
         self.tries = NO_TRIES
         """What upstreams of a pool have made of it."""
 

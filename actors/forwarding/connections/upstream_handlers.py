@@ -38,6 +38,8 @@ def open_through_upstream(
     wanted = _wanted(client, command, upstreams, judge, source)
     again = partial(_asks_another, client, wanted, upstreams) if upstreams.asks_again and command.forward else None
     route = upstreams.route(wanted, lambda result: _routed(client, command, result, again))
+    route.failures[:0] = client.request.failures
+    client.request.failures = route.failures
     if route.origin is None:
         client.pending_origin = route
         return None
@@ -73,6 +75,7 @@ def upstream_responded(client: ClientConnection, command: UpstreamResponded) -> 
         cause = f"it responds {status}" if status else "it closed the connection of a request"
         suspects = (*request.tries.suspects, (request.upstream, status, cause))
         request.tries = request.tries._replace(suspects=suspects)
+        request.failures = [*request.failures, (request.upstream, cause)]
 
 
 def reported(client: ClientConnection, upstream: AnyUpstream, report: Report) -> None:

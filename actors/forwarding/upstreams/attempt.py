@@ -180,10 +180,10 @@ class Attempt:
 
     def _lost(self, cause: str) -> UpstreamFailed:
         """Once it has the target, that may be the cause."""
-        failed = unusable(cause, "connection_terminated")
-        if self.target_sent:
-            failed.blame = Blame.UNCLEAR
-        return failed
+        if not self.target_sent:
+            return unusable(cause, "connection_terminated")
+        failure = Failure(502, "connection_terminated", "the upstream proxy ended the connection without a response")
+        return UpstreamFailed(Blame.UNCLEAR, failure, cause)
 
     def _peek(self) -> bytes:
         transport = self._transport

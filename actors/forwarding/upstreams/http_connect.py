@@ -8,6 +8,7 @@ origins.
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 
 from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_response
@@ -40,7 +41,7 @@ _TARGET_STATUS = {
     504: Failure(504, "connection_timeout", "the target did not respond to the upstream proxy in time"),
 }
 NOT_NOW = Failure(503, "destination_unavailable", "the upstream proxy can't serve this now")
-_BUSY = frozenset((429, 500, 503))
+_BUSY = frozenset((429, 503))
 """These may be about the upstream or about the target; another upstream may do."""
 
 
@@ -127,7 +128,8 @@ def refusal(response: ResponseHead) -> UpstreamFailed:
     if status in _TARGET_STATUS:
         return UpstreamFailed(Blame.TARGET, _TARGET_STATUS[status], cause, status, wait)
     if status in _BUSY:
-        return UpstreamFailed(Blame.UNCLEAR, NOT_NOW, cause, status, wait)
+        busy = replace(NOT_NOW, detail=f"the upstream proxy responds {status}: it can't serve this now")
+        return UpstreamFailed(Blame.UNCLEAR, busy, cause, status, wait)
     odd = Failure(502, "destination_unavailable", f"the upstream proxy responds {status}")
     return UpstreamFailed(Blame.UNCLEAR, odd, cause, status, wait)
 

@@ -8,6 +8,7 @@ longest ago is tried all the same, and a second such: a check may be wrong, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -148,6 +149,8 @@ class Route:
         self._epoch = upstreams.pool.epoch
         self._tried: list[AnyUpstream] = list(wanted.tried)
         self._suspects: list[tuple[AnyUpstream, UpstreamFailed]] = []
+        self.failures: list[tuple[AnyUpstream, str]] = []
+        """What upstreams have done, in order."""
         self._last_resorts = 0
         self._attempt: Attempt | None = None
         self._upstream: AnyUpstream | None = None
@@ -181,6 +184,7 @@ class Route:
         attempt.cancel()
         if silent:
             late = UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, "it did not respond within the timeout")
+            self.failures.append((self._upstream, late.cause))
             self._upstreams.failed(self._upstream, late, self._wanted.target.host)
 
     def _first_attempt(self) -> None:
@@ -240,6 +244,7 @@ class Route:
 
     def _record_failure(self, upstream: AnyUpstream, failed: UpstreamFailed) -> None:
         self._failure = failed.failure
+        self.failures.append((upstream, failed.cause))
         if self._upstreams.is_suspect(failed):
             self._suspects.append((upstream, failed))
         else:
@@ -255,6 +260,8 @@ class Route:
     def _end(self, result: OriginConnection | Failure) -> None:
         self._judge_suspects(isinstance(result, OriginConnection))
         if isinstance(result, Failure) and result is not self._refused:
+            if len(self._tried) > 1:
+                result = replace(result, detail=f"{result.detail}, the last of {len(self._tried)} that were tried")
             result = self._upstreams.named(result)
         done, self._done = self._done, None
         if done is not None:

@@ -398,3 +398,34 @@ def test_an_upstream_that_is_killed_under_load_costs_no_request(rig: Rig, exits:
         for each in threads:
             each.join(120)
         assert bodies == [b"one"] * 160
+
+
+# --- what is said of a failure --------------------------------------------------------------------------------------
+
+
+def test_the_client_learns_what_happened_and_the_record_names_the_upstreams_and_what_each_did(rig: Rig) -> None:
+    five_hundred = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+    with Origin(responds(five_hundred)) as one, Origin(responds(b"", then_close=True)) as two:
+        closes, refuses, dead = upstream_entry(two.port), upstream_entry(one.port), upstream_entry(closed_port())
+        use(rig, pool("paris", dead, closes, refuses))
+        with connect(rig) as client:
+            client.sendall(b"CONNECT named.example:443 HTTP/1.1\r\nHost: named.example:443\r\n\r\n")
+            head = read_response(client)[0]
+        assert head.startswith(b"HTTP/1.1 502 ")
+        what = b"the upstream proxy responds 500, the last of 3 that were tried (pool paris)"
+        assert what in head
+        assert not [each for each in (dead, closes, refuses) if str(each.port).encode() in head]
+        record = rig.record(target_url="named.example:443")
+        assert (record["parent"], record["pool"]) == (refuses.name, "paris")
+        before, _, tried = record["detail"].partition("; upstreams tried: ")
+        assert (before, [each.split(" ")[0] for each in tried.split(", ")]) == (
+            what.decode(),
+            [dead.name, closes.name, refuses.name],
+        )
+        closed = f"{closes.name} (it closed the connection within the handshake)"
+        assert tried.endswith(f"{closed}, {refuses.name} (it responds 500 to CONNECT)")
+        use(rig, pool("lyon", closes))
+        assert answer(rig, b"GET http://plain.example/ HTTP/1.1\r\nHost: plain.example\r\n\r\n")[0].startswith(
+            b"HTTP/1.1 502 "
+        )
+        assert rig.record(target_url="http://plain.example/")["parent"] == closes.name

@@ -214,7 +214,11 @@ def test_upstreams_that_the_scope_does_not_name_are_in_no_record_and_no_connecti
 ) -> None:
     proxy_id = proxy(api, headers, upstreams=[{"protocol": "http", "host": "192.0.2.3", "port": 3128}])
     parents = [f"http://192.0.2.{number}:3128" for number in (2, 1, 3)]
-    rows = tuple(record for each in parents for record in records(1, proxy_id=proxy_id, parent=each))
+    rows = tuple(
+        record
+        for each in parents
+        for record in records(1, proxy_id=proxy_id, parent=each, detail=f"no; upstreams tried: {each} (refused)")
+    )
     counts = LogCounts(0, (3,), (0,), {"parent": tuple((each, 1, 0, 0) for each in parents)}, exact=True)
     live = [replace(LIVE, id=str(number), parent=each) for number, each in enumerate(parents)]
     indexed = {QueryLogs: LogPage(rows, 3), TailLogs: LogTail(rows, 3), CountLogs: counts}

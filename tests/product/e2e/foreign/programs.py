@@ -1,4 +1,5 @@
-"""Foreign servers as child processes: nginx, squid, dante, haproxy and dnsmasq, each with a configuration made here.
+"""Foreign servers as child processes, each with a configuration made here: nginx, squid, tinyproxy, dante, haproxy and
+dnsmasq.
 
     with nginx(cert, key) as site, squid(cert, key) as upstream:
         ...
@@ -271,6 +272,24 @@ socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 log: connect error }}
 {more}
 """)
         with _running(folder, [program, "-N", "1", "-f", str(folder / "danted.conf")], port):
+            yield relay
+
+
+@contextmanager
+def tinyproxy() -> Iterator[Relay]:
+    """tinyproxy, which responds 500 to CONNECT and GET where a target refuses its connection."""
+    program = find("tinyproxy")
+    with _folder() as folder:
+        relay = Relay({"http": free_port()}, folder / "tinyproxy.log")
+        (folder / "tinyproxy.conf").write_text(f"""
+Port {relay.ports["http"]}
+Listen 127.0.0.1
+Allow 127.0.0.1
+Timeout 60
+MaxClients 100
+LogFile "{relay.log}"
+""")
+        with _running(folder, [program, "-d", "-c", str(folder / "tinyproxy.conf")], relay.ports["http"]):
             yield relay
 
 
