@@ -9,7 +9,7 @@ from pathlib import Path
 from api.import_export.convert.draft import Draft
 from api.import_export.convert.passwords import add_accounts, entries_of
 from api.import_export.convert.report import Effect, Report
-from api.import_export.convert.squid import bandwidth, header_fields, peers, sources
+from api.import_export.convert.squid import bandwidth, header_fields, sources
 from api.import_export.convert.squid.acls import Acls, Listener
 from api.import_export.convert.squid.directives import carry_over
 from api.import_export.convert.squid.gathered import Gathered
@@ -31,7 +31,7 @@ def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: st
         why = "the file can't be read, and may deny something"
         gathered.block(statement, why, "copy it here, or name its place by --root, and convert again")
     _prepare(gathered, path)
-    pools = Pools(draft)
+    pools = Pools(draft, report)
     _policies(gathered, pools, timezone)
     for port in gathered.ports:
         draft.proxies.append({**port.proxy, **gathered.fields})
@@ -41,7 +41,6 @@ def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: st
 def _prepare(gathered: Gathered, path: Path) -> None:
     _take_connection_limits(gathered)
     bandwidth.limit(gathered)
-    peers.check(gathered)
     if headers := header_fields.headers_of(gathered):
         gathered.fields["headers"] = headers
     sources.finish(gathered)

@@ -97,18 +97,3 @@ def add_access(gathered: Gathered, statement: Statement) -> None:
         gathered.report.add(Effect.UNNEEDED, statement, why)
         return
     peer.access.append(Statement(statement.place, statement.name, statement.words[1:]))
-
-
-def check(gathered: Gathered) -> None:
-    """What is different about upstreams as a whole."""
-    if not gathered.peers:
-        return
-    first = next(iter(gathered.peers.values())).statement
-    if not gathered.lists.get("never_direct"):
-        why = "when no upstream is up, squid goes directly, and a proxy here refuses with 502"
-        gathered.report.add(Effect.DIFFERS, first, why, "add upstreams, or a rule that says direct")
-    modes = set[str]().union(*(each.modes for each in gathered.peers.values()))
-    for mode, nearest in (("carp", "sticky"), ("userhash", "sticky"), ("weighted-round-robin", "round_robin")):
-        if mode in modes:
-            why = f"{mode}: the nearest upstream policy is {nearest}"
-            gathered.report.add(Effect.DIFFERS, first, why, "see docs/api.md, upstreams")

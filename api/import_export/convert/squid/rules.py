@@ -19,7 +19,8 @@ Next = Callable[[Region], None]
 
 DENY = {"use": "deny"}
 DIRECT = "direct"
-HIERARCHICAL = Condition((Region(methods=frozenset({"GET", "HEAD"})),))
+HIERARCHICAL = Condition((Region(methods=frozenset({"GET", "TRACE"})),))
+"""What squid asks upstreams for unless it has to: what it may find in a cache, and what looks for them."""
 _REVISE = "write that line so that it can be carried over, and convert again, or edit the rules that name it"
 
 
@@ -129,7 +130,7 @@ class PolicyMaker:
         self._switch("always_direct", region, self._direct, self._must_be_direct_or_not)
 
     def _must_be_direct_or_not(self, region: Region) -> None:
-        self._switch("never_direct", region, self._by_peers, self._by_default, strict="allow")
+        self._switch("never_direct", region, partial(self._by_peers, only=True), self._by_default, strict="allow")
 
     def _switch(self, name: str, region: Region, yes: Next, no: Next, strict: str = "deny") -> None:
         statements = self._gathered.lists.get(name, [])
@@ -145,6 +146,7 @@ class PolicyMaker:
         """What may be cached goes to upstreams, and the rest directly, unless the switches say otherwise."""
         switches = self._gathered.switches
         if switches.get("prefer_direct") == "on":
+            self._remark_peers("squid tries upstreams where a target can't be reached directly (prefer_direct)")
             self._direct(region)
         elif switches.get("nonhierarchical_direct") == "off":
             self._by_peers(region)
@@ -158,30 +160,42 @@ class PolicyMaker:
         if found is None:
             self._direct(region)
         else:
+            self._remark_peers(
+                "squid also goes directly for requests with Authorization, and to hosts that it has measured to be near"
+            )
             self._by_peers(region)
 
-    def _by_peers(self, region: Region, chosen: tuple[Peer, ...] = (), index: int = 0) -> None:
-        """The upstreams that their own lists allow, one after another."""
+    def _by_peers(self, region: Region, chosen: tuple[Peer, ...] = (), index: int = 0, only: bool = False) -> None:
+        """The upstreams that their own lists allow, one after another; `only`: else it fails."""
         peers = list(self._gathered.peers.values())
         if index == len(peers):
-            self._use(region, chosen)
+            self._use(region, chosen, only)
             return
         peer = peers[index]
-        with_it: Next = partial(self._by_peers, chosen=(*chosen, peer), index=index + 1)
-        without: Next = partial(self._by_peers, chosen=chosen, index=index + 1)
+        with_it: Next = partial(self._by_peers, chosen=(*chosen, peer), index=index + 1, only=only)
+        without: Next = partial(self._by_peers, chosen=chosen, index=index + 1, only=only)
         if peer.access:
             self._choose(peer.access, region, with_it, without, "cache_peer_access")
         else:
             with_it(region)
 
-    def _use(self, region: Region, chosen: tuple[Peer, ...]) -> None:
-        """Without an upstream squid would go directly, unless it must not: there it fails."""
+    def _use(self, region: Region, chosen: tuple[Peer, ...], only: bool) -> None:
+        """Without an upstream squid goes directly, unless it must not: there it fails."""
         if chosen:
+            if not only:
+                self._remark_peers("when no upstream is up, squid goes directly, and a proxy here refuses with 502")
             self._egress(region, self._pools.use(chosen))
-        elif self._gathered.lists.get("never_direct"):
+        elif only:
+            statement = self._gathered.lists["never_direct"][0]
+            why = "no cache_peer takes some requests that must not go directly: squid fails (502), a rule refuses (403)"
+            self._gathered.report.add(Effect.DIFFERS, statement, why)
             self._writer.add(f"{self._label}; no upstream", region, {**DENY, "reason": "no upstream may be used"})
         else:
             self._direct(region)
+
+    def _remark_peers(self, why: str) -> None:
+        first = next(iter(self._gathered.peers.values())).statement
+        self._gathered.report.add(Effect.DIFFERS, first, why, "see the rules that use upstreams, and change their use")
 
     # --- source addresses ---
 

@@ -230,6 +230,8 @@ cache_log {folder}/cache.log
 pid_filename none
 netdb_filename none
 pinger_enable off
+minimum_direct_rtt 0
+minimum_direct_hops 0
 hosts_file {hosts}
 connect_retries 0
 dead_peer_timeout 1 second

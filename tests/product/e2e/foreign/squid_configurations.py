@@ -19,7 +19,7 @@ HOSTS = {
 PEERS = {"127.77.9.9": 200, "127.77.9.8": 203}
 """Addresses of upstreams, with the status by which each responds to everything but CONNECT."""
 CLIENTS = ["127.0.0.1", "127.1.0.1", "127.1.2.3", "127.2.0.1"]
-METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND", "CONNECT"]
+METHODS = ["GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND", "CONNECT", "CONNECT"]
 PORTS = [80, 443, 8443, 21, 24, 9]
 PATHS = ["/", "/x/", "/x/y?z=1", "/xy", "/cgi-bin/a", "/a/cgi-bin/"]
 USERS = {"": "", "alice": "sesame", "bob": "open", "carol": "wrong"}
@@ -48,6 +48,7 @@ class Configuration:
 
     lines: str
     listeners: int = 1
+    upstreams: int = 0
     users: tuple[str, ...] = ("",)
     files: Mapping[str, str] | None = None
 
@@ -150,10 +151,69 @@ http_access deny at_office CONNECT bad
 http_access allow all
 """
 
+_ONE = "cache_peer 127.77.9.9 parent {peer0} 0 no-query no-digest no-netdb-exchange name=first"
+_TWO = "cache_peer 127.77.9.8 parent {peer1} 0 no-query no-digest no-netdb-exchange name=second"
+INTRANET = f"""
+http_port 127.0.0.1:{{port0}}
+acl intern dstdomain -n .a.example
+acl bad dstdomain -n .blocked.example
+{_ONE}
+cache_peer_access first allow intern
+cache_peer_access first deny all
+http_access deny bad
+http_access allow all
+never_direct allow intern
+"""
+NEVER = f"""
+http_port 127.0.0.1:{{port0}}
+acl outer dstdomain -n www.example .blocked.example
+acl office src 127.1.0.0/16
+{_ONE}
+{_TWO} round-robin
+cache_peer_access first deny office
+cache_peer_access second allow office
+http_access deny CONNECT outer
+http_access allow all
+never_direct deny outer
+"""
+ALWAYS = f"""
+http_port 127.0.0.1:{{port0}}
+acl office src 127.1.0.0/16
+acl near dstdomain -n .a.example
+acl web port 80 443
+acl bad dstdomain -n .blocked.example
+{_ONE} default
+{_TWO}
+cache_peer_access first allow web
+cache_peer_access first deny all
+always_direct allow near
+always_direct deny office
+always_direct allow CONNECT
+nonhierarchical_direct off
+http_access deny bad
+http_access allow all
+"""
+HIERARCHY = f"""
+http_port 127.0.0.1:{{port0}}
+acl bad dstdomain -n .blocked.example
+acl reads method GET
+acl away src 127.2.0.0/16
+{_ONE}
+{_TWO} sourcehash
+cache_peer_access second allow away
+http_access deny bad !reads
+http_access deny away reads bad
+http_access allow all
+"""
+
 CONFIGURATIONS = {
     "usual": Configuration(USUAL),
     "passwords": Configuration(PASSWORDS, users=tuple(USERS), files={"blocked": ".blocked.example\nb.a.example\n"}),
     "allowed": Configuration(ALLOWED, files={"allowed": "# mirrors\n.a.example\nwww.example\n"}),
     "conditions": Configuration(CONDITIONS),
-    "listeners": Configuration(LISTENERS, listeners=2),
+    "listeners": Configuration(LISTENERS, listeners=2, upstreams=2),
+    "intranet": Configuration(INTRANET, upstreams=1),
+    "never": Configuration(NEVER, upstreams=2),
+    "always": Configuration(ALWAYS, upstreams=2),
+    "hierarchy": Configuration(HIERARCHY, upstreams=2),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
 LETTERS = "MTWHFAS"
@@ -93,3 +93,41 @@ def allows(rules: Sequence[Rule], request: Request, known: Mapping[str, Acl]) ->
         if all(_named(name, request, known) for name in rule.names):
             return rule.allow
     return bool(rules) and not rules[-1].allow
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The lines that choose between upstreams and the direct way; `peers` have an option and their own lines each."""
+
+    always: list[Rule] = field(default_factory=list)
+    never: list[Rule] = field(default_factory=list)
+    peers: list[tuple[str, list[Rule]]] = field(default_factory=list)
+    switches: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        lines = [each.text("always_direct") for each in self.always] + [
+            each.text("never_direct") for each in self.never
+        ]
+        for index, (option, access) in enumerate(self.peers):
+            lines.append(f"cache_peer 192.0.2.{index} parent 3128 0 name=p{index} {option}")
+            lines += [each.text(f"cache_peer_access p{index}") for each in access]
+        return "\n".join([*lines, *self.switches])
+
+
+MODES = ("sourcehash", "carp", "round-robin", "weighted-round-robin")
+
+
+def way(ways: Ways, request: Request, known: Mapping[str, Acl]) -> str | list[str]:
+    """`direct`, `deny` where none is left, or the names of the upstreams that are chosen from first."""
+    allowed = [
+        index for index, (_option, access) in enumerate(ways.peers) if not access or allows(access, request, known)
+    ]
+    modes = [ways.peers[index][0] for index in allowed]
+    mode = next((mode for mode in MODES if mode in modes), None)
+    chosen = [f"p{index}" for index in allowed if mode is None or ways.peers[index][0] == mode]
+    if not ways.peers or (ways.always and allows(ways.always, request, known)):
+        return "direct"
+    if ways.never and allows(ways.never, request, known):
+        return chosen or "deny"
+    hierarchical = request.method in ("GET", "TRACE") or "nonhierarchical_direct off" in ways.switches
+    return chosen if chosen and hierarchical and "prefer_direct on" not in ways.switches else "direct"

@@ -16,7 +16,7 @@ from api.import_export.convert.conversion import Converted, converted
 from api.import_export.convert.report import Effect
 from api.services.object_specs import policy_spec
 from config.model.policies import PolicyCreate, new_policy
-from tests.unit.api.convert.plain_squid import Acl, Request, Rule, allows
+from tests.unit.api.convert.plain_squid import MODES, Acl, Request, Rule, Ways, allows, way
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 HOSTS = {
@@ -60,7 +60,7 @@ def rules(acls: tuple[Acl, ...], most: int) -> st.SearchStrategy[list[Rule]]:
 
 def requests() -> st.SearchStrategy[Request]:
     hosts = st.sampled_from(sorted(HOSTS))
-    methods = st.sampled_from(["GET", "POST", "CONNECT", "PROPFIND"])
+    methods = st.sampled_from(["GET", "HEAD", "POST", "CONNECT", "PROPFIND", "TRACE"])
     paths = st.sampled_from(["/", "/x/", "/x/y", "/z/a.exe", "/a.exe"])
     clients = st.sampled_from(["10.1.0.1", "10.2.0.1", "192.0.2.7", "192.0.2.8", "2001:db8::1"])
     ports = st.sampled_from([80, 443, 22, 8080])
@@ -90,7 +90,7 @@ def configuration(lines: list[Rule], acls: tuple[Acl, ...]) -> str:
     return "\n".join([auth, *defined, *(each.text("http_access") for each in lines), "http_port 3128"])
 
 
-def policy_allows(policy: CompiledPolicy, request: Request) -> bool:
+def use_of(policy: CompiledPolicy, request: Request) -> str:
     method = "" if request.method == "CONNECT" else request.method
     now = (MONDAY + timedelta(minutes=request.minute)).timestamp()
     facts = Facts(
@@ -100,7 +100,11 @@ def policy_allows(policy: CompiledPolicy, request: Request) -> bool:
 
     rule = policy.find(facts, ip_address(request.address)).rule
     assert rule is not None, "the rules decide every request"
-    return rule.spec.use != "deny"
+    return rule.spec.use
+
+
+def policy_allows(policy: CompiledPolicy, request: Request) -> bool:
+    return use_of(policy, request) != "deny"
 
 
 def compiled(found: Converted) -> CompiledPolicy:
@@ -136,3 +140,39 @@ def test_what_cannot_be_expressed_is_refused(lines: list[Rule], asked: list[Requ
     for request in asked:
         wanted, got = allows(lines, request, KNOWN), policy_allows(policy, request)
         assert got == wanted or (wanted and not exact), (request, found.document["policies"])
+
+
+def ways() -> st.SearchStrategy[Ways]:
+    lists = st.one_of(st.just([]), rules(CLEAR, 2))
+    peers = st.lists(st.tuples(st.sampled_from(["", "", "default", *MODES]), lists), max_size=3)
+    switches = st.lists(st.sampled_from(["nonhierarchical_direct off", "prefer_direct on"]), max_size=2, unique=True)
+    return st.builds(Ways, lists, lists, peers, switches.map(tuple))
+
+
+@settings(max_examples=150, deadline=None)
+@given(rules(CLEAR, 2), ways(), st.lists(requests(), min_size=1, max_size=40))
+def test_requests_go_the_ways_that_squid_chooses(lines: list[Rule], chosen: Ways, asked: list[Request]) -> None:
+    found = convert_text(f"{configuration(lines, CLEAR)}\n{chosen.text()}\n")
+    policy, exact = compiled(found), not grave(found)
+    pools = {each["name"]: [one["name"] for one in each["upstreams"]] for each in found.document.get("pools", [])}
+    for request in asked:
+        allowed = allows(lines, request, KNOWN)
+        wanted = way(chosen, request, KNOWN) if allowed else "deny"
+        got = use_of(policy, request)
+        assert pools.get(got.removeprefix("pool:"), got) == wanted or not exact, (request, found.document)
+        assert allowed or got == "deny", (request, found.document)
+
+
+def test_what_squid_can_send_nowhere_is_refused_and_reported() -> None:
+    """The most usual split: some through the upstream, the rest directly; and its opposite."""
+    lines = (
+        "acl intern dstdomain -n .intern.example\ncache_peer 192.0.2.1 parent 3128 0 name=gw\nhttp_access allow all\n"
+    )
+    access = "cache_peer_access gw allow intern\ncache_peer_access gw deny all\nhttp_port 3128\n"
+    usual = convert_text(f"{lines}never_direct allow intern\n{access}")
+    assert not any("no upstream" in rule["name"] for rule in usual.document["policies"][0]["rules"])
+    opposite = convert_text(f"{lines}never_direct deny intern\n{access}")
+    assert any("no upstream" in rule["name"] for rule in opposite.document["policies"][0]["rules"])
+    assert [each.place.line for each in opposite.report.remarks if each.directive == "never_direct" and each.place] == [
+        4
+    ]
