@@ -19,18 +19,21 @@ WIDE = 100
 """Characters of a line; a longer array is written over several."""
 
 
-def dumps(document: Mapping[str, Any]) -> str:
-    """`document` as TOML. `tomllib.loads` gives it back, but for members that are None."""
-    return "\n".join(_table(document, ())).strip("\n") + "\n"
+def dumps(document: Mapping[str, Any], short: bool = False) -> str:
+    """`document` as TOML. `tomllib.loads` gives it back, but for members that are None.
+
+    With `short` tables inside of others are in braces where these fit into a line.
+    """
+    return "\n".join(_table(document, (), short)).strip("\n") + "\n"
 
 
-def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+def _table(table: Mapping[str, Any], path: tuple[str, ...], short: bool) -> Iterator[str]:
     """Plain members first: members after a header belong to it."""
     inner: list[tuple[str, Any]] = []
     for name, value in table.items():
         if value is None:
             continue
-        if isinstance(value, Mapping) or _of_tables(value):
+        if (isinstance(value, Mapping) or _of_tables(value)) and not (short and path and _is_short(name, value)):
             inner.append((name, value))
         else:
             yield f"{_key(name)} = {_value(value)}"
@@ -39,7 +42,12 @@ def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
         for each in [value] if isinstance(value, Mapping) else value:
             yield ""
             yield f"[{header}]" if isinstance(value, Mapping) else f"[[{header}]]"
-            yield from _table(each, (*path, name))
+            yield from _table(each, (*path, name), short)
+
+
+def _is_short(name: str, value: Any) -> bool:
+    line = f"{_key(name)} = {_value(value)}"
+    return len(line) <= WIDE and "\n" not in line
 
 
 def _of_tables(value: Any) -> bool:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictStr, WithJsonSchema
 
 from config.model import json_patterns
 from config.model.access import Mode, each_entry
@@ -34,6 +34,8 @@ ENTRIES_MAX = 50_000
 METHODS_MAX = 50
 POOL_PREFIX = "pool:"
 TAG_PREFIX = "tag:"
+ANY_METHOD = "*"
+"""In `methods`: any of plain HTTP."""
 
 _METHOD = re.compile(json_patterns.METHOD, re.ASCII)
 _PATH = re.compile(json_patterns.PATH_PATTERN, re.ASCII)
@@ -55,7 +57,7 @@ def _method(text: str) -> str:
     if text == "CONNECT":
         raise ValueError("must not be CONNECT: a rule with methods never matches a tunnel")
     if _METHOD.fullmatch(text) is None:
-        raise ValueError("must be a method, such as GET, of at most 32 characters")
+        raise ValueError("must be a method, such as GET, of at most 32 characters, or * for any")
     return text
 
 
@@ -65,6 +67,12 @@ def _path(text: str) -> str:
     if _PATH.fullmatch(text) is None:
         raise ValueError("must begin with / and have visible ASCII without ? and #; * stands for any text")
     return text
+
+
+def _tunnel(given: bool) -> bool:
+    if not given:
+        raise ValueError('must be true; without it a rule holds for both, with "methods": ["*"] for plain HTTP')
+    return given
 
 
 def _use(text: str) -> str:
@@ -88,6 +96,7 @@ MatchDestinations: Any = _some(read_entry, json_patterns.WRITTEN_DESTINATION, MA
 MatchMethods: Any = _some(_method, json_patterns.METHOD, METHODS_MAX)
 MatchPaths: Any = _some(_path, json_patterns.PATH_PATTERN, MATCHES_MAX)
 MatchListenPorts = Annotated[list[PortOrRange], Field(min_length=1, max_length=MATCHES_MAX)]
+MatchTunnel = Annotated[StrictBool, AfterValidator(_tunnel), WithJsonSchema({"type": "boolean", "const": True})]
 MatchClients: Any = _some(read_network, json_patterns.NETWORK, MATCHES_MAX)
 Use = Annotated[StrictStr, AfterValidator(_use), json_patterns.text(json_patterns.USE)]
 Reason = Annotated[
@@ -101,6 +110,8 @@ Reason = Annotated[
 class MatchInput(Part):
     """What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
 
+    The method `*` is any. `tunnel` is for CONNECT, SOCKS and all else that is not plain HTTP.
+
     `accounts` are user names and `tag:` with a tag, `params` parameters of the user name. `listen_ports` are
     those of the proxy that the client came to, each a port or a range such as `20000-20999`.
     """
@@ -109,6 +120,7 @@ class MatchInput(Part):
     destinations: MatchDestinations | None = None
     methods: MatchMethods | None = None
     paths: MatchPaths | None = None
+    tunnel: MatchTunnel | None = None
     params: SomeLabels | None = None
     schedule: ScheduleInput | None = None
     clients: MatchClients | None = None
@@ -164,6 +176,7 @@ class RuleMatch(BaseModel):
     destinations: list[str] = []
     methods: list[str] = []
     paths: list[str] = []
+    tunnel: bool = False
     params: dict[str, str] = {}
     schedule: Schedule | None = None
     clients: list[str] = []
@@ -301,6 +314,7 @@ def _stored(given: Sequence[RuleInput]) -> list[PolicyRule]:
         if entry.name in named:
             raise InvalidResource(f"{path}.name", f"is the name of rules[{named[entry.name]}], too")
         named[entry.name] = index
+        _check_tunnel(entry, path)
         _check_action(entry.action, f"{path}.action")
         rules.append(PolicyRule.model_validate(entry.model_dump(by_alias=True, exclude_none=True)))
     return rules
@@ -312,6 +326,17 @@ def _check_size(given: Sequence[RuleInput]) -> None:
     entries = sum(len(each or ()) for those in lists for each in those)
     if entries > ENTRIES_MAX:
         raise InvalidResource("rules", f"have {entries:,} entries in all, and {ENTRIES_MAX:,} are allowed; use a list")
+
+
+def _check_tunnel(rule: RuleInput, path: str) -> None:
+    """A rule that could match nothing, or do nothing."""
+    if rule.match.tunnel is None:
+        return
+    for name in ("methods", "paths"):
+        if getattr(rule.match, name) is not None:
+            raise InvalidResource(f"{path}.match.tunnel", f"is for rules without {name}, which are of plain HTTP")
+    if rule.action.headers is not None:
+        raise InvalidResource(f"{path}.match.tunnel", "is for rules without headers, which are of plain HTTP")
 
 
 def _check_action(action: ActionInput, path: str) -> None:
@@ -338,7 +363,8 @@ def _of_plain_http(rule: PolicyRule) -> str:
     text = "the rule is for plain HTTP: it never matches a tunnel (CONNECT, SOCKS)"
     if rule.action.use != "deny":
         return text
-    methods, paths = _first_of(rule.match.methods), _first_of(rule.match.paths)
+    named = [] if ANY_METHOD in rule.match.methods else rule.match.methods
+    methods, paths = _first_of(named), _first_of(rule.match.paths)
     passing = f"{methods} requests" if methods else "requests"
     passing += f" for {paths}" if paths else ""
     return f"{text}, so over HTTPS all {passing} pass"

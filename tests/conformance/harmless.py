@@ -99,6 +99,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
         r"of the IANA database",
         "which time zones there are, the machine knows",
     ),
+    (rf"{_RULE}match\.tunnel", r"is for rules without", "depends on other fields"),
     (rf"{_RULE}name", r"is the name of", "names are unique in a policy"),
     (rf"{_RULE}action\.(reason|egress|headers|limits)", r"is for an action|has no meaning", "depends on `use`"),
     (

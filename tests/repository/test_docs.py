@@ -243,6 +243,7 @@ CONDITIONS = {
     "destinations": "hosts",
     "methods": "methods",
     "paths": "paths",
+    "tunnel": "tunnels",
     "params": "parameters of user names",
     "schedule": "times",
     "clients": "clients",

@@ -18,9 +18,9 @@ class RuleSpec:
     """One rule of a policy. A value, not a message by itself.
 
     Conditions that are empty hold for every request; a rule matches when all hold. `accounts` are user names, or tags
-    behind `tag:`; `destinations` entries as `config.net.entries` reads them; `paths` patterns with `*`; `params` names
-    and values; `schedule` is `actors.accounts.schedule`'s; `listen_ports` the first and the last of consecutive
-    ports of the proxy. `report`: it is counted and not enforced.
+    behind `tag:`; `destinations` entries as `config.net.entries` reads them; the method `*` is any; `paths` patterns
+    with `*`; `tunnel`: it is not plain HTTP; `params` names and values; `schedule` is `actors.accounts.schedule`'s;
+    `listen_ports` the first and the last of consecutive ports of the proxy. `report`: it is counted and not enforced.
     `use` is `deny`, `direct`, `pool:` and a name, or empty: the request goes the way it would go without the rule.
     `egress` are addresses and networks that connections leave from.
     """
@@ -41,6 +41,7 @@ class RuleSpec:
     remove_headers: tuple[str, ...] = ()
     limits: LimitsSpec = LimitsSpec()
     listen_ports: tuple[tuple[int, int], ...] = ()
+    tunnel: bool = False
 
 
 @message

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from actors.accounts.schedule import Schedule
 from actors.bounded import keep
 from actors.bus.messages.policies import PolicySpec
-from actors.forwarding.policies.conditions import TAG, Lists, Outcome, Rule, reading
+from actors.forwarding.policies.conditions import ANY_METHOD, TAG, Lists, Outcome, Rule, reading
 from actors.forwarding.policies.facts import Facts, inner_address
 from actors.forwarding.policies.masks import NONE, NameMasks, NetworkMasks, PathMasks, WordMasks, bits
 from actors.forwarding.policies.portions import Portions, at_once, put_in
@@ -48,6 +48,7 @@ class CompiledPolicy:
         self.rules = rules
         self._every = (1 << len(rules)) - 1
         self._plain_http = bits(rule.index for rule in rules if rule.http_only)
+        self._tunnels = bits(rule.index for rule in rules if rule.spec.tunnel)
         self._deny = bits(rule.index for rule in rules if rule.deny)
         self._asked = bits(rule.index for rule in rules if _is_asked(rule))
         self._accounts = WordMasks(self._without("accounts"))
@@ -147,14 +148,15 @@ class CompiledPolicy:
         method = facts.method
         if not method:
             return left & ~self._plain_http
+        left &= ~self._tunnels
         if self._methods.words:
             left &= self._by_method(method)
         return left & self._by_path(facts) if left & self._with_paths else left
 
     def _by_method(self, method: str) -> int:
-        masks = self._methods.at((method,))
+        masks = self._methods.at((method, ANY_METHOD))
         upper = method.upper()
-        return masks if upper == method else masks & ~self._deny | self._methods.at((upper,)) & self._deny
+        return masks if upper == method else masks & ~self._deny | self._methods.at((upper, ANY_METHOD)) & self._deny
 
     def _by_client(self, facts: Facts) -> int:
         known = self._any_client | self._clients.at(facts.client, 0)

@@ -20,6 +20,7 @@ from config.net.ip import Address
 from config.net.ports import Ports
 
 TAG = "tag:"
+ANY_METHOD = "*"
 SCHEDULES_KEPT = 256
 
 
@@ -94,6 +95,8 @@ class Rule:
         """Whether each condition of the rule holds, and a sentence for where it doesn't; the destination is last."""
         if self.http_only and not facts.method:
             yield Outcome.NO, "the rule is about plain HTTP, and this is a tunnel"
+        elif self.spec.tunnel and facts.method:
+            yield Outcome.NO, "the rule is about tunnels, and this is plain HTTP"
         else:
             for condition in _CONDITIONS:
                 if condition.wanted(self):
@@ -164,7 +167,7 @@ class Rule:
 
     def method_holds(self, facts: Facts) -> bool:
         """Whether the method is named; for a rule that refuses letters are compared without regard to case."""
-        return (facts.method.upper() if self.deny else facts.method) in self.methods
+        return ANY_METHOD in self.methods or (facts.method.upper() if self.deny else facts.method) in self.methods
 
     def account_holds(self, facts: Facts) -> bool:
         """Whether the account is named, by itself or by a tag."""

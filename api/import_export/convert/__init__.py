@@ -1,13 +1,11 @@
 """Conversion of the configuration of other proxies to a document that an import takes.
 
 The access lists of squid and 3proxy are decision lists: the first line that matches decides. So are policies, but their
-rules have no negation, and know plain HTTP, though not tunnels. `decisions.py` walks through the lines with the region
+rules have no negation. `decisions.py` walks through the lines with the region
 of requests (`regions.py`) that is still to be decided, and emits rules in order:
 
-- A negated condition on ports, methods and times is a condition on the others. Any other one is a hole in the line's
-  region: what lies in it is decided by the lines behind, in rules of its own before the line's.
-- Where a line depends on the method, the rules behind come twice: for plain HTTP with its methods, then for the
-  rest, which can only be tunnels there.
+- A negated condition on ports and times, on tunnels and on plain HTTP, is a condition on the others. Any other one is a
+  hole in the line's region: what lies in it is decided by the lines behind, in rules of its own before the line's.
 - Whatever of a line can't be expressed makes it wider if it denies and narrower if it allows. So a converted rule
   never allows what the line denied, and the report (`report.py`) names the line.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from api.import_export.convert.regions import EVERYTHING, PLAIN_METHODS, TUNNEL, Region, meet
+from api.import_export.convert.regions import EVERYTHING, PLAIN, TUNNEL, Region, is_within, meet
 from api.import_export.convert.statements import Statement
 from config.model.fields import user_name
 
@@ -26,11 +26,6 @@ class Condition:
         """Regions that have all that it may match."""
         return (*self.regions, *self.most) if self.unclear else self.regions
 
-    @property
-    def by_method(self) -> bool:
-        """Whether it tells plain HTTP from tunnels."""
-        return any(each.by_method for each in self.widest())
-
 
 ALWAYS, NEVER = Condition((EVERYTHING,)), Condition(())
 
@@ -39,6 +34,14 @@ def of_users(names: Iterable[str]) -> Condition:
     """A client of one of these user names. Names that none can have (a colon, RFC 7617) match no client."""
     possible = frozenset(filter(_is_user_name, names))
     return Condition((Region(users=possible),)) if possible else NEVER
+
+
+def of_methods(methods: frozenset[str]) -> Condition:
+    """Requests by one of these methods, those that open tunnels included."""
+    plain = PLAIN if methods >= PLAIN else methods - TUNNEL
+    both = plain == PLAIN and methods >= TUNNEL
+    found = (EVERYTHING,) if both else (Region(methods=plain), Region(methods=methods & TUNNEL))
+    return Condition(tuple(each for each in found if not each.empty))
 
 
 def _is_user_name(text: str) -> bool:
@@ -64,11 +67,6 @@ class Line:
     closed: bool
     parts: tuple[Part, ...]
 
-    @property
-    def by_method(self) -> bool:
-        """Whether it tells plain HTTP from tunnels."""
-        return any(each.condition.by_method for each in self.parts)
-
 
 class TooManySteps(Exception):
     """The list has too many negations, one within the other."""
@@ -90,17 +88,12 @@ class Walk:
         lines: Sequence[Line],
         leaf: Leaf,
         unclear: Unclear,
-        other_methods: Callable[[Region], None],
         decided: list[Region],
     ) -> None:
-        """`other_methods` is called with a region whose plain HTTP is decided, except that of unknown methods.
-
-        `decided` are regions that rules so far decide, by this or other walks; it grows.
-        """
+        """`decided` are regions that rules so far decide, by this or other walks; it grows."""
         self._lines = lines
         self._leaf = leaf
         self._unclear = unclear
-        self._other_methods = other_methods
         self._decided = decided
         self._steps = 0
 
@@ -113,9 +106,6 @@ class Walk:
             if self._steps > STEPS_MAX:
                 raise TooManySteps
             line = self._lines[index]
-            if line.by_method and region.methods is None:
-                self._split(region, index)
-                return
             if self._visit(line, index, region):
                 return
         self._decide(region, None)
@@ -125,18 +115,7 @@ class Walk:
         self._decided.append(region)
 
     def _is_decided(self, region: Region) -> bool:
-        return any(meet(region, each) == (region, True) for each in self._decided)
-
-    def _split(self, region: Region, index: int) -> None:
-        """Plain HTTP first; what is left then are tunnels."""
-        found = meet(region, Region(methods=PLAIN_METHODS))
-        if found is not None:
-            self.run(found[0], index)
-            self._other_methods(region)
-        if region.paths is None:
-            tunnels = meet(region, Region(methods=frozenset({TUNNEL})))
-            assert tunnels is not None
-            self.run(tunnels[0], index)
+        return any(is_within(region, each) for each in self._decided)
 
     def _visit(self, line: Line, index: int, region: Region) -> bool:
         """Emit what the line decides of `region`; whether that is all of it."""

@@ -34,6 +34,9 @@ class Addresses:
     def __bool__(self) -> bool:
         return bool(self.v4 or self.v6)
 
+    def __le__(self, other: Addresses) -> bool:
+        return self.v4 <= other.v4 and self.v6 <= other.v6
+
     def __and__(self, other: Addresses) -> Addresses:
         return Addresses(self.v4 & other.v4, self.v6 & other.v6)
 
@@ -72,6 +75,9 @@ class Names:
 
     def __bool__(self) -> bool:
         return bool(self.exact or self.below)
+
+    def __le__(self, other: Names) -> bool:
+        return all(map(other.has, self.exact)) and all(map(other.has_below, self.below))
 
     def __and__(self, other: Names) -> Names:
         exact = {each for each in self.exact if other.has(each)} | {each for each in other.exact if self.has(each)}

@@ -26,8 +26,21 @@ class Intervals:
                 merged.append((low, high))
         return cls(tuple(merged))
 
+    @classmethod
+    def union(cls, sets: Iterable[Intervals]) -> Intervals:
+        """All that is in any of them."""
+        return cls.of(span for each in sets for span in each.ranges)
+
     def __bool__(self) -> bool:
         return bool(self.ranges)
+
+    def __le__(self, other: Intervals) -> bool:
+        """Whether all of it is in the other."""
+        if not self.ranges or not other.ranges:
+            return not self.ranges
+        if self.ranges[0][0] < other.ranges[0][0] or self.ranges[-1][1] > other.ranges[-1][1]:
+            return False
+        return self & other == self
 
     def __and__(self, other: Intervals) -> Intervals:
         found, left, right = [], 0, 0

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from api.import_export.convert.draft import Draft
 from api.import_export.convert.host_sets import Addresses, Names
 from api.import_export.convert.intervals import Intervals
-from api.import_export.convert.regions import PLAIN_METHODS, TUNNEL, Region
+from api.import_export.convert.regions import PLAIN, TUNNEL, Region, is_within, joined, meet
 from config.model.policies import MATCHES_MAX, RULES_MAX
 from config.model.schedules import DAYS
 
 LISTED = 100
 """Domains that a rule names itself; more of them become a list."""
-NAME_MAX = 100
+DECIDED_MAX = 4 * RULES_MAX
+REACH = 50
+"""Rules behind one that may make it superfluous."""
+LABEL_MAX = 80
+MORE = " and more"
 DAY = 24 * 60
 
 
@@ -23,43 +27,84 @@ class TooManyRules(Exception):
     """More rules than a policy may have."""
 
 
+class Decided(NamedTuple):
+    """What is done with a region. `order` is that of the line that says so, `way` ends the rule's name."""
+
+    label: str
+    way: str
+    region: Region
+    action: dict[str, Any]
+    order: int
+
+
 class RuleWriter:
     """The rules of one policy, in order. Times are of one time zone."""
 
     def __init__(self, draft: Draft, timezone: str) -> None:
-        self.rules: list[dict[str, Any]] = []
+        self._decided: list[Decided] = []
         self._draft = draft
         self._timezone = timezone
         self._taken: dict[str, int] = {}
 
-    def add(self, name: str, region: Region, action: dict[str, Any]) -> None:
-        """Rules that do `action` with all requests of `region`. Raises `TooManyRules`."""
-        for match in self._matches(region):
-            if len(self.rules) == RULES_MAX:
-                raise TooManyRules
-            if action.get("use") == "deny" and match.get("methods") == sorted(PLAIN_METHODS):
-                del match["methods"]
-                match["paths"] = ["/*"]  # of a rule that denies, it holds for all plain HTTP
-            self.rules.append({"name": self._unique(name), "match": match, "action": action})
+    def add(self, label: str, way: str, region: Region, action: dict[str, Any], order: int = 0) -> None:
+        """Do `action` with all requests of `region`. Raises `TooManyRules`."""
+        if len(self._decided) == DECIDED_MAX:
+            raise TooManyRules
+        self._decided.append(Decided(label, way, region, action, order))
 
-    def add_other_methods(self, region: Region) -> None:
-        """A rule that refuses all plain HTTP of `region`."""
-        name = "methods that are not registered"
-        for match in self._matches(region):
-            match["paths"] = ["/*"]
-            if self.rules and self.rules[-1]["match"] == match and self.rules[-1]["action"].get("use") == "deny":
-                continue
-            self.rules.append({"name": self._unique(name), "match": match, "action": {"use": "deny"}})
+    def rules(self) -> list[dict[str, Any]]:
+        """All that was added, as few rules. Raises `TooManyRules`."""
+        self._decided = [each for index, each in enumerate(self._decided) if not self._is_repeated(index)]
+        found = [
+            {"name": self._unique(f"{each.label}{each.way}"), "match": match, "action": each.action}
+            for each in self._merged()
+            for match in self._matches(each.region)
+        ]
+        if len(found) > RULES_MAX:
+            raise TooManyRules
+        return found
+
+    def _merged(self) -> list[Decided]:
+        """With one in place of two that do the same, where no other between them decides of what is moved."""
+        found: list[Decided] = []
+        for one in self._decided:
+            for index in range(len(found) - 1, max(-1, len(found) - 1 - REACH), -1):
+                other = found[index]
+                together = (
+                    None if other.action != one.action or other.way != one.way else joined(other.region, one.region)
+                )
+                if together is not None and one.action.get("use") != "deny":
+                    found[index] = other._replace(region=together, label=_both_labels(other.label, one.label))
+                    break
+                if other.action != one.action and meet(other.region, one.region) is not None:
+                    found.append(one)
+                    break
+            else:
+                found.append(one)
+        return found
+
+    def _is_repeated(self, index: int) -> bool:
+        """Whether a rule behind does the same with more, and is of the same line or one before: this one was only a
+        part that a line leaves to those behind it."""
+        one = self._decided[index]
+        for other in self._decided[index + 1 : index + 1 + REACH]:
+            if other.action == one.action:
+                if other.order <= one.order and is_within(one.region, other.region):
+                    return True
+            elif meet(one.region, other.region) is not None:
+                return False
+        return False
 
     def _unique(self, name: str) -> str:
-        plain = name if len(name) <= NAME_MAX - 8 else f"{name[: NAME_MAX - 9]}…"
-        number = self._taken[plain] = self._taken.get(plain, 0) + 1
-        return plain if number == 1 else f"{plain} #{number}"
+        number = self._taken[name] = self._taken.get(name, 0) + 1
+        return name if number == 1 else f"{name} #{number}"
 
     def _matches(self, region: Region) -> Iterator[dict[str, Any]]:
         """Conditions that together match the region: one, unless a list of one would be too long."""
         plain: dict[str, Any] = {}
-        if region.methods is not None and TUNNEL not in region.methods:
+        if region.methods == TUNNEL:
+            plain["tunnel"] = True
+        elif region.methods is not None and (region.methods != PLAIN or region.paths is None):
             plain["methods"] = sorted(region.methods)
         if region.minutes is not None:
             plain["schedule"] = {"timezone": self._timezone, "windows": list(windows(region.minutes))}
@@ -70,8 +115,6 @@ class RuleWriter:
             "clients": None if region.clients is None else region.clients.networks(),
         }
         given = {name: entries for name, entries in lists.items() if entries is not None}
-        if "paths" in given and plain.get("methods") == sorted(PLAIN_METHODS):
-            del plain["methods"]  # paths are those of plain HTTP
         for chunks in product(*(list(_chunks(entries)) for entries in given.values())):
             yield {**dict(zip(given, chunks, strict=True)), **plain}
 
@@ -121,3 +164,9 @@ def windows(minutes: Intervals) -> Iterator[dict[str, Any]]:
 
 def _clock(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
+
+
+def _both_labels(one: str, other: str) -> str:
+    if one == other or len(one) + len(other) > LABEL_MAX:
+        return one if one == other or one.endswith(MORE) else f"{one}{MORE}"
+    return f"{one}; {other}"

@@ -7,16 +7,12 @@ from typing import Any
 
 from api.import_export.convert.host_sets import Addresses, Names
 from api.import_export.convert.intervals import Intervals
+from config.model.policies import ANY_METHOD
 
-TUNNEL = "CONNECT"
-_METHODS = (
-    "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY DELETE GET HEAD LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL "
-    "MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PROPFIND PROPPATCH PURGE PUT QUERY REBIND REPORT "
-    "SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL"
-)
-PLAIN_METHODS = frozenset(_METHODS.split())
-"""The methods of plain HTTP: those that IANA has registered, and squid's PURGE."""
-METHODS = PLAIN_METHODS | {TUNNEL}
+TUNNEL = frozenset({"CONNECT"})
+"""In place of methods: what is no plain HTTP."""
+PLAIN = frozenset({ANY_METHOD})
+"""All methods of plain HTTP."""
 PORTS = (1, 65535)
 MINUTES = (0, 7 * 24 * 60 - 1)
 """Minutes of a week, from Monday 0:00."""
@@ -26,7 +22,8 @@ MINUTES = (0, 7 * 24 * 60 - 1)
 class Region:
     """Requests that meet all conditions; None is none.
 
-    `paths` has patterns with `*` and holds for plain HTTP, as `methods` without `TUNNEL` do.
+    `methods` is `TUNNEL`, `PLAIN`, or names of methods of plain HTTP. With `paths`, which have patterns with `*`, there
+    are methods.
     """
 
     clients: Addresses | None = None
@@ -37,11 +34,6 @@ class Region:
     users: frozenset[str] | None = None
     minutes: Intervals | None = None
 
-    @property
-    def by_method(self) -> bool:
-        """Whether it tells plain HTTP from tunnels."""
-        return self.methods is not None or self.paths is not None
-
     def others(self) -> Region | None:
         """All requests that are not in it, if that is a region and a short one."""
         given = [each.name for each in fields(self) if getattr(self, each.name) is not None]
@@ -49,8 +41,8 @@ class Region:
             return Region(ports=self.ports.outside(*PORTS))
         if given == ["minutes"] and self.minutes is not None:
             return Region(minutes=self.minutes.outside(*MINUTES))
-        if given == ["methods"] and self.methods is not None:
-            return Region(methods=METHODS - self.methods)
+        if given == ["methods"] and self.methods in (TUNNEL, PLAIN):
+            return Region(methods=PLAIN if self.methods == TUNNEL else TUNNEL)
         return None
 
     @property
@@ -60,6 +52,7 @@ class Region:
 
 
 EVERYTHING = Region()
+PLAIN_HTTP = Region(methods=PLAIN)
 
 
 def meet(one: Region, other: Region) -> tuple[Region, bool] | None:
@@ -67,13 +60,58 @@ def meet(one: Region, other: Region) -> tuple[Region, bool] | None:
     values: dict[str, Any] = {name: _both(getattr(one, name), getattr(other, name)) for name in _PLAIN}
     hosts, exact_hosts = _hosts(one.hosts, other.hosts)
     paths, exact_paths = _paths(one.paths, other.paths)
-    if paths is not None and values["methods"] is not None:
-        values["methods"] -= {TUNNEL}
-    found = replace(one, **values, hosts=hosts, paths=paths)
+    found = replace(one, **values, methods=_methods(one.methods, other.methods), hosts=hosts, paths=paths)
     return None if found.empty else (found, exact_hosts and exact_paths)
 
 
-_PLAIN = ("clients", "ports", "methods", "users", "minutes")
+def is_within(one: Region, other: Region) -> bool:
+    """Whether all requests of one region are certainly in the other."""
+    for name in _DIMENSIONS:
+        wide = getattr(other, name)
+        if wide is None:
+            continue
+        narrow = getattr(one, name)
+        if narrow is None or (narrow != wide and not _part(name, narrow, wide)):
+            return False
+    return True
+
+
+def joined(one: Region, other: Region) -> Region | None:
+    """The requests of both as one region, where the two differ in one condition."""
+    different = [name for name in _DIMENSIONS if getattr(one, name) != getattr(other, name)]
+    if len(different) > 1:
+        return None
+    for name in different:
+        values = getattr(one, name), getattr(other, name)
+        if None in values or type(values[0]) is not type(values[1]) or (name == "methods" and not _are_named(*values)):
+            return None
+        union = values[0] | values[1] if isinstance(values[0], frozenset) else type(values[0]).union(values)
+        return replace(one, **{name: union})
+    return one
+
+
+def _are_named(*methods: frozenset[str]) -> bool:
+    return not any(each in (PLAIN, TUNNEL) for each in methods)
+
+
+def _part(name: str, narrow: Any, wide: Any) -> bool:
+    if name == "methods":
+        return bool(_methods(narrow, wide) == narrow)
+    if name == "paths":
+        return _paths(narrow, wide) == (narrow, True)
+    return type(narrow) is type(wide) and bool(narrow <= wide)
+
+
+_PLAIN = ("clients", "ports", "users", "minutes")
+_DIMENSIONS = (*_PLAIN, "methods", "hosts", "paths")
+
+
+def _methods(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    if PLAIN in (one, other) and TUNNEL not in (one, other):
+        return other if one == PLAIN else one
+    return one & other
 
 
 def _both(one: Any, other: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from glob import escape, has_magic, iglob
 from ipaddress import ip_address
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 FILE_MAX = 64 * 1024 * 1024
@@ -14,6 +15,9 @@ FILE_MAX = 64 * 1024 * 1024
 READS_MAX = 2_000
 """Files that are read for one configuration: those that include one another double with each level."""
 PATTERNS_MAX = 2
+MOST = 40
+"""Characters of a statement in the name of a rule."""
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -98,11 +102,24 @@ def joined(words: Sequence[str], most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def named(statement: Statement) -> str:
-    """The name of a rule that was made of a statement: where it is, and how it begins."""
-    file = statement.place.file.rpartition("/")[2]
-    words = (each.removeprefix("\x00") for each in (statement.name, *statement.words))
-    return f"{file}:{statement.place.line} {joined(list(words))}"
+def named(statement: Statement, main: Path | None = None) -> str:
+    """The name of a rule that was made of a statement: its line, and what it says; the file's name unless it is `main`.
+
+    Words that would make it too long are counted.
+    """
+    place = statement.place
+    where = "line " if main is not None and place.file == str(main) else f"{place.file.rpartition('/')[2]}:"
+    words = [each.removeprefix("\x00") for each in statement.words]
+    if statement.name != "http_access":
+        words.insert(0, statement.name)
+    kept = [word for word, size in zip(words, accumulate(len(each) + 1 for each in words), strict=True) if size <= MOST]
+    more = f" +{len(words) - len(kept)}" if len(kept) < len(words) else ""
+    return f"{where[-MOST:]}{place.line}: {' '.join(kept)}{more}"
+
+
+def printable(word: str) -> str:
+    """Without control characters, which no field of a document may have."""
+    return _UNFIT.sub("\ufffd", word)
 
 
 def is_address(word: str) -> bool:

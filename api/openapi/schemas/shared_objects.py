@@ -215,6 +215,7 @@ class RuleMatchView(ResponseModel):
     destinations: list[str] | None = None
     methods: list[str] | None = None
     paths: list[str] | None = None
+    tunnel: bool | None = None
     params: dict[str, str] | None = None
     schedule: ScheduleView | None = None
     clients: list[str] | None = None

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import product
 
-from api.import_export.convert.decisions import ALWAYS, NEVER, Condition, of_users
+from api.import_export.convert.decisions import ALWAYS, NEVER, Condition, of_methods, of_users
 from api.import_export.convert.draft import Draft
 from api.import_export.convert.host_sets import Addresses, Names
 from api.import_export.convert.intervals import Intervals, Range
-from api.import_export.convert.regions import EVERYTHING, METHODS, PLAIN_METHODS, TUNNEL, Region
+from api.import_export.convert.regions import EVERYTHING, PLAIN, PLAIN_HTTP, TUNNEL, Region
 from api.import_export.convert.report import Effect, Report
 from api.import_export.convert.squid import regexes, values
 from api.import_export.convert.squid.acls import Acl, Listener, Value, union
+from config.model import json_patterns
+from config.model.policies import ANY_METHOD
 from config.net.host_names import is_host_name
+
+_METHOD = re.compile(json_patterns.METHOD, re.ASCII)
 
 Maker = Callable[[Acl, Listener, Report, Draft], Condition]
 
-PLAIN = Region(methods=PLAIN_METHODS)
 CASES_MAX = 64
 """Spellings in capitals and small letters of one path."""
 
@@ -112,21 +115,15 @@ def _port(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Condi
 
 
 def _method(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Condition:
-    wanted = {value.text.upper() for value in acl.values}
-    if unknown := sorted(wanted - METHODS):
-        report.add(
-            Effect.DIFFERS, acl.statement, f"{', '.join(unknown)}: no registered method, and refused in any case"
-        )
-    return _of_methods(wanted & METHODS)
+    """squid knows the usual methods in small letters, too."""
+    wanted = {value.text.upper() if value.text.isalpha() else value.text for value in acl.values}
+    known = {each for each in wanted if each in TUNNEL or (_METHOD.fullmatch(each) and each != ANY_METHOD)}
+    if unknown := sorted(wanted - known):
+        report.add(Effect.DIFFERS, acl.statement, f"{', '.join(unknown)}: no method, and refused in any case")
+    return of_methods(frozenset(known))
 
 
-def _of_methods(methods: AbstractSet[str]) -> Condition:
-    if methods == METHODS:
-        return ALWAYS
-    return Condition((Region(methods=frozenset(methods)),)) if methods else NEVER
-
-
-_PROTOCOLS = {"HTTP": PLAIN_METHODS, "HTTPS": frozenset[str](), "NONE": frozenset({TUNNEL})}
+_PROTOCOLS = {"HTTP": PLAIN, "HTTPS": frozenset[str](), "NONE": TUNNEL}
 
 
 def _proto(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Condition:
@@ -134,7 +131,7 @@ def _proto(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Cond
     for value in acl.values:
         if value.text.upper() not in _PROTOCOLS:
             report.add(Effect.UNNEEDED, value.statement, f"{value.text}: clients can't ask for this protocol here")
-    return _of_methods(found)
+    return of_methods(found)
 
 
 def _time(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Condition:
@@ -168,7 +165,7 @@ def _urlpath_regex(acl: Acl, _listener: Listener, report: Report, _draft: Draft)
                 "and the query is not compared"
             )
             unclear = _bad(value, report, str(error), instead)
-    return _plain((Region(paths=frozenset(paths)),) if paths else (), unclear, (PLAIN,))
+    return _plain((Region(methods=PLAIN, paths=frozenset(paths)),) if paths else (), unclear, (PLAIN_HTTP,))
 
 
 def _paths(value: Value) -> Iterator[str]:
@@ -213,7 +210,7 @@ def _of_urls(value: Value) -> Iterator[Region]:
         if any(sign in path for sign in "\x01\x02\x03?#*%"):
             raise regexes.NotFinite("only the beginning of a path is the same without the query")
         paths = frozenset(f"{each}*" for each in _cases(f"/{path}", value.any_case))
-        yield Region(hosts=_host(host), ports=_port_of(host), paths=paths, methods=PLAIN_METHODS)
+        yield Region(hosts=_host(host), ports=_port_of(host), paths=paths, methods=PLAIN)
 
 
 def _host(authority: str) -> Names | Addresses:
@@ -239,7 +236,7 @@ def _url_most(value: Value) -> tuple[Region, ...]:
     except regexes.NotFinite:
         return (EVERYTHING,)
     https = any(text.startswith(f"{regexes.START}https:") for text in texts)
-    return (PLAIN,) if not https and all("/" in text for text in texts) else (EVERYTHING,)
+    return (PLAIN_HTTP,) if not https and all("/" in text for text in texts) else (EVERYTHING,)
 
 
 def _localport(acl: Acl, listener: Listener, _report: Report, _draft: Draft) -> Condition:

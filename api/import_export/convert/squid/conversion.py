@@ -23,7 +23,7 @@ _BY_LISTENER = frozenset({"localport", "myport", "myportname", "localip"})
 
 def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: str) -> None:
     """Carry over a squid.conf to `draft`. Raises `UnreadableFile`."""
-    gathered = Gathered(draft, report, files, Acls(draft, report, files))
+    gathered = Gathered(path, draft, report, files, Acls(draft, report, files))
     reader = Reader(files, report)
     for statement in reader.read(path):
         carry_over(gathered, statement)

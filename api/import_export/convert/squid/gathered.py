@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from api.import_export.convert.draft import Draft
@@ -59,6 +60,7 @@ ACCESS = ("http_access", "adapted_http_access", "miss_access", "http_reply_acces
 class Gathered:
     """One configuration. `blocks` are statements without which nothing may be allowed, each with the reason."""
 
+    main: Path
     draft: Draft
     report: Report
     files: Files

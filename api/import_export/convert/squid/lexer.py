@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from api.import_export.convert.report import Effect, Report
-from api.import_export.convert.statements import Files, Place, Statement, UnreadableFile
+from api.import_export.convert.statements import Files, Place, Statement, UnreadableFile, printable
 
 DEPTH_MAX = 16
 """Includes in one another; squid has the same limit."""
@@ -120,9 +120,9 @@ def words_of(line: str) -> tuple[str, ...]:
         if match[2] is not None and match[2].startswith("#"):
             break
         if parameters is not None:
-            words.append(FILE + parameters[1])
+            words.append(FILE + printable(parameters[1]))
         else:
-            words.append(match[2] if match[1] is None else FILE + match[1])
+            words.append(printable(match[2]) if match[1] is None else FILE + printable(match[1]))
     return tuple(words)
 
 

@@ -33,24 +33,28 @@ class PolicyMaker:
         self._pools = pools
         self._writer = RuleWriter(gathered.draft, timezone)
         self._label = ""
+        self._order = 0
         self._decided: list[Region] = []
 
     def rules(self) -> list[dict[str, Any]]:
         """All rules. More than a policy may have: one rule, which refuses everything."""
         try:
             for statement, _why in self._gathered.blocks:
-                self._writer.add(f"not converted: {named(statement)}", EVERYTHING, self._refusal(statement))
+                self._writer.add(f"not converted, {self._named(statement)}", "", EVERYTHING, self._refusal(statement))
             self._access(ACCESS, EVERYTHING)
+            return self._writer.rules()
         except (TooManyRules, TooManySteps):
             why = "the lists have so many negations that a policy can't hold them"
             self._gathered.report.add(
                 Effect.REFUSES, self._first(), why, "write allow lines for what is left, in order"
             )
             return [{"name": "not converted: too many rules", "match": {}, "action": DENY}]
-        return self._writer.rules
 
     def _first(self) -> Statement | None:
         return next(iter(self._gathered.lists.get("http_access", [])), None)
+
+    def _named(self, statement: Statement) -> str:
+        return named(statement, self._gathered.main)
 
     @staticmethod
     def _refusal(statement: Statement) -> dict[str, Any]:
@@ -71,7 +75,7 @@ class PolicyMaker:
             statements,
             region,
             allowed=lambda part: self._access(names[1:], part),
-            denied=lambda part: self._writer.add(self._label, part, DENY),
+            denied=lambda part: self._add(part, DENY),
             name=name,
         )
 
@@ -90,17 +94,18 @@ class PolicyMaker:
         """
         lines = [line for each in statements if (line := self._line(each, strict)) is not None]
         default = bool(statements) and statements[-1].words[:1] == ("deny",)
-        before = self._label
+        order = {id(each): index for index, each in enumerate(statements)}
 
         def leaf(part: Region, line: Line | None) -> None:
             allows = default if line is None else line.statement.words[0] == "allow"
-            outer, found = self._label, None if line is None else named(line.statement)
-            self._label = "; ".join(filter(None, (before, found))) or f"{name}: default"
+            outer = self._label, self._order
+            if name in ACCESS and not (allows and self._label):
+                self._label = "no line matches" if line is None else self._named(line.statement)
+                self._order = len(order) if line is None else order[id(line.statement)]
             (allowed if allows else denied)(part)
-            self._label = outer
+            self._label, self._order = outer
 
-        Walk(lines, leaf, self._unclear, self._writer.add_other_methods, self._decided).run(region)
-        self._label = before
+        Walk(lines, leaf, self._unclear, self._decided).run(region)
 
     def _line(self, statement: Statement, strict: str) -> Line | None:
         if statement.words[:1] not in (("allow",), ("deny",)):
@@ -148,25 +153,11 @@ class PolicyMaker:
         if switches.get("prefer_direct") == "on":
             self._remark_peers("squid tries upstreams where a target can't be reached directly (prefer_direct)")
             self._direct(region)
-        elif switches.get("nonhierarchical_direct") == "off":
-            self._by_peers(region)
         else:
-            statement = Statement(Place("", 0), "nonhierarchical_direct", ("allow",))
-            line = Line(statement, False, (Part(HIERARCHICAL),))
-            Walk([line], self._hierarchical, self._unclear, self._writer.add_other_methods, self._decided).run(region)
-
-    def _hierarchical(self, region: Region, found: Line | None) -> None:
-        """What `HIERARCHICAL` matches goes to upstreams, and the rest directly."""
-        if found is None:
-            self._direct(region)
-        else:
-            self._remark_peers(
-                "squid also goes directly for requests with Authorization, and to hosts that it has measured to be near"
-            )
             self._by_peers(region)
 
     def _by_peers(self, region: Region, chosen: tuple[Peer, ...] = (), index: int = 0, only: bool = False) -> None:
-        """The upstreams that their own lists allow, one after another; `only`: else it fails."""
+        """The upstreams that their own lists allow, one after another; `only`: without one it fails."""
         peers = list(self._gathered.peers.values())
         if index == len(peers):
             self._use(region, chosen, only)
@@ -181,17 +172,33 @@ class PolicyMaker:
 
     def _use(self, region: Region, chosen: tuple[Peer, ...], only: bool) -> None:
         """Without an upstream squid goes directly, unless it must not: there it fails."""
-        if chosen:
-            if not only:
-                self._remark_peers("when no upstream is up, squid goes directly, and a proxy here refuses with 502")
+        if chosen and only:
             self._egress(region, self._pools.use(chosen))
+        elif chosen:
+            self._remark_peers("when no upstream is up, squid goes directly, and a proxy here refuses with 502")
+            self._by_hierarchy(region, self._pools.use(chosen))
         elif only:
             statement = self._gathered.lists["never_direct"][0]
             why = "no cache_peer takes some requests that must not go directly: squid fails (502), a rule refuses (403)"
             self._gathered.report.add(Effect.DIFFERS, statement, why)
-            self._writer.add(f"{self._label}; no upstream", region, {**DENY, "reason": "no upstream may be used"})
+            self._add(region, {**DENY, "reason": "no upstream may be used"})
         else:
             self._direct(region)
+
+    def _by_hierarchy(self, region: Region, use: str) -> None:
+        """What squid does not look for in caches goes directly, unless a switch says otherwise."""
+        if self._gathered.switches.get("nonhierarchical_direct") == "off":
+            self._egress(region, use)
+            return
+        self._remark_peers(
+            "squid also goes directly for requests with Authorization, and to hosts that it has measured to be near"
+        )
+        line = Line(Statement(Place("", 0), "nonhierarchical_direct", ("allow",)), False, (Part(HIERARCHICAL),))
+
+        def leaf(part: Region, found: Line | None) -> None:
+            self._egress(part, DIRECT if found is None else use)
+
+        Walk([line], leaf, self._unclear, self._decided).run(region)
 
     def _remark_peers(self, why: str) -> None:
         first = next(iter(self._gathered.peers.values())).statement
@@ -209,21 +216,28 @@ class PolicyMaker:
             action: dict[str, Any] = {"use": use, **({"egress": egress} if egress else {})}
             self._limit(part, action, self._gathered.limited)
 
-        Walk(lines, leaf, self._unclear, self._writer.add_other_methods, self._decided).run(region)
+        Walk(lines, leaf, self._unclear, self._decided).run(region)
 
     # --- bandwidth ---
 
     def _limit(self, region: Region, action: dict[str, Any], pools: Sequence[DelayPool]) -> None:
         """The first delay pool that has the request limits it."""
         if not pools:
-            self._writer.add(self._label, region, action)
+            self._add(region, action)
             return
         limits = {"bandwidth_out": pools[0].aggregate}
         self._choose(
             pools[0].access,
             region,
-            allowed=lambda part: self._writer.add(self._label, part, {**action, "limits": limits}),
+            allowed=lambda part: self._add(part, {**action, "limits": limits}),
             denied=lambda part: self._limit(part, action, pools[1:]),
             name="delay_access",
             strict="allow",
         )
+
+    def _add(self, region: Region, action: dict[str, Any]) -> None:
+        """With upstreams the way is in the name, too: a line may have several."""
+        use = str(action["use"])
+        by = f", {use.removeprefix('pool:')}" if self._gathered.peers and use != "deny" else ""
+        by = ", no upstream" if "reason" in action else by
+        self._writer.add(self._label, by, region, action, self._order)

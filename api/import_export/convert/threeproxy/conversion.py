@@ -13,7 +13,7 @@ from api.import_export.convert.host_sets import Names
 from api.import_export.convert.policy_rules import RuleWriter, TooManyRules
 from api.import_export.convert.regions import EVERYTHING, Region
 from api.import_export.convert.report import Effect, Report
-from api.import_export.convert.statements import Files, named
+from api.import_export.convert.statements import Files, Statement, named
 from api.import_export.convert.threeproxy import accounts, entries
 from api.import_export.convert.threeproxy.commands import carry_over
 from api.import_export.convert.threeproxy.lexer import Reader
@@ -26,7 +26,7 @@ _WITHOUT_PASSWORDS = frozenset({"none", "iponly"})
 
 def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: str) -> None:
     """Carry over a 3proxy.cfg to `draft`. Raises `UnreadableFile`."""
-    state, reader = State(draft, report, files), Reader(files, report)
+    state, reader = State(path, draft, report, files), Reader(files, report)
     for statement in reader.read(path):
         carry_over(state, statement)
     for statement in reader.missing:
@@ -76,12 +76,12 @@ class _Rules:
     def rules(self) -> list[dict[str, Any]]:
         """None of them, where everything is allowed. Too many: one that refuses everything."""
         for statement in self._state.blocks:
-            self._writer.add(f"not converted: {named(statement)}", EVERYTHING, DENY)
+            self._writer.add(f"not converted, {self._named(statement)}", "", EVERYTHING, DENY)
         for statement, name in self._state.refused_names:
             region = Region(hosts=Names(frozenset({name}), frozenset()))
-            self._writer.add(named(statement), region, DENY)
+            self._writer.add(self._named(statement), "", region, DENY)
         if self._service.auth[0] == "none" or not self._service.entries:
-            return self._writer.rules
+            return self._writer.rules()
         by_statement = {id(each.statement): each for each in self._service.entries}
 
         def leaf(region: Region, line: Line | None) -> None:
@@ -89,12 +89,12 @@ class _Rules:
 
         lines = [self._line(each) for each in self._service.entries]
         try:
-            Walk(lines, leaf, self._unclear, self._writer.add_other_methods, []).run()
+            Walk(lines, leaf, self._unclear, []).run()
+            return self._writer.rules()
         except (TooManyRules, TooManySteps):
             why = "the entries are more than a policy can hold"
             self._state.report.add(Effect.REFUSES, self._service.statement, why, "write lists of domains and networks")
             return [{"name": "not converted: too many rules", "match": {}, "action": DENY}]
-        return self._writer.rules
 
     def _line(self, entry: Entry) -> Line:
         with_users = bool(set(self._service.auth) - _WITHOUT_PASSWORDS)
@@ -108,7 +108,8 @@ class _Rules:
 
     def _decide(self, region: Region, entry: Entry | None) -> None:
         if entry is None or not entry.allow:
-            self._writer.add("no entry matches" if entry is None else named(entry.statement), region, DENY)
+            name = "no entry matches" if entry is None else self._named(entry.statement)
+            self._writer.add(name, "", region, DENY, self._order(entry))
             return
         try:
             action = self._action(entry, way_of(entry.parents))
@@ -118,7 +119,14 @@ class _Rules:
                 Effect.REFUSES, entry.parents[0], why, "use one group of upstreams, and convert again"
             )
             action = DENY
-        self._writer.add(named(entry.statement), region, action)
+        self._writer.add(self._named(entry.statement), "", region, action, self._order(entry))
+
+    def _named(self, statement: Statement) -> str:
+        return named(statement, self._state.main)
+
+    def _order(self, entry: Entry | None) -> int:
+        entries = self._service.entries
+        return len(entries) if entry is None else next(n for n, each in enumerate(entries) if each is entry)
 
     def _action(self, entry: Entry, way: Way) -> dict[str, Any]:
         use = self._pool(entry, way.upstreams) if way.upstreams else "direct"

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from api.import_export.convert.decisions import ALWAYS, NEVER, Condition, Part, of_users
+from api.import_export.convert.decisions import ALWAYS, NEVER, Condition, Part, of_methods, of_users
 from api.import_export.convert.host_sets import NO_NAMES, Addresses, Names
 from api.import_export.convert.intervals import Intervals
-from api.import_export.convert.regions import EVERYTHING, METHODS, PLAIN_METHODS, TUNNEL, Region
+from api.import_export.convert.regions import EVERYTHING, PLAIN, PLAIN_HTTP, TUNNEL, Region
 from api.import_export.convert.squid import values
 from config.net.host_names import is_host_name
 
 DAY = values.DAY
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _HTTP = {
-    "HTTP": PLAIN_METHODS,
+    "HTTP": PLAIN,
     "HTTP_GET": frozenset({"GET"}),
     "HTTP_PUT": frozenset({"PUT"}),
     "HTTP_POST": frozenset({"POST"}),
     "HTTP_HEAD": frozenset({"HEAD"}),
-    "HTTP_OTHER": PLAIN_METHODS - {"GET", "PUT", "POST", "HEAD"},
-    "HTTP_CONNECT": frozenset({TUNNEL}),
-    "HTTPS": frozenset({TUNNEL}),
+    "HTTP_OTHER": frozenset({"DELETE", "OPTIONS", "PATCH", "TRACE"}),
+    "HTTP_CONNECT": TUNNEL,
+    "HTTPS": TUNNEL,
 }
 _OF_SOCKS = frozenset({"CONNECT", "BIND", "UDPASSOC"})
 NUMBER = 7
@@ -113,9 +114,9 @@ def _operations(words: list[str], service: str) -> Condition:
     methods = frozenset[str]().union(*(_HTTP.get(word, frozenset()) for word in words))
     if service == "auto" and _OF_SOCKS & set(words):
         return Condition((), "rules don't distinguish tunnels of HTTP and of SOCKS")
-    if methods == METHODS:
-        return ALWAYS
-    return Condition((Region(methods=methods),)) if methods else NEVER
+    if "HTTP_OTHER" in words and "HTTP" not in words:
+        return replace(of_methods(methods), unclear="HTTP_OTHER: rules name methods one by one", most=(PLAIN_HTTP,))
+    return of_methods(methods)
 
 
 def _days(words: list[str]) -> Condition:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from api.import_export.convert.report import Effect, Report
-from api.import_export.convert.statements import Files, Place, Statement, UnreadableFile
+from api.import_export.convert.statements import Files, Place, Statement, UnreadableFile, printable
 
 DEPTH_MAX = 16
 
@@ -82,7 +82,7 @@ def _split(line: str) -> Iterator[tuple[str, bool]]:
             else:
                 word += line[at]
                 at += 1
-        yield word, of_file
+        yield printable(word), of_file
 
 
 def _quoted(line: str, at: int) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from api.import_export.convert.draft import Draft
@@ -34,6 +35,7 @@ class Service:
 class State:
     """The state of the script, and what it has made."""
 
+    main: Path
     draft: Draft
     report: Report
     files: Files

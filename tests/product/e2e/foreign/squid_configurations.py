@@ -115,6 +115,7 @@ CONDITIONS = """
 acl office src 127.1.0.0/16
 acl inner dst 127.77.1.0/24
 acl reads method GET HEAD
+acl writes method POST PUT DELETE OPTIONS PROPFIND CONNECT
 acl scripts urlpath_regex ^/cgi-bin/ ^/x/
 acl names dstdom_regex -n (^|\\.)a\\.example$ ^www\\.example$
 acl page url_regex ^http://blocked\\.example/x/
@@ -122,7 +123,7 @@ acl either any-of office reads
 acl pair all-of office reads
 http_access allow page office
 http_access deny scripts !office
-http_access deny inner !reads
+http_access deny inner writes
 http_access allow pair
 http_access deny names !either
 http_access allow either

@@ -58,12 +58,11 @@ def rules_of(name: str) -> list[dict[str, Any]]:
 def test_the_rules_of_debian_s_configuration() -> None:
     rules = rules_of("squid-default.conf")
     uses = [rule["action"]["use"] for rule in rules]
-    assert uses == ["deny", "direct", "deny", "deny", "direct", "deny"]
+    assert uses == ["deny", "deny", "direct", "deny"]
     assert rules[0]["match"]["destinations"][:2] == [":1-20", ":22-69"]
-    assert rules[2]["match"] == {"paths": ["/*"]}
-    assert rules[3]["match"] == {"destinations": [":1-442", ":444-65535"]}
-    assert rules[4]["match"] == {"clients": ["127.0.0.0/8", "::1"]}
-    assert rules[5]["match"] == {}
+    assert rules[1]["match"] == {"destinations": [":1-442", ":444-65535"], "tunnel": True}
+    assert rules[2]["match"] == {"clients": ["127.0.0.0/8", "::1"]}
+    assert rules[3]["match"] == {}
 
 
 def test_no_conversion_lifts_the_egress_guard() -> None:
@@ -113,7 +112,7 @@ def test_accounts_and_limits_of_3proxy() -> None:
 
 
 def test_a_chain_and_operations_that_rules_do_not_distinguish_are_refused() -> None:
-    rules = {rule["name"].partition(" ")[2]: rule["action"] for rule in rules_of("3proxy-parents.cfg")}
+    rules = {rule["name"].partition(": ")[2]: rule["action"] for rule in rules_of("3proxy-parents.cfg")}
     assert rules["allow * 192.168.2.0/24 * 80"] == {"use": "deny"}
     assert rules["nsrecord blocked.example 0.0.0.0"] == {"use": "deny"}
     assert rules["allow * 192.168.1.0/24 *.fr"]["use"].startswith("pool:")
@@ -130,4 +129,4 @@ def test_filters_that_can_not_be_asked_refuse_everything() -> None:
     first, *_rest = rules_of("squid-filters.conf")
     assert first["match"] == {}
     assert first["action"]["use"] == "deny"
-    assert "squid-filters.conf:5" in first["name"]
+    assert "line 5: url_rewrite_program" in first["name"]

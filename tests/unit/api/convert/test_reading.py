@@ -36,7 +36,7 @@ def test_lines_go_on_behind_a_backslash_with_comments_between(tmp_path: Path) ->
     text = "acl a src 10.0.0.0/8 \\\n# a comment\n  192.0.2.1\nhttp_access allow a # behind\nhttp_port 3128\n"
     found = convert_text(tmp_path, text)
     assert rules_of(found)[0]["match"] == {"clients": ["10.0.0.0/8", "192.0.2.1"]}
-    assert rules_of(found)[0]["name"] == "file.conf:4 http_access allow a"
+    assert rules_of(found)[0]["name"] == "line 4: allow a"
 
 
 def test_quotation_marks_name_files_of_values(tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_conditions_and_includes(tmp_path: Path) -> None:
     )
     found = convert_text(tmp_path, text)
     assert [rule["name"] for rule in rules_of(found)] == [
-        "1.conf:1 http_access allow localhost",
-        "2.conf:1 http_access deny all",
+        "1.conf:1: allow localhost",
+        "2.conf:1: deny all",
     ]
     assert found.document["proxies"][0]["port"] == 13128
 
@@ -202,7 +202,37 @@ def test_exceptions_within_exceptions_stay_few_rules(tmp_path: Path) -> None:
     acls = [f"acl m{n} proxy_auth u{n}\nacl d{n} dstdomain -n d{n}.example" for n in range(40)]
     lines = [f"http_access allow !m{n} !d{n}" for n in range(40)]
     found = convert_text(tmp_path, "\n".join([*acls, *lines, "http_access deny all", "http_port 3128"]))
-    assert len(rules_of(found)) == 5
+    assert [(rule["match"], rule["action"]["use"]) for rule in rules_of(found)] == [({}, "direct")]
+
+
+def test_what_depends_on_methods_and_tunnels_is_one_rule_of_each_line(tmp_path: Path) -> None:
+    text = """
+acl writes method POST PUT CONNECT
+acl lan src 10.0.0.0/8
+acl page urlpath_regex ^/x/
+http_access deny CONNECT lan page
+http_access deny !CONNECT lan
+http_access allow writes
+http_access allow lan
+http_access allow localhost
+http_port 3128
+"""
+    assert [(rule["name"], rule["match"]) for rule in rules_of(convert_text(tmp_path, text))] == [
+        ("line 6: deny !CONNECT lan", {"clients": ["10.0.0.0/8"], "methods": ["*"]}),
+        ("line 7: allow writes", {"methods": ["POST", "PUT"]}),
+        ("line 7: allow writes #2", {"tunnel": True}),
+        ("line 8: allow lan; line 9: allow localhost", {"clients": ["10.0.0.0/8", "127.0.0.0/8", "::1"]}),
+        ("no line matches", {}),
+    ]
+
+
+def test_names_of_rules_count_the_words_that_would_make_them_long(tmp_path: Path) -> None:
+    names = " ".join(f"name{number}" for number in range(30))
+    acls = "".join(f"acl name{number} src 10.0.0.{number}\n" for number in range(30))
+    text = f"{acls}acl any any-of {names}\nhttp_access deny any {names.replace('name', '!name')}\nhttp_port 1\n"
+    assert rules_of(convert_text(tmp_path, text))[-1]["name"] == "no line matches"
+    text = f"{acls}http_access deny {names.replace('name', '!name')}\nhttp_access allow all\nhttp_port 1\n"
+    assert rules_of(convert_text(tmp_path, text))[-1]["name"] == "line 31: deny !name0 !name1 !name2 !name3 !name4 +25"
 
 
 def test_delay_pools_limit_proxies_and_rules(tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ def first_rule(policy: PolicySpec, facts: Facts, address: str | None, lists: Fix
 def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
     if (rule.methods or rule.paths or rule.set_headers or rule.remove_headers) and not facts.method:
         return False
+    if rule.tunnel and facts.method:
+        return False
     words = [f"tag:{tag}" for tag in facts.tags] + [facts.user] * bool(facts.user)
     if rule.accounts and not set(words) & set(rule.accounts):
         return False
@@ -75,7 +77,7 @@ def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
         return False
     refuses = rule.use == "deny"
     methods = [method.upper() for method in rule.methods] if refuses else rule.methods
-    if methods and (facts.method.upper() if refuses else facts.method) not in methods:
+    if methods and "*" not in methods and (facts.method.upper() if refuses else facts.method) not in methods:
         return False
     if rule.paths and not _path_matches(rule, facts.path.partition("?")[0] or "/", refuses):
         return False

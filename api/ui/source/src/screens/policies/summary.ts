@@ -4,10 +4,14 @@ import { linesOf } from "../objects/kind";
 import type { RuleValue } from "./policy";
 
 const FEW = 3;
+/** In place of a method. */
+const ANY = "*";
 
 /** `tag:ci · *.pypi.example, list:mirrors · GET`, or that everything matches. */
-export function summaryOf(rule: Pick<RuleValue, "accounts" | "destinations" | "clients" | "listen_ports" | "methods" | "paths" | "params" | "schedule">): string {
-  const parts = [rule.accounts, rule.destinations, rule.methods, rule.paths, rule.clients, rule.listen_ports].filter((each) => each.length).map(brief);
+export function summaryOf(rule: Pick<RuleValue, "accounts" | "destinations" | "clients" | "listen_ports" | "methods" | "paths" | "tunnel" | "params" | "schedule">): string {
+  const methods = rule.methods.includes(ANY) ? [t("policies.http.short")] : rule.methods;
+  const parts = [rule.accounts, rule.destinations, methods, rule.paths, rule.clients, rule.listen_ports].filter((each) => each.length).map(brief);
+  if (rule.tunnel) parts.push(t("policies.tunnel.short"));
   if (rule.params.trim()) parts.push(brief(linesOf(rule.params)));
   if (rule.schedule) parts.push(t("policies.schedule.short"));
   return parts.join(" · ") || t("policies.everything");
