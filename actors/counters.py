@@ -255,7 +255,20 @@ OF_THE_MACHINE = (
     Gauge(
         "memory_percent", "1", "The machine's memory in use, 0 to 1", "memory_usage_ratio", "system.memory_usage", 100
     ),
-    Gauge("rss", "By", "Resident memory of all processes of the product", "resident_memory_bytes", "memory"),
+    Gauge(
+        "memory",
+        "By",
+        "Memory of all processes of the product, with what they share counted once",
+        "memory_bytes",
+        "memory.used",
+    ),
+    Gauge(
+        "rss",
+        "By",
+        "Sum of the resident memory of the product's processes; what they share is in it several times",
+        "resident_memory_bytes",
+        "memory",
+    ),
     Gauge("disk_free", "By", "Free where the data lie", "disk_free_bytes", "disk_free"),
 )
 """Gauges in `SystemMetrics`."""

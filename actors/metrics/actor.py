@@ -224,6 +224,8 @@ class MetricsActor(Actor):
             memory_used=system.used,
             disk_percent=disk_percent,
             disk_free=disk_free,
+            memory=ours.used,
+            memory_measure=ours.measure,
             rss=ours.rss,
             uss=ours.uss,
             vms=ours.vms,

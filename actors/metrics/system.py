@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
@@ -14,14 +15,22 @@ from config.files.paths import DataDir, RunDir
 CPUS = os.cpu_count() or 1
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 """Bytes of the machine."""
+PSS, RSS = "pss", "rss"
+"""How memory of several processes is summed up: with what they share once, or with what is resident in each."""
 MEMORY_FRESH = 5.0
 """Seconds for which the memory of our processes isn't read again; reading costs the kernel a walk over their pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes of all processes of the product together."""
+    """Bytes of all processes of the product together.
 
+    `used` is what they have: pages that several share are counted once (PSS), as `measure` says. Without a kernel that
+    measures it, it is the sum of what is resident in each.
+    """
+
+    used: int
+    measure: str
     rss: int
     uss: int
     vms: int
@@ -63,14 +72,17 @@ class Machine:
         return self._memory[1]
 
     def _read_memory(self) -> Memory:
-        rss = uss = vms = 0
+        rss = pss = uss = vms = 0
+        measured = True
         for process in self._family():
             try:
-                info = process.memory_full_info()
+                info = _memory_info(process)
             except psutil.Error:
                 continue  # it has just ended
-            rss, uss, vms = rss + info.rss, uss + info.uss, vms + info.vms
-        return Memory(rss, uss, vms)
+            measured = measured and hasattr(info, "pss")
+            rss, vms = rss + info.rss, vms + info.vms
+            pss, uss = pss + getattr(info, "pss", 0), uss + getattr(info, "uss", 0)
+        return Memory(pss, PSS, rss, uss, vms) if measured else Memory(rss, RSS, rss, uss, vms)
 
     def _family(self) -> list[psutil.Process]:
         """The supervisor, whose process id its lock file holds, and all below it."""
@@ -79,3 +91,11 @@ class Machine:
             return [supervisor, *supervisor.children(recursive=True)]
         except (OSError, ValueError, psutil.Error):
             return [psutil.Process()]
+
+
+def _memory_info(process: psutil.Process) -> Any:
+    """With PSS and USS, unless the kernel does not measure or show them."""
+    try:
+        return process.memory_full_info()
+    except psutil.AccessDenied:
+        return process.memory_info()

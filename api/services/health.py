@@ -17,6 +17,7 @@ from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.metrics import SystemMetrics
 from actors.bus.messages.supervision import RuntimeReport
 from actors.compiled import runs_compiled
+from actors.metrics.system import RSS
 from api.services import condition
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
@@ -192,6 +193,8 @@ def _own_metrics() -> SystemMetrics:
         memory_used=0,
         disk_percent=0.0,
         disk_free=0,
+        memory=memory.rss,
+        memory_measure=RSS,
         rss=memory.rss,
         uss=memory.rss,
         vms=memory.vms,
@@ -205,6 +208,9 @@ def _own_metrics() -> SystemMetrics:
 def _resource_view(metrics: SystemMetrics) -> View:
     return {
         "memory": {
+            "used": size_text(metrics.memory),
+            "used_bytes": metrics.memory,
+            "measure": metrics.memory_measure,
             "rss": size_text(metrics.rss),
             "rss_bytes": metrics.rss,
             "heap_used": size_text(metrics.uss),

@@ -109,7 +109,8 @@ class QuerySystem:
 class SystemMetrics:
     """Metrics collector → API. Percentages are 0 to 100; rates are per second over the last complete seconds.
 
-    `rss` and `vms` are of all processes of the product together.
+    `memory` is of all processes of the product together, and `memory_measure` how it is summed up, "pss" or "rss"
+    (`actors.metrics.system.Memory`); so are `rss`, `uss` and `vms`.
     """
 
     cpu_percent: float
@@ -119,6 +120,8 @@ class SystemMetrics:
     memory_used: int
     disk_percent: float
     disk_free: int
+    memory: int
+    memory_measure: str
     rss: int
     uss: int
     vms: int

@@ -33,14 +33,15 @@ def status(session: Session) -> None:
     report, status_data = session.api.get("/health"), session.api.get("/status")
     checks = [(name.replace("_", " "), _check(check)) for name, check in report["checks"].items()]
     server, proxy, network = status_data["server"], status_data["proxy"], status_data["network"]
+    memory = server["memory"]
     pairs = [
         ("status", report["status"]),
         ("version", report["version"] + " (compiled)" * server.get("compiled", False)),
         ("uptime", Span(report["uptime_seconds"])),
         *checks,
+        ("processors", f"{server['cpu']['usage']} of the machine"),
         ("process", server["pid"]),
-        ("resident", Size(server["memory"]["rss_bytes"])),
-        ("processor", server["cpu"]["usage"]),
+        (f"own memory ({memory['measure']})", Size(memory["used_bytes"])),
         ("proxies", _proxies(proxy)),
         ("connections", proxy["active_connections"]),
         ("requests", proxy["total_requests"]),

@@ -89,8 +89,15 @@ class HealthReport(ResponseModel):
 
 
 class MemoryFigures(ResponseModel):
-    """Memory of all processes of the service."""
+    """Memory of all processes of the service.
 
+    `used` counts what several processes share once (`measure` is `pss`); where the kernel does not measure that, it is
+    `rss`, the sum of what is resident in each, which counts shared pages as often as they are shared.
+    """
+
+    used: str
+    used_bytes: int
+    measure: Literal["pss", "rss"]
     rss: str
     rss_bytes: int
     heap_used: str

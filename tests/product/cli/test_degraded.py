@@ -13,7 +13,7 @@ from api.cli.terminal.output import Output, style_of
 
 PROBLEM = {"reason": "certificate", "upstream": None, "error": "the certificate ended", "since": "2026-01-01T00:00:00Z"}
 FIGURES: dict[str, Any] = {
-    "server": {"status": "degraded", "pid": 7, "memory": {"rss_bytes": 1}, "cpu": {"usage": "1.0%"}},
+    "server": {"status": "degraded", "pid": 7, "memory": {"used_bytes": 1, "measure": "pss"}, "cpu": {"usage": "1.0%"}},
     "proxy": {
         "active_proxies": 2,
         "wanted_proxies": 3,

@@ -322,7 +322,9 @@ def test_status_has_all_members_with_and_without_a_collector(api: Api) -> None:
         bytes_out=3 * 2**29,
         response_seconds=1.0,
     )
-    figures = SystemMetrics(12.5, (0.1, 0.2, 0.3), 50.0, 8, 4, 60.0, 9, 2**20, 2**19, 2**21, 7.5, 10.0, 20.0, total)
+    figures = SystemMetrics(
+        12.5, (0.1, 0.2, 0.3), 50.0, 8, 4, 60.0, 9, 2**19, "pss", 2**20, 2**18, 2**21, 7.5, 10.0, 20.0, total
+    )
     api.fleet.others["metrics"] = lambda _message: figures
     api.fleet.others["webhooks"] = lambda _message: WebhookSenderState(9, 3, 2)
     data = api.get("/status", headers).json["data"]
@@ -330,7 +332,13 @@ def test_status_has_all_members_with_and_without_a_collector(api: Api) -> None:
     assert {group: set(data[group]) for group in data} == {group: set(without[group]) for group in without}
     assert data["proxy"]["error_rate"] == "5.00%"
     assert data["network"]["total_bytes_out"] == "1.50 GB"
-    assert (data["server"]["memory"]["rss"], data["server"]["memory"]["rss_bytes"]) == ("1.00 MB", 2**20)
+    memory = data["server"]["memory"]
+    assert (memory["rss"], memory["rss_bytes"], memory["used_bytes"], memory["measure"]) == (
+        "1.00 MB",
+        2**20,
+        2**19,
+        "pss",
+    )
     assert (data["network"]["bandwidth_in_bytes"], data["network"]["bandwidth_out_bytes"]) == (10.0, 20.0)
     assert len(data["server"]["cpu"]["load_average"]) == 3
 

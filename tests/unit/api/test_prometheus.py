@@ -46,7 +46,7 @@ STATS = stats_of(
     statuses={"200": 5, "502": 2},
     latency=((FASTEST, 4), (bucket_of(0.3), 2), (bucket_of(1e6), 1)),
 )
-FIGURES = SystemMetrics(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 70, 60, 80, 0.0, 0.0, 0.0, STATS)
+FIGURES = SystemMetrics(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 65, "pss", 70, 60, 80, 0.0, 0.0, 0.0, STATS)
 ONE = Proxy("prx_1", 'a "name"\n', "http", active=True)
 DOWN = Problem("upstream_down", "the upstream p1 is down", 1.0, "p1")
 UNUSABLE = Problem("certificate", "clients are rejected", 1.0, serves=False)
