@@ -15,7 +15,8 @@ from api.security.account_holder import AccountHolder
 from api.security.caller import Caller
 from api.services.object_kinds import POOLS
 
-_ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})(?:-[0-9a-f]{1,64})?"', re.ASCII)
+"""The revision alone, or with the tag of a content (`api.http.representation.form_of`), which `If-Match` ignores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,7 @@ TABLE = (
         get("/readyz", "readyz", health.ready, SmallHealth, may_be_503=True, unlimited=True),
     ),
     *resource(V1)(
-        get(
-            "/overview",
-            "getOverview",
-            overview.overview,
-            Overview,
-            ANY,
-            query=overview.OverviewRange,
-            scoped=True,
-            conditional=True,
-        ),
+        get("/overview", "getOverview", overview.overview, Overview, ANY, query=overview.OverviewRange, scoped=True),
         get("/health", "getHealth", health.report, HealthReport, ANY, may_be_503=True, scoped=True),
         get("/status", "getStatus", health.system_status, SystemStatus, "metrics.read"),
         get("/version", "getVersion", health.version, Version, ANY, scoped=True),

@@ -59,8 +59,8 @@ class Operation:
     errors: tuple[int, ...] = ()
     """Statuses of errors beside those that follow from the other fields: 404 where the query names a resource, 502
     where the operation depends on a service elsewhere."""
-    conditional: bool = False
-    """It responds with a strong ETag, and with 304 to a request whose `If-None-Match` has it."""
+    streams: bool = False
+    """Its body is made while it is sent, so it has no ETag and is not compressed."""
     may_be_503: bool = False
     """It may respond with 503 and the same data: the service is unhealthy."""
     redirects: bool = False
@@ -120,6 +120,18 @@ class Operation:
     def permission(self) -> str | None:
         """The required permission, if `access` is one."""
         return None if self.access.startswith("(") else self.access
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it responds with an ETag by its content, and with 304 to a request whose `If-None-Match` has it: a
+        GET of anything but secrets."""
+        return self.method == "GET" and not (self.streams or self.passphrase or self.session_cookie)
+
+    @property
+    def compresses(self) -> bool:
+        """Whether long responses are compressed for clients that accept it; not beside credentials of people, whose
+        length would say something about them."""
+        return self.conditional and self.access not in (BEARER, PERSON)
 
     @property
     def max_body(self) -> int:

@@ -20,6 +20,7 @@ TABLE = resource(V1, read="metrics.read")(
         query=log_queries.ExportLogs,
         produces=logs.NDJSON,
         scoped=True,
+        streams=True,
     ),
     get("/audit/verify", "verifyAudit", audit.verify_audit, AuditVerification, ADMIN, role=AUDITOR),
     get("/audit", "queryAudit", audit.query_audit, AuditTrail, ADMIN, role=AUDITOR, query=audit.QueryAudit),

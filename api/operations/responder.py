@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from actors.net.client_key import client_key
 from api.audit import origin
-from api.call import Call, Reply, RequestHeaders
+from api.call import Call, Document, Reply, RequestHeaders
 from api.container import Services
 from api.errors import Denied, MissingPermission, StaleRevision
 from api.http.body import read_body, read_model
@@ -22,6 +22,7 @@ from api.http.environ import AFTER_RESPONSE
 from api.http.errors import invalid, translated
 from api.http.idempotency import HEADER
 from api.http.lines import Lines, has_lines, read_lines
+from api.http.representation import IDENTITY, form_of, is_known
 from api.operations.authorization import authorize
 from api.operations.operation import Operation
 
@@ -48,9 +49,41 @@ class Responder:
             raise StaleRevision(reply.revision)  # operations that change something have compared it before
         if reply.after_response is not None:
             req.env[AFTER_RESPONSE] = reply.after_response
-        if self._operation.conditional and _is_known(req.get_header("If-None-Match"), reply.headers["ETag"]):
-            reply = Reply({}, 304, headers=reply.headers)
-        _respond(resp, reply)
+        self._respond(req, resp, reply)
+
+    def _respond(self, req: falcon.Request, resp: falcon.Response, reply: Reply) -> None:
+        resp.status = reply.status
+        resp.set_headers(reply.headers)
+        for cookie in reply.cookies:
+            resp.append_header("Set-Cookie", cookie)
+        envelope = {"success": True, "data": reply.data}
+        content, media_type = reply.document or Document(to_json(envelope), falcon.MEDIA_JSON)
+        if isinstance(content, bytes) and self._operation.conditional and reply.status == 200:
+            self._represent(req, resp, content, media_type, reply.revision)
+            return
+        if reply.revision is not None:
+            resp.set_header("ETag", f'"{reply.revision}"')
+        resp.content_type = media_type
+        if isinstance(content, bytes):
+            resp.data = content
+        else:
+            resp.stream = content
+
+    def _represent(
+        self, req: falcon.Request, resp: falcon.Response, content: bytes, media_type: str, revision: int | None
+    ) -> None:
+        """Send the content in the form that the client prefers, unless it has that already."""
+        may_pack = self._operation.compresses
+        if may_pack:
+            resp.append_header("Vary", "Accept-Encoding")
+        form = form_of(content, revision, req.get_header("Accept-Encoding") if may_pack else None)
+        resp.set_header("ETag", form.etag)
+        if is_known(req.get_header("If-None-Match"), form.etag):
+            resp.status = falcon.HTTP_304
+            return
+        if form.encoding != IDENTITY:
+            resp.set_header("Content-Encoding", form.encoding)
+        resp.content_type, resp.data = media_type, form.made()
 
     def _call(self, req: falcon.Request, params: dict[str, str]) -> Call:
         operation = self._operation
@@ -124,31 +157,6 @@ def _comparable(body: Any) -> Any:
     if isinstance(body, Lines):
         return body.digest
     return body.model_dump(mode="json", exclude_unset=True) if body else None
-
-
-def _is_known(if_none_match: str | None, etag: str) -> bool:
-    """RFC 9110, section 13.1.2; by weak comparison."""
-    known = [each.strip(" \t").removeprefix("W/") for each in (if_none_match or "").split(",")]
-    return etag in known or "*" in known
-
-
-def _respond(resp: falcon.Response, reply: Reply) -> None:
-    resp.status = reply.status
-    if reply.revision is not None:
-        resp.set_header("ETag", f'"{reply.revision}"')
-    resp.set_headers(reply.headers)
-    for cookie in reply.cookies:
-        resp.append_header("Set-Cookie", cookie)
-    if reply.status == 304:
-        return
-    if reply.document is None:
-        write_json(resp, {"success": True, "data": reply.data})
-        return
-    content, resp.content_type = reply.document
-    if isinstance(content, bytes):
-        resp.data = content
-    else:
-        resp.stream = content
 
 
 def write_json(resp: falcon.Response, envelope: dict[str, Any]) -> None:

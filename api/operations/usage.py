@@ -15,5 +15,6 @@ TABLE = resource("", read="metrics.read")(
         query=usage.QueryUsageReport,
         also_produces=usage.CSV,
         scoped=True,
+        streams=True,
     ),
 )

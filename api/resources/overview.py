@@ -29,6 +29,4 @@ def overview(call: Call) -> Reply:
         users=caller.may("users.read"),
         scope=scope,
     )
-    found = call.services.overviews.get(sight, call.query.range)
-    headers = {"ETag": found.etag}
-    return Reply({}, headers=headers, document=Document(found.content, "application/json"))
+    return Reply({}, document=Document(call.services.overviews.get(sight, call.query.range), "application/json"))

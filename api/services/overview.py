@@ -1,13 +1,12 @@
 """What the first screen needs, in one response: the state of now, what is used most, and what needs attention.
 
 Many tabs ask every other second, so a response is made at most once a second for all callers who may see the same
-(`Sight`), and is ready as bytes with its ETag. While one thread makes it, others get the one before. What is used most
+(`Sight`), and is ready as bytes. While one thread makes it, others get the one before. What is used most
 costs the log indexer more, and is asked for less often.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 import time
@@ -86,13 +85,6 @@ class Sight:
         return self.scope is None
 
 
-class Overview(NamedTuple):
-    """A response: its body, and its strong ETag."""
-
-    content: bytes
-    etag: str
-
-
 @dataclass(slots=True)
 class _Shared:
     """A value that many use; one thread at a time makes it anew."""
@@ -136,15 +128,11 @@ class Overviews:
         self._responses: dict[tuple[Sight, str], _Shared] = {}
         self._tops: dict[tuple[tuple[str, ...] | None, str], _Shared] = {}
 
-    def get(self, sight: Sight, name: str) -> Overview:
-        """The response for callers with this sight; `name` is one of `RANGES`."""
+    def get(self, sight: Sight, name: str) -> bytes:
+        """The body for callers with this sight; `name` is one of `RANGES`."""
         shared = _slot(self._responses, (sight, name))
-        response: Overview = shared.get(self.fresh, lambda: self._made(sight, name))
-        return response
-
-    def _made(self, sight: Sight, name: str) -> Overview:
-        content = to_json({"success": True, "data": self._view(sight, name)})
-        return Overview(content, f'"{hashlib.blake2b(content, digest_size=16).hexdigest()}"')
+        body: bytes = shared.get(self.fresh, lambda: to_json({"success": True, "data": self._view(sight, name)}))
+        return body
 
     def _view(self, sight: Sight, name: str) -> View:
         fleet = self._runtime.whole()

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from api.ui.encoding import IDENTITY
+from api.http.representation import IDENTITY
 
 INDEX = "index.html"
 _SUFFIXES = {".br": "br", ".gz": "gzip"}

@@ -7,7 +7,7 @@ import re
 import falcon
 
 from api.errors import NotFound
-from api.ui.encoding import IDENTITY, preferred
+from api.http.representation import IDENTITY, is_known, preferred
 from api.ui.files import INDEX, File, all_files
 
 PREFIX = "/ui"
@@ -74,13 +74,8 @@ def _write(req: falcon.Request, resp: falcon.Response, file: File) -> None:
     resp.set_headers({**_HEADERS, "Cache-Control": file.cache_control, "ETag": file.etags[encoding]})
     if encoding != IDENTITY:
         resp.set_header("Content-Encoding", encoding)
-    if _is_fresh(req.get_header("If-None-Match"), file.etags[encoding]):
+    if is_known(req.get_header("If-None-Match"), file.etags[encoding]):
         resp.status = falcon.HTTP_304
         return
     resp.content_type = file.media_type
     resp.data = file.content[encoding]
-
-
-def _is_fresh(if_none_match: str | None, etag: str) -> bool:
-    """Whether the client has this form already (RFC 9110, 13.1.2: weak comparison)."""
-    return etag in {each.strip().removeprefix("W/") for each in (if_none_match or "").split(",")}

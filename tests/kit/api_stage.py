@@ -90,6 +90,7 @@ class FakeFleet:
         """By proxy, the instances of its processes."""
         self.certificate_ends = 0.0
         self.pools_in_use: tuple[str, ...] = ()
+        self._since = time.time()
         self._one_at_a_time = threading.RLock()
         self._replies_left: int | None = None
         self._late: list[Any] = []
@@ -214,7 +215,7 @@ class FakeFleet:
     def _runtime(self, spec: ProxySpec) -> Runtime:
         state = "failed" if spec.id in self.failed else "running" if spec.active else "stopped"
         ends = self.certificate_ends if state == "running" else 0.0
-        runtime = Runtime(state, 4711 if state == "running" else None, time.time(), 0, None, certificate_ends=ends)
+        runtime = Runtime(state, 4711 if state == "running" else None, self._since, 0, None, certificate_ends=ends)
         problems = self.problems.get(spec.id, ())
         if state != "running" or not problems:
             return runtime
@@ -297,6 +298,11 @@ def check_envelope(result: Result) -> None:
     else:
         assert body.keys() == {"success", "error"}, body
         assert body["error"].keys() == {"code", "message", "details"}, body
+
+
+def revision_of(result: Result) -> int:
+    """The revision in the ETag, which has the tag of the content behind it where something was read."""
+    return int(result.headers["ETag"].strip('"').partition("-")[0])
 
 
 def error_of(result: Result) -> tuple[int, str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from falcon.testing import Result
 
 from api.container import ApiSettings
-from api.ui.encoding import preferred
+from api.http.representation import preferred
 from api.ui.files import all_files
 from config.settings.settings import RateLimiting, Security
 from tests.kit.api_stage import Api, error_of
