@@ -1,29 +1,4 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { Remembered } from "../src/api/client";
-
-type Reply = { data?: { success: true; data: { n: number } }; error?: unknown; response: Response };
-const full = (n: number, etag: string): Reply => ({ data: { success: true, data: { n } }, response: new Response(null, { status: 200, headers: { ETag: etag } }) });
-const unchanged: Reply = { response: new Response(null, { status: 304 }) };
-
-test("what has not changed is the same object, asked for with its ETag", async () => {
-  const remembered = new Remembered<Reply>();
-  const sent: Record<string, string>[] = [];
-  const ask = (reply: Reply) => remembered.get((headers) => (sent.push(headers), Promise.resolve(reply)));
-  const first = await ask(full(1, '"a"'));
-  expect(first).toEqual({ n: 1 });
-  expect(await ask(unchanged)).toBe(first);
-  expect(await ask(full(2, '"b"'))).toEqual({ n: 2 });
-  await ask(unchanged);
-  expect(sent).toEqual([{}, { "If-None-Match": '"a"' }, { "If-None-Match": '"a"' }, { "If-None-Match": '"b"' }]);
-});
-
-test("a failure is thrown and what was remembered stays", async () => {
-  const remembered = new Remembered<Reply>();
-  await remembered.get(() => Promise.resolve(full(1, '"a"')));
-  const failed: Reply = { error: { error: { code: "INTERNAL_ERROR", message: "no" } }, response: new Response(null, { status: 500 }) };
-  await expect(remembered.get(() => Promise.resolve(failed))).rejects.toMatchObject({ status: 500, code: "INTERNAL_ERROR" });
-  expect(await remembered.get(() => Promise.resolve(unchanged))).toEqual({ n: 1 });
-});
 
 const json = (status: number, data: unknown) => new Response(JSON.stringify({ success: status < 400, data, error: { code: "X", message: "no", details: { required_permission: "proxy.write" } } }), { status });
 class Here extends Request {
@@ -35,6 +10,7 @@ class Here extends Request {
 /** The client of a page in the session of usr_1; what is sent is noted with its token. */
 async function signedIn(respond: (path: string, token: string | null) => Response | Promise<Response>, user: () => string = () => "usr_1") {
   const sent: string[] = [];
+  const etags: (string | null)[] = [];
   vi.resetModules();
   vi.stubGlobal("BroadcastChannel", undefined);
   vi.stubGlobal("addEventListener", undefined);
@@ -47,12 +23,13 @@ async function signedIn(respond: (path: string, token: string | null) => Respons
     const { url, headers } = to as Request;
     const [path, token] = [new URL(url).pathname, headers.get("Authorization")];
     sent.push(`${path} ${token}`);
+    etags.push(headers.get("If-None-Match"));
     return respond(path, token);
   });
   const client = await import("../src/api/client");
   const { session } = await import("../src/lib/session.svelte");
   await session.start();
-  return { ...client, session, sent };
+  return { ...client, session, sent, etags };
 }
 afterEach(() => vi.unstubAllGlobals());
 
@@ -96,4 +73,37 @@ test("a refusal of what was open to the user is a reason to ask what still is", 
   const recheck = vi.spyOn(session, "recheck").mockResolvedValue();
   await expect(data(api.GET("/api/v1/proxies"))).rejects.toMatchObject({ status: 403 });
   expect(recheck).toHaveBeenCalledOnce();
+});
+
+test("what has not changed is the same object, asked for with its ETag, each address by itself", async () => {
+  const tagged = (n: number, etag: string) => new Response(JSON.stringify({ success: true, data: { n } }), { headers: { ETag: etag } });
+  const unchanged = () => new Response(null, { status: 304, headers: { ETag: '"a"' } });
+  const replies = [tagged(1, '"a"'), unchanged(), tagged(9, '"z"'), json(500, null), unchanged(), tagged(2, '"b"'), json(200, { n: 3 }), json(200, { n: 4 })];
+  const { api, data, etags } = await signedIn(() => replies.shift()!);
+  const ask = (q?: string) => data(api.GET("/api/v1/proxies", { params: { query: q ? { q } : {} } }));
+  const first = await ask();
+  expect(first).toEqual({ n: 1 });
+  expect(await ask()).toBe(first);
+  expect(await ask("x")).toEqual({ n: 9 });
+  await expect(ask()).rejects.toMatchObject({ status: 500 });
+  expect(await ask()).toBe(first);
+  expect([await ask(), await ask(), await ask()]).toEqual([{ n: 2 }, { n: 3 }, { n: 4 }]);
+  expect(etags).toEqual([null, '"a"', null, '"a"', '"a"', '"a"', '"b"', null]);
+});
+
+test("two requests at once for the same address have each what its own ETag was sent for", async () => {
+  const waiting: ((response: Response) => void)[] = [];
+  const { api, data } = await signedIn(() => new Promise((resolve) => waiting.push(resolve)));
+  const ask = () => data(api.GET("/api/v1/proxies"));
+  const reply = async (response: Response) => (await vi.waitUntil(() => waiting.length), waiting.shift()!(response));
+  const tagged = (n: number, etag: string) => new Response(JSON.stringify({ success: true, data: { n } }), { headers: { ETag: etag } });
+  const first = ask();
+  await reply(tagged(1, '"a"'));
+  const old = await first;
+  const [one, other] = [ask(), ask()];
+  await vi.waitUntil(() => waiting.length === 2);
+  await reply(tagged(2, '"b"'));
+  expect(await one).toEqual({ n: 2 });
+  await reply(new Response(null, { status: 304, headers: { ETag: '"a"' } }));
+  expect(await other).toBe(old);
 });

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ApiError } from "../src/api/errors";
-import { Poll } from "../src/lib/poll.svelte";
+import { ON_FOCUS, Poll } from "../src/lib/poll.svelte";
 
 const away = () => new ApiError({ status: 0, code: "UNREACHABLE", message: "", requestId: null, details: null });
 const refused = (status: number, details: unknown = null) => new ApiError({ status, code: "X", message: "no", requestId: "r", details });
@@ -103,4 +103,31 @@ test("what is asked once, such as what a form edits, is not asked anew when the 
   poll.seen(true);
   await vi.advanceTimersByTimeAsync(0);
   expect([poll.data, repeated()]).toEqual([2, 2]);
+});
+
+test("what changes by the hour is asked again when its window is looked at, and until a failure is over", async () => {
+  const [tab, window] = [Object.assign(new EventTarget(), page), new EventTarget()];
+  vi.stubGlobal("document", tab);
+  vi.stubGlobal("window", window);
+  const ends = [1, 2, away(), 3, 4];
+  let asked = 0;
+  const poll = new Poll<number>(() => {
+    const end = ends[asked++]!;
+    return typeof end === "number" ? Promise.resolve(end) : Promise.reject(end);
+  }, () => ON_FOCUS);
+  await poll.restart();
+  const stop = poll.watch();
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect([poll.data, asked]).toEqual([1, 1]);
+  window.dispatchEvent(new Event("focus"));
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect([poll.data, asked]).toEqual([2, 2]);
+  tab.dispatchEvent(new Event("visibilitychange"));
+  await vi.advanceTimersByTimeAsync(4000);
+  expect([poll.data, poll.error, asked]).toEqual([3, null, 4]);
+  stop();
+  window.dispatchEvent(new Event("focus"));
+  tab.dispatchEvent(new Event("visibilitychange"));
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(asked).toBe(4);
 });

@@ -26,30 +26,36 @@ export async function data<R extends Result>(request: Promise<R>): Promise<Data<
   return (await tagged(request)).data;
 }
 
-/** The data, the ETag for a change with `If-Match`, and the id of the request. */
+/**
+ * The data, the ETag for a change with `If-Match`, and the id of the request. What is read again and has not changed is
+ * the same object again, so that nothing is drawn anew.
+ */
 export async function tagged<R extends Result>(request: Promise<R>): Promise<{ data: Data<R>; etag: string | null; requestId: string | null }> {
   const result = await request.catch(translated);
+  const [etag, requestId] = ["ETag", "X-Request-Id"].map((name) => result.response.headers.get(name)) as [string | null, string | null];
+  const read = reads.get(result.response);
+  if (result.response.status === 304 && read?.before) return { data: read.before.data as Data<R>, etag, requestId };
   const body = result.data as Enveloped | undefined;
   if (!result.response.ok || body === undefined) throw noted(failure(result.response, result.error));
   const content = typeof body === "object" && body !== null && "success" in body ? body.data : body;
-  return { data: content as Data<R>, etag: result.response.headers.get("ETag"), requestId: result.response.headers.get("X-Request-Id") };
+  if (read) remember(read.address, etag, content);
+  return { data: content as Data<R>, etag, requestId };
 }
 
-/**
- * For polling what has an ETag: asks with the one before, and gives the same object again while nothing has changed, so
- * that nothing is drawn anew. One for each poll.
- */
-export class Remembered<R extends Result> {
-  #etag: string | null = null;
-  #data: Data<R> | undefined;
+interface Known {
+  etag: string;
+  data: unknown;
+}
+/** What was read last from an address. The same ETag is the same content, whoever reads it. */
+const known = new Map<string, Known>();
+const KNOWN_MAX = 50;
+/** Of responses: the address that was read, and what was known of it then. */
+const reads = new WeakMap<Response, { address: string; before: Known | undefined }>();
 
-  async get(ask: (headers: Record<string, string>) => Promise<R>): Promise<Data<R>> {
-    const result = await ask(this.#etag === null ? {} : { "If-None-Match": this.#etag }).catch(translated);
-    if (result.response.status === 304 && this.#data !== undefined) return this.#data;
-    const found = await tagged(Promise.resolve(result));
-    this.#etag = found.etag;
-    return (this.#data = found.data);
-  }
+function remember(address: string, etag: string | null, data: unknown): void {
+  known.delete(address);
+  if (etag !== null) known.set(address, { etag, data });
+  for (const oldest of [...known.keys()].slice(0, Math.max(0, known.size - KNOWN_MAX))) known.delete(oldest);
 }
 
 /** A body that ends early or is no JSON comes from something between the browser and the service. */
@@ -98,9 +104,14 @@ async function attempted(request: Request, isOver: () => boolean): Promise<Respo
 /** Send a request with this token, and never with a cookie. Throws `ApiError` where there is no response. */
 export async function sent(request: Request, token: string | null): Promise<Response> {
   const headers = new Headers(request.headers);
+  const address = request.method === "GET" ? `${request.url} ${headers.get("Accept") ?? ""}` : undefined;
+  const before = address === undefined ? undefined : known.get(address);
+  if (before) headers.set("If-None-Match", before.etag);
   if (token !== null) headers.set("Authorization", `Bearer ${token}`);
   try {
-    return await fetch(new Request(request, { headers, credentials: "omit", cache: "no-store" }));
+    const response = await fetch(new Request(request, { headers, credentials: "omit", cache: "no-store" }));
+    if (address !== undefined) reads.set(response, { address, before });
+    return response;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError({ status: 0, code: "UNREACHABLE", message: "", requestId: null, details: null });

@@ -77,10 +77,6 @@ export function cursorList<T>(
     made.restart();
     return () => made.poll.stop();
   });
-  $effect(() => {
-    const shown = () => (document.hidden ? made.poll.stop() : void made.poll.refresh());
-    document.addEventListener("visibilitychange", shown);
-    return () => document.removeEventListener("visibilitychange", shown);
-  });
+  $effect(() => made.poll.watch());
   return made;
 }

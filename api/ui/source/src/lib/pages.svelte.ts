@@ -76,10 +76,6 @@ export function pages<T>(
     void made.poll.restart();
     return () => made.poll.stop();
   });
-  $effect(() => {
-    const shown = () => (document.hidden ? made.poll.stop() : void made.poll.restart());
-    document.addEventListener("visibilitychange", shown);
-    return () => document.removeEventListener("visibilitychange", shown);
-  });
+  $effect(() => made.poll.watch());
   return made;
 }

@@ -3,6 +3,10 @@ import { untrack } from "svelte";
 import { ApiError } from "../api/client";
 import { isAbort } from "../api/errors";
 
+/** An interval: again only when the tab is looked at again, for what changes by the hour. */
+export const ON_FOCUS = Infinity;
+/** Seconds until what is asked `ON_FOCUS` is asked again after a failure, doubled with each. */
+const RETRY = 2;
 /** Seconds between requests after a failure, at most. */
 const LONGEST = 30;
 
@@ -60,6 +64,16 @@ export class Poll<T> {
     else this.stop();
   }
 
+  /** Until the returned function is called: what `seen` does with the tab, and with its window where only that counts. */
+  watch(): () => void {
+    const seen = () => this.seen(!document.hidden);
+    const events = [[document, "visibilitychange"], ...(this.#every() === ON_FOCUS ? [[window, "focus"] as const] : [])] as const;
+    for (const [target, event] of events) target.addEventListener(event, seen);
+    return () => {
+      for (const [target, event] of events) target.removeEventListener(event, seen);
+    };
+  }
+
   async #settle(asked: Promise<T>, controller: AbortController): Promise<void> {
     try {
       this.#succeeded(await asked, controller);
@@ -91,7 +105,9 @@ export class Poll<T> {
   #schedule(): void {
     const every = this.#every();
     if (this.#stopped || every <= 0 || document.hidden || final(this.error)) return;
-    const pause = Math.max(this.error?.retryAfter ?? 0, Math.min(LONGEST, (every / 1000) * 2 ** this.#failures));
+    if (every === ON_FOCUS && this.error === null) return;
+    const interval = every === ON_FOCUS ? RETRY : every / 1000;
+    const pause = Math.max(this.error?.retryAfter ?? 0, Math.min(LONGEST, interval * 2 ** this.#failures));
     this.#timer = setTimeout(() => untrack(() => void this.run()), pause * 1000);
   }
 }
@@ -112,10 +128,6 @@ export function poll<T>(ask: (signal: AbortSignal) => Promise<T>, every: number 
     void polled.restart();
     return () => polled.stop();
   });
-  $effect(() => {
-    const shown = () => polled.seen(!document.hidden);
-    document.addEventListener("visibilitychange", shown);
-    return () => document.removeEventListener("visibilitychange", shown);
-  });
+  $effect(() => polled.watch());
   return polled;
 }
