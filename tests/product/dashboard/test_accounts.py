@@ -104,9 +104,9 @@ def test_a_file_with_a_wrong_line_names_it_and_stores_nothing_and_the_right_one_
     choose.set_input_files(
         {"name": "a.csv", "mimeType": "text/csv", "buffer": b"username,plan\nx,nothing-like-it\ny,\n"}
     )
-    wrong = page.get_by_role("table", name="1 line is wrong").get_by_role("row").nth(1)
+    wrong = page.get_by_role("grid", name="1 line is wrong").get_by_role("row").nth(1)
     expect(wrong).to_contain_text("plan")
-    expect(wrong.get_by_role("cell").first).to_have_text("2")
+    expect(wrong.get_by_role("gridcell").first).to_have_text("2")
     expect(store).to_be_disabled()
     right = f"username,password\nfirst-of-file,{PASSWORD}\nsecond-of-file,{PASSWORD}\n"
     choose.set_input_files({"name": "b.csv", "mimeType": "text/csv", "buffer": right.encode()})

@@ -190,7 +190,7 @@ def test_a_pool_is_made_and_used_by_a_proxy(
     page.goto(f"/ui/pools/{name}")
     press(page, "Leave alone: exit")
     press(page.get_by_role("dialog", name="Leave exit alone"), "Leave alone")
-    known = page.get_by_role("table", name="State")
+    known = page.get_by_role("grid", name="State")
     expect(known).to_contain_text("left alone")
     assert curl("-x", f"http://127.0.0.1:{proxy['port']}", origin.url("/hello"))[0] == 503
     press(page, "Use again: exit")

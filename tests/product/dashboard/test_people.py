@@ -63,7 +63,7 @@ def test_a_key_that_was_created_in_the_page_is_used_until_it_is_revoked(page: Pa
     assert curl("-H", header, f"{url}/proxies")[0] == 200
     assert curl("-H", header, f"{url}/users")[0] == 403
     row = page.get_by_role("row").filter(has_text="of a script")
-    row.get_by_role("button", name="More").click()
+    row.get_by_role("button", name="Actions: of a script").click()
     page.get_by_role("menuitem", name="Revoke").click()
     confirm = page.get_by_role("dialog", name="Revoke")
     confirm.get_by_label("Type of a script to confirm").fill("of a script")

@@ -116,7 +116,7 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     searches: list[str] = []
     page.on("request", lambda request: searches.append(request.url) if "/api/v1/logs?" in request.url else None)
     open_tab(page, "Log")
-    row = page.get_by_role("table", name="Logs").locator("[data-index]").filter(has_text="/megabyte?of=the+page")
+    row = page.get_by_role("grid", name="Logs").locator("[data-index]").filter(has_text="/megabyte?of=the+page")
     expect(row).to_have_count(1)
     wait_for_polls(page, f"/proxies/{made}")
     assert len(searches) == 1  # what is polled meanwhile does not search anew
@@ -144,7 +144,7 @@ def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
     expect(result).to_contain_text("It works")
     expect(result).to_contain_text("192.0.2.7")
     result.get_by_role("link", name="Its record in the log").click()
-    expect(page.get_by_role("table", name="Logs")).to_contain_text(origin.url("/ip"))
+    expect(page.get_by_role("grid", name="Logs")).to_contain_text(origin.url("/ip"))
     page.go_back()
 
     press(page, "Restart")
@@ -204,7 +204,7 @@ def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(proxy: 
         client = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             page.goto(f"/ui/connections?proxy={made['id']}")
-            row = page.get_by_role("table", name="Connections").locator("[data-index]").filter(has_text=target)
+            row = page.get_by_role("grid", name="Connections").locator("[data-index]").filter(has_text=target)
             expect(row).to_be_visible()
             assert client.poll() is None
             row.get_by_role("button", name="Actions: 127.0.0.1").click()
@@ -257,7 +257,7 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
     page.get_by_label("User name", exact=True).fill("alice")
     page.get_by_label("Password", exact=True).fill(user.partition(":")[2])
     press(page, "Create account")
-    row = page.get_by_role("table", name="Accounts").locator("[data-index]").filter(has_text="alice")
+    row = page.get_by_role("grid", name="Accounts").locator("[data-index]").filter(has_text="alice")
     expect(row).to_contain_text("active")
     assert through(made, origin.url("/hello")).stdout == "407"
     assert through(made, origin.url("/hello"), user).stdout == "200"
@@ -283,7 +283,7 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
 def test_several_proxies_are_stopped_and_started_at_once(proxy: MakeProxy, page: Page, origin: Origin) -> None:
     both = [proxy(name=f"one of two {number}") for number in (1, 2)]
     page.goto("/ui/proxies?q=one+of+two")
-    rows = page.get_by_role("table", name="Proxies").locator("[data-index]")
+    rows = page.get_by_role("grid", name="Proxies").locator("[data-index]")
     for action, state in (("Stop", "stopped"), ("Start", "running")):
         expect(rows).to_have_count(len(both))
         page.get_by_role("checkbox", name="Select all").check()

@@ -27,10 +27,20 @@ class Keys {
     return () => untrack(() => (this.bindings = this.bindings.filter((each) => !added.includes(each))));
   }
 
+  /** Whether a key is the second one of a pair. */
+  pairs(event: KeyboardEvent): boolean {
+    const pair = this.#pair(event);
+    return pair !== null && this.bindings.some((each) => each.keys === pair);
+  }
+
+  #pair(event: KeyboardEvent): string | null {
+    return this.#first && event.timeStamp - this.#first.at < PAIR ? `${this.#first.key} ${event.key}` : null;
+  }
+
   #pressed(event: KeyboardEvent): void {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
     if (document.querySelector("dialog[open]")) return;
-    const pair = this.#first && event.timeStamp - this.#first.at < PAIR ? `${this.#first.key} ${event.key}` : null;
+    const pair = this.#pair(event);
     const found = this.bindings.findLast((each) => each.keys === pair) ?? this.bindings.findLast((each) => each.keys === event.key);
     this.#first = found ? null : { key: event.key, at: event.timeStamp };
     if (!found) return;

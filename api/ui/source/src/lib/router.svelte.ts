@@ -3,18 +3,39 @@ import { tick } from "svelte";
 
 export const BASE = "/ui";
 
+/** Milliseconds after a scroll until its place is kept: browsers refuse too many changes of their history. */
+const CALM = 400;
+/** Milliseconds in which a list may grow to the place that it is scrolled back to. */
+const GROWING = 20_000;
+const TOUCHED = ["wheel", "pointerdown", "touchstart", "keydown"] as const;
+
+/** What an entry of the history keeps of its screen: how far it was scrolled, and the row that had the focus. */
+interface Kept {
+  y: number;
+  row?: { list: string; row: number } | null;
+}
+
 class Router {
   /** The path below `/ui`, such as `/proxies/prx_1`. */
   path = $state("/");
   /** The query string as parameters. Read it with `filters` where it holds filters. */
   query = $state.raw(new URLSearchParams());
+  /** The list and the row in it that have the focus. */
+  row: Kept["row"] = null;
+  /** Those of the entry of the history that the reader came back to. */
+  returned: Kept["row"] = null;
   #leave: (() => boolean) | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #growing: AbortController | null = null;
 
   /** Begin to follow the address; once, at the start. */
   start(): void {
     this.#read();
-    addEventListener("popstate", () => this.#read());
+    history.scrollRestoration = "manual"; // a list is longer than its screen as it comes
+    addEventListener("popstate", (event) => this.#returned(event.state as Kept | null));
+    addEventListener("scroll", () => this.#scrolled(), { passive: true });
     document.addEventListener("click", (event) => this.#clicked(event));
+    void this.#scroll((history.state as Kept | null)?.y ?? 0);
   }
 
   /** Go to a path below `/ui`, which may have a query string. */
@@ -22,7 +43,10 @@ class Router {
     if (!options.replace && this.#leave && !this.#leave()) return;
     this.#leave = null;
     const before = this.path;
+    if (!options.replace) this.#keep();
+    this.#growing?.abort();
     history[options.replace ? "replaceState" : "pushState"](null, "", BASE + target);
+    this.row = this.returned = null;
     this.#read();
     if (this.path !== before) void this.#arrive();
   }
@@ -30,7 +54,8 @@ class Router {
   /** Replace the query string, and keep the place in the page. */
   search(query: URLSearchParams, options: { push?: boolean } = {}): void {
     const text = query.toString();
-    history[options.push ? "pushState" : "replaceState"](null, "", BASE + this.path + (text ? `?${text}` : ""));
+    if (options.push) this.#keep();
+    history[options.push ? "pushState" : "replaceState"](options.push ? null : history.state, "", BASE + this.path + (text ? `?${text}` : ""));
     this.query = query;
   }
 
@@ -49,6 +74,45 @@ class Router {
     const path = decoded(location.pathname.slice(BASE.length)).replace(/(?<!\/)\/+$/, "");
     this.path = path || "/";
     this.query = new URLSearchParams(location.search);
+  }
+
+  #scrolled(): void {
+    clearTimeout(this.#timer);
+    if (!this.#growing) this.#timer = setTimeout(() => this.#keep(), CALM);
+  }
+
+  /** Keep the place in the screen with its entry of the history. */
+  #keep(): void {
+    clearTimeout(this.#timer);
+    if (!this.#growing) history.replaceState({ y: scrollY, row: this.row } satisfies Kept, "");
+  }
+
+  /** Back or forward: to the place that the entry of the history had. */
+  #returned(kept: Kept | null): void {
+    clearTimeout(this.#timer);
+    this.row = this.returned = kept?.row ?? null;
+    this.#read();
+    void this.#scroll(kept?.y ?? 0);
+  }
+
+  /** A list is scrolled down as its pages come, until it is as long as it was or the reader goes elsewhere. */
+  async #scroll(y: number): Promise<void> {
+    this.#growing?.abort();
+    const growing = (this.#growing = new AbortController());
+    await tick();
+    if (growing.signal.aborted) return;
+    const observer = new ResizeObserver(() => {
+      const most = document.documentElement.scrollHeight - innerHeight;
+      scrollTo(0, Math.min(y, most));
+      if (most >= y) growing.abort();
+    });
+    growing.signal.addEventListener("abort", () => {
+      observer.disconnect();
+      if (this.#growing === growing) this.#growing = null;
+    });
+    for (const each of TOUCHED) addEventListener(each, () => growing.abort(), { signal: growing.signal, passive: true });
+    setTimeout(() => growing.abort(), GROWING);
+    observer.observe(document.documentElement);
   }
 
   /** A new screen begins at its top, with the focus on its content. */
