@@ -39,6 +39,7 @@ TABLE = (
         ),
         post("/validate", "validateToken", auth.validate, ValidToken, BEARER, audit=False),
         post("/logout", "logout", auth.logout, Message, BEARER, session_cookie=True),
+        post("/first-password/keep", "keepFirstPassword", auth.keep_first_password, Message, BEARER),
         get("/sessions", "listSessions", sessions.list_own, Sessions, PERSON),
         delete("/sessions/{session_id}", "endSession", sessions.end_own, EndedSession, PERSON),
         get(

@@ -152,7 +152,24 @@ def who_am_i(call: Call) -> Reply:
     caller = call.caller
     if caller.key is not None:
         return Reply({"authenticated": True, "key_id": caller.key.id, "permissions": caller.permissions()})
-    return Reply({"authenticated": True, **_who(caller), "auth_method": caller.method})
+    first = _has_first_password(call) and not call.services.sessions.keeps_first_password(caller.claims)
+    return Reply({"authenticated": True, **_who(caller), "auth_method": caller.method, "first_password": first})
+
+
+def keep_first_password(call: Call) -> Reply:
+    """Keep the first password.
+
+    Notes in the audit trail that the administrator keeps the password that the first start made up. Pages ask no more
+    in this session for another one.
+    """
+    if _has_first_password(call):
+        call.services.audit.append("auth.first_password_kept", account(call.caller.user))
+        call.services.sessions.keep_first_password(_claims(call.caller))
+    return Reply({"message": "The first password is kept"})
+
+
+def _has_first_password(call: Call) -> bool:
+    return call.caller.user.username == users.ADMINISTRATOR and call.services.data.initial_password.exists()
 
 
 NOT_CACHED = {"Cache-Control": "no-store"}

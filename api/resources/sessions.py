@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from api.call import Call, Reply
 from api.errors import NotFound
+from api.http.client import Site
 from api.security import users
 from api.security.users import User
+from config.net.host_names import is_loopback
 
 
 def sign_in_methods(call: Call) -> Reply:
     """List the ways to sign in.
 
     Returns what a page for signing in offers: a password, an identity provider if one is configured, and self-service
-    for holders of accounts if it is on. It needs no credentials.
+    for holders of accounts if it is on. It needs no credentials. Who asks from the machine itself learns where the file
+    with the first password is.
     """
-    settings, data = call.services.settings, call.services.data
-    oauth2 = settings.auth.oauth2
+    settings = call.services.settings
+    oauth2, file = settings.auth.oauth2, call.services.data.initial_password
+    first = file.exists()
+    here = is_loopback(call.address) and is_loopback(Site.of("http", call.address, call.headers, ()).host)
     return Reply(
         {
             "password": True,
             "identity_provider": oauth2.provider if oauth2.enabled else None,
             "self_service": settings.accounts.self_service,
-            "initial_password_file": data.initial_password.name if data.initial_password.exists() else None,
+            "initial_password_file": file.name if first else None,
+            "initial_password_path": str(file.absolute()) if first and here else None,
         }
     )
 

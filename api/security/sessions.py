@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from api.security.tokens import COLLECTION, Client, Tokens
+from api.security.tokens import COLLECTION, Claims, Client, Tokens
 from api.store import Document, Store
 from config.text.formatting import timestamp_text
 
@@ -28,12 +28,21 @@ class Sessions:
         self._tokens = tokens
         self._clock = clock
         self._used: dict[str, tuple[float, str]] = {}
+        self._keeps_first_password: set[str] = set()
 
     def used(self, family: str, address: str) -> None:
         """An access token of this family has come from `address`."""
         if len(self._used) >= _REMEMBERED:
             self._used.clear()
         self._used[family] = (self._clock(), address)
+
+    def keep_first_password(self, claims: Claims) -> None:
+        """The user of this session is not asked again for another password than the first one."""
+        self._keeps_first_password.add(claims.family)
+
+    def keeps_first_password(self, claims: Claims | None) -> bool:
+        """Whether the user has chosen so in this session."""
+        return claims is not None and claims.family in self._keeps_first_password
 
     def of(self, user_id: str, current: str | None = None) -> list[dict[str, Any]]:
         """The views of the sessions of a user, those used last first. `current` is the one that asks."""
@@ -50,6 +59,7 @@ class Sessions:
         """End a session, with its tokens. Raises `StoreWriteError`."""
         self._tokens.revoke(session_id)
         self._used.pop(session_id, None)
+        self._keeps_first_password.discard(session_id)
 
     def _is_good(self, body: Mapping[str, Any]) -> bool:
         return bool(body["keep_until"] > self._clock())

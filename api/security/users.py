@@ -109,7 +109,10 @@ class UserCreate(Body):
 
 
 class UserUpdate(Body):
-    """The body of PUT and PATCH: any part. `current_password` goes with a change of one's own account."""
+    """The body of PUT and PATCH: any part.
+
+    `current_password` goes with a new password or e-mail address of one's own.
+    """
 
     model_config = example({"email": "bob@example.com"})
 

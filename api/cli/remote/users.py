@@ -81,11 +81,18 @@ def update_user(
     new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
     password_stdin: StdinOption = False,
 ) -> None:
-    """Change a user: only given fields change. A new password or `disabled` ends the user's sign-ins."""
-    found = find(session.api, USER, user)
+    """Change a user: only given fields change. A new password or `disabled` ends the user's sign-ins.
+
+    For a new password or e-mail address of your own the current password is asked for first.
+    """
+    me = session.api.get("/auth/test")
+    own = user in (me.get("username"), me.get("user_id"))  # users find themselves without `users.read`
+    found = session.api.get(f"/users/{me['user_id']}")["user"] if own else find(session.api, USER, user)
     body = body_of(fields, None)
+    if me.get("user_id") == found["id"] and (new_password or password_stdin or "email" in body):
+        body["current_password"] = password("Current password", password_stdin)
     if new_password or password_stdin:
-        _put_password(session, body, found, password_stdin)
+        body["password"] = password(f"New password of {found['username']}", password_stdin, twice=True)
     require_changes(body, "users")
     data = session.api.patch(f"/users/{found['id']}", body)
     session.out.done(data, f"{found['username']} is changed.")
@@ -98,12 +105,3 @@ def delete_user(session: Session, user: UserArgument, yes: YesOption = False) ->
     confirm(f"Delete {found['username']} with all API keys?", yes)
     data = session.api.delete(f"/users/{found['id']}")
     session.out.done(data, f"{found['username']} is deleted.")
-
-
-def _put_password(session: Session, body: dict[str, object], found: dict[str, object], from_stdin: bool) -> None:
-    """Ask for a new password, and for the current one if users without `users.write` change their own."""
-    me = session.api.get("/auth/test")
-    may = {"*", "admin", "users.write"} & set(me["permissions"])
-    if me.get("user_id") == found["id"] and not may:
-        body["current_password"] = password("Current password", from_stdin)
-    body["password"] = password(f"New password of {found['username']}", from_stdin, twice=True)

@@ -43,13 +43,15 @@ class Redirected(ResponseModel):
 class SignInMethods(ResponseModel):
     """The ways to sign in. `identity_provider` is null where there is none; `self_service` is that of account holders.
 
-    `initial_password_file` is the file in the data directory with the first password of `admin`, until it is changed.
+    `initial_password_file` is the file in the data directory with the first password of `admin`, until it is changed;
+    `initial_password_path` is where it is, for requests from the machine itself.
     """
 
     password: Literal[True]
     identity_provider: Literal["google", "github", "microsoft", "custom"] | None
     self_service: bool
     initial_password_file: str | None
+    initial_password_path: str | None
 
 
 class SessionView(ResponseModel):
@@ -92,7 +94,11 @@ class ValidToken(ResponseModel):
 
 
 class WhoAmI(ResponseModel):
-    """The owner of the credential; for an API key only `key_id`."""
+    """The owner of the credential; for an API key only `key_id`.
+
+    `first_password`: the caller has the password that the first start made up, and has not chosen in this session to
+    keep it.
+    """
 
     authenticated: Literal[True]
     permissions: list[str]
@@ -101,3 +107,4 @@ class WhoAmI(ResponseModel):
     username: str | None = None
     role: str | None = None
     auth_method: Literal["bearer", "basic"] | None = None
+    first_password: bool | None = None

@@ -225,6 +225,18 @@ def test_a_user_is_created_changed_disabled_and_deleted(shell: Shell, stranger: 
     assert shell("users", "show", "carol").status == 5
 
 
+def test_users_of_each_role_give_their_current_password_for_another_one(shell: Shell, stranger: Shell) -> None:
+    for name, role in (("chief", "administrator"), ("viewer", "user")):
+        first, own = f"{name}s first password", ("users", "update", name, "--password-stdin")
+        shell.good("users", "create", name, "--role", role, "--password-stdin", stdin=f"{first}\n")
+        stranger.good("login", "-u", name, "--password-stdin", stdin=f"{first}\n")
+        wrong = stranger(*own, stdin="a guess at it\na second password\n")
+        assert (wrong.status, "current_password" in wrong.err) == (1, True), wrong
+        stranger.good(*own, stdin=f"{first}\na second password\n")
+        stranger.good("login", "-u", name, "--password-stdin", stdin="a second password\n")
+        shell.good("users", "delete", name, "--yes")
+
+
 def test_sessions_are_listed_and_ended(shell: Shell, stranger: Shell) -> None:
     shell.good("users", "create", "dora", "--role", "user", "--password-stdin", stdin="a longer password\n")
     stranger.good("login", "-u", "dora", "--password-stdin", stdin="a longer password\n")

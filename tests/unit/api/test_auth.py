@@ -647,18 +647,26 @@ def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
 # --- one user -----------------------------------------------------------------------------------------------------
 
 
-def test_a_user_changes_their_own_password_with_the_current_one_and_all_tokens_end(api: Api) -> None:
-    ann = api.add_user("ann")
+@pytest.mark.parametrize("role", ["user", "operator", "administrator"])
+def test_users_of_every_role_change_their_own_password_with_the_current_one_and_all_tokens_end(
+    api: Api, role: users.Role
+) -> None:
+    ann = api.add_user("ann", role=role)
     token, path = api.token("ann"), f"/users/{ann.id}"
     assert api.get(path, token).json["data"]["user"]["username"] == "ann"
     new = {"password": "new password"}
     assert error_of(api.patch(path, new, token))[2]["field"] == "current_password"
     assert error_of(api.patch(path, {**new, "current_password": "wrong"}, token))[2]["field"] == "current_password"
-    promoted = api.patch(path, {"role": "administrator", "current_password": PASSWORD}, token)
-    assert error_of(promoted) == (403, "FORBIDDEN", {"required_permission": "users.write"})
+    assert error_of(api.patch(path, {"email": "ann@example.com"}, token))[2]["field"] == "current_password"
     assert api.patch(path, {**new, "current_password": PASSWORD}, token).status_code == 200
     assert api.get("/auth/test", token).status_code == 401
     assert login(api, "ann", "new password").status_code == 200
+
+
+def test_a_user_gives_themself_no_role(api: Api) -> None:
+    ann = api.add_user("ann")
+    promoted = api.patch(f"/users/{ann.id}", {"role": "administrator", "current_password": PASSWORD}, api.token("ann"))
+    assert error_of(promoted) == (403, "FORBIDDEN", {"required_permission": "users.write"})
 
 
 @pytest.mark.parametrize("body", [{"password": "another password"}, {"email": "thief@example.com"}])

@@ -139,9 +139,38 @@ def test_the_ways_to_sign_in_need_no_credentials(api: Api) -> None:
         "identity_provider": None,
         "self_service": False,
         "initial_password_file": None,
+        "initial_password_path": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "here"),
+    [("127.0.0.1", "localhost", True), ("192.0.2.7", "localhost", False), ("127.0.0.1", "proxies.example", False)],
+)
+def test_only_the_machine_itself_learns_the_path_of_the_first_password(
+    api: Api, address: str, host: str, here: bool
+) -> None:
     api.data.initial_password.write_text("secret")
-    assert api.get("/auth/methods").json["data"]["initial_password_file"] == "initial-admin-password"
+    found = api.get("/auth/methods", host=host, extras={"REMOTE_ADDR": address}).json["data"]
+    assert found["initial_password_file"] == "initial-admin-password"
+    assert found["initial_password_path"] == (str(api.data.initial_password) if here else None)
+
+
+def test_who_keeps_the_first_password_is_in_the_audit_trail_and_asked_again_in_the_next_session(api: Api) -> None:
+    api.add_user("eva", role="administrator")
+    first, other, eva = bearer(sign_in(api)), bearer(sign_in(api)), bearer(sign_in(api, "eva"))
+
+    def asked(headers: dict[str, str]) -> Any:
+        return api.get("/auth/test", headers).json["data"]["first_password"]
+
+    assert asked(first) is False
+    api.data.initial_password.write_text("secret")
+    assert (asked(first), asked(eva)) == (True, False)
+    for headers in (first, eva):
+        assert api.post("/auth/first-password/keep", None, headers).status_code == 200
+    assert (asked(first), asked(other)) == (False, True)
+    kept = [each for each in rows(api) if each["action"] == "auth.first_password_kept"]
+    assert [each["resource"]["name"] for each in kept] == ["admin"]
 
 
 def test_a_session_in_a_cookie_uses_the_rates_of_sessions_and_not_those_of_its_address() -> None:
