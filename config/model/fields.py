@@ -35,6 +35,7 @@ from config.workers import WORKERS_FORM
 SOCKS5_TEXT_MAX = 255
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_TURNS = re.compile(rf"[{json_patterns.TURNS}]")
 
 
 def plain_text(text: str) -> str:
@@ -50,6 +51,17 @@ def user_name(text: str) -> str:
     """`text`, if it may be the user name of HTTP Basic; else `ValueError`."""
     if ":" in plain_text(text):
         raise ValueError("must not contain a colon (RFC 7617)")
+    return text
+
+
+def name_text(text: str) -> str:
+    """`text`, if it may be a name; else `ValueError`. Names that are stored already are not asked.
+
+    Characters that turn the direction of writing show another name in a list that people click in.
+    """
+    found = _TURNS.search(plain_text(text))
+    if found:
+        raise ValueError(f"must not have characters that turn the direction of writing, as U+{ord(found[0]):04X}")
     return text
 
 
@@ -79,14 +91,15 @@ Username = Annotated[
     StrictStr,
     Field(min_length=1, max_length=128),
     AfterValidator(user_name),
-    json_patterns.text(json_patterns.USER_NAME, 1, 128),
+    AfterValidator(name_text),
+    json_patterns.text(json_patterns.CLIENT_NAME, 1, 128),
 ]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
 Name = Annotated[
     StrictStr,
     Field(min_length=1, max_length=100),
-    AfterValidator(plain_text),
-    json_patterns.text(json_patterns.PLAIN, 1, 100),
+    AfterValidator(name_text),
+    json_patterns.text(json_patterns.NAME, 1, 100),
 ]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 

@@ -17,6 +17,8 @@ from pydantic import WithJsonSchema
 # --- parts, without anchors ---------------------------------------------------------------------------------------
 
 _CONTROL = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+TURNS = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""Characters that turn the direction of writing (Unicode: Bidi_Control)."""
 _BLANKS = rf"[^\S{_CONTROL}]*"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = rf"(?:{_OCTET}\.){{3}}{_OCTET}"
@@ -47,6 +49,8 @@ _NUMBER = r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)"
 
 PLAIN = rf"^{_BLANKS}[^\s{_CONTROL}][^{_CONTROL}]*$"
 """No control characters, and not blank."""
+NAME = rf"^{_BLANKS}[^\s{_CONTROL}{TURNS}][^{_CONTROL}{TURNS}]*$"
+"""The same without characters that turn the direction of writing."""
 USER_NAME = rf"^{_BLANKS}[^:\s{_CONTROL}][^:{_CONTROL}]*$"
 _UNSEEN = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
@@ -54,7 +58,8 @@ _UNSEEN = (
 )
 PERSON_NAME = rf"^[^:\s{_CONTROL}{_UNSEEN}](?:[^:{_CONTROL}{_UNSEEN}]*[^:\s{_CONTROL}{_UNSEEN}])?$"
 """`config.model.user_names` judges scripts besides, which no pattern knows."""
-ACCOUNT_NAME = rf"^(?!\.{{1,2}}$){_BLANKS}[^:/\s{_CONTROL}][^:/{_CONTROL}]*$"
+CLIENT_NAME = rf"^{_BLANKS}[^:\s{_CONTROL}{TURNS}][^:{_CONTROL}{TURNS}]*$"
+ACCOUNT_NAME = rf"^(?!\.{{1,2}}$){_BLANKS}[^:/\s{_CONTROL}{TURNS}][^:/{_CONTROL}{TURNS}]*$"
 FILE_PATH = rf"^/[^{_CONTROL}]{{0,4095}}$"
 ADDRESS = rf"^(?:{_IPV4}|{_IPV6})$"
 NETWORK = rf"^(?:{_NET4}|{_NET6})$"

@@ -14,7 +14,7 @@ from config.model import json_patterns
 from config.model.account_credentials import PREFIX, PREFIX_LENGTH, AccountCredential
 from config.model.account_rules import DESTINATIONS_MAX, RuleDestinations
 from config.model.accounts import Networks, Number
-from config.model.fields import InvalidResource, Part, example, plain_text
+from config.model.fields import InvalidResource, Part, example, name_text
 from config.text.formatting import parse_moment
 
 DAY = 86_400
@@ -29,7 +29,7 @@ _SECRET = re.compile(rf"{PREFIX}[{_ALPHABET}]{{{_LENGTH}}}")
 
 
 def _name(text: str) -> str:
-    return text and plain_text(text)
+    return text and name_text(text)
 
 
 def _moment(value: Any) -> float:
@@ -42,7 +42,7 @@ CredentialName = Annotated[
     Field(max_length=NAME_MAX),
     AfterValidator(_name),
     WithJsonSchema(
-        {"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.PLAIN, "maxLength": NAME_MAX}]}
+        {"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.NAME, "maxLength": NAME_MAX}]}
     ),
 ]
 CredentialEnd = Annotated[float, BeforeValidator(_moment), WithJsonSchema(json_patterns.MOMENT)]

@@ -49,6 +49,7 @@ from config.model.fields import (
     PortOrRange,
     Username,
     example,
+    name_text,
     plain_text,
     refuse_long,
 )
@@ -77,7 +78,7 @@ SLEEP_MAX = 31_536_000
 """Seconds: a year."""
 SleepAfter = Annotated[StrictInt, Field(ge=0, le=SLEEP_MAX)]
 Tag = Annotated[
-    StrictStr, Field(max_length=64), AfterValidator(plain_text), json_patterns.text(json_patterns.PLAIN, 1, 64)
+    StrictStr, Field(max_length=64), AfterValidator(name_text), json_patterns.text(json_patterns.NAME, 1, 64)
 ]
 Description = Annotated[
     StrictStr,
@@ -88,6 +89,15 @@ Description = Annotated[
 TAGS_MAX = 50
 """Tags of a proxy or an account."""
 Tags = Annotated[list[Tag], Field(max_length=TAGS_MAX)]
+KnownTags = Annotated[
+    list[
+        Annotated[
+            StrictStr, Field(max_length=64), AfterValidator(plain_text), json_patterns.text(json_patterns.PLAIN, 1, 64)
+        ]
+    ],
+    Field(max_length=TAGS_MAX),
+]
+"""Tags that are there already, by the rules of an earlier release."""
 
 
 class ProxyAuth(BaseModel):

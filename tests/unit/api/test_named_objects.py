@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from actors.accounts.records import effective
@@ -161,3 +164,73 @@ def test_an_earlier_state_comes_back_only_with_what_it_names(api: Api, token: di
     assert api.post(f"/revisions/{later}/restore", None, token).status_code == 200
     (spec,) = api.fleet.desired.values()
     assert spec.policy == "closed"
+
+
+TURNED = "\u202egnp.exe-override"
+ACCOUNT = {"password": "secret-word"}
+NAMES = {
+    "proxy": ("/proxies", {"name": TURNED, "port": 3128, "protocol": "http"}, "name"),
+    "tag": ("/proxies", {"name": "a", "port": 3128, "protocol": "http", "tags": [TURNED]}, "tags[0]"),
+    "user of a proxy": (
+        "/proxies",
+        {"name": "a", "port": 3128, "protocol": "http", "auth": {"username": TURNED, **ACCOUNT}},
+        "auth.username",
+    ),
+    "account of a proxy": (
+        "/proxies",
+        {"name": "a", "port": 3128, "protocol": "http", "accounts": [{"username": TURNED, **ACCOUNT}]},
+        "accounts[0].username",
+    ),
+    "upstream": (
+        "/proxies",
+        {
+            "name": "a",
+            "port": 3128,
+            "protocol": "http",
+            "upstreams": [{"protocol": "http", "host": "up.example", "port": 1, "name": TURNED}],
+        },
+        "upstreams[0].name",
+    ),
+    "account": ("/accounts", {"username": TURNED, "proxies": {"all": True}, **ACCOUNT}, "username"),
+    "plan": ("/plans", {"name": TURNED}, "name"),
+    "pool": ("/pools", {"name": TURNED, "upstreams": []}, "name"),
+    "list": ("/lists", {**LIST, "name": TURNED}, "name"),
+    "policy": ("/policies", {"name": TURNED, "rules": [DENY]}, "name"),
+    "rule": ("/policies", {"name": "a", "rules": [{**DENY, "name": TURNED}]}, "rules[0].name"),
+    "webhook": ("/webhooks", {"name": TURNED, "url": "https://hook.test/", "events": ["proxy.*"]}, "name"),
+    "key": ("/api-keys", {"name": TURNED}, "name"),
+    "user": ("/users", {"username": TURNED, "password": "correct horse battery"}, "username"),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "field"), NAMES.values(), ids=NAMES)
+def test_no_name_turns_the_direction_of_writing(
+    api: Api, token: dict[str, str], path: str, body: dict[str, Any], field: str
+) -> None:
+    assert problem(api.post(path, body, token))[0] == field
+    straight = json.loads(json.dumps(body).replace(json.dumps(TURNED)[1:-1], "gnp.exe-override"))
+    made = api.post(path, straight, token)
+    assert made.status_code == 201 or problem(made)[0] != field
+
+
+@pytest.mark.parametrize("character", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")
+def test_each_character_that_turns_is_named(api: Api, character: str) -> None:
+    assert problem(proxy(api, name=f"a{character}b")) == (
+        "name",
+        f"must not have characters that turn the direction of writing, as U+{ord(character):04X}",
+    )
+
+
+def test_a_name_of_before_is_listed_changed_and_started_with(api: Api, token: dict[str, str]) -> None:
+    made = proxy(api, tags=["a"]).json["data"]["proxy"]["id"]
+    stored = api.store.get("proxies", made)
+    assert stored is not None
+    api.store.put("proxies", {**stored.body, "name": TURNED, "tags": [TURNED]})
+    api.start()
+    token = api.token()
+    assert api.get("/proxies", token).json["data"]["proxies"][0]["name"] == TURNED
+    assert api.patch(f"/proxies/{made}", {"description": "as before"}, token).status_code == 200
+    tagging = {"ids": [made], "remove_tags": [TURNED]}
+    assert api.post("/proxies/tags", tagging, token).status_code == 200
+    changed = api.patch(f"/proxies/{made}", {"name": "straight"}, token).json["data"]["proxy"]
+    assert (changed["name"], changed["tags"]) == ("straight", [])

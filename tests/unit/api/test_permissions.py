@@ -43,6 +43,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/auth/sessions/*": {"DELETE": PERSON},
     f"{V1}/auth/validate": {"POST": TOKEN},
     f"{V1}/auth/logout": {"POST": TOKEN},
+    f"{V1}/auth/first-password/keep": {"POST": TOKEN},
     f"{V1}/auth/signing-key/rotate": {"POST": "admin"},
     f"{V1}/auth/test": {"GET": ANYBODY},
     f"{V1}/version": {"GET": ANYBODY},

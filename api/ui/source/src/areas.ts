@@ -189,6 +189,14 @@ export const AREAS: Area[] = [
     ],
   },
   {
+    key: "account",
+    title: "shell.area.account",
+    icon: "user",
+    permission: null,
+    path: "/account",
+    routes: [{ path: "/account", load: () => import("./screens/account/YourAccount.svelte") }],
+  },
+  {
     key: "resolver",
     title: "shell.area.resolver",
     group: "traffic",

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { accountsOf } from "../src/screens/accounts/import/account_csv";
 import { wrongLines } from "../src/screens/accounts/import/importing";
+import { wrongObjects } from "../src/screens/transfer/wrong";
 import { ApiError } from "../src/api/errors";
 
 test("cells are read as the command line reads them", () => {
@@ -17,8 +18,8 @@ test("cells are read as the command line reads them", () => {
 test("all wrong lines are named", () => {
   expect(accountsOf("name\nx").wrong[0]).toMatchObject({ number: 1, field: "name" });
   expect(accountsOf("").wrong).toHaveLength(1);
-  const { wrong } = accountsOf('username,quota.bytes\na,x\nb\nc,1\n"d,2');
-  expect(wrong.map((each) => each.number)).toEqual([2, 3, 5]);
+  const { wrong } = accountsOf('username,quota.bytes,enabled\na,x,maybe\nb\nc,1,\n"d,2');
+  expect(wrong.map((each) => [each.number, each.field])).toEqual([[2, "quota.bytes"], [2, "enabled"], [3, ""], [5, ""]]);
 });
 
 test("errors of the service name lines of the file", () => {
@@ -26,4 +27,12 @@ test("errors of the service name lines of the file", () => {
   const details = { errors: [{ field: "lines[3].username", error: "e" }, { field: "create[1].plan", error: "e" }, { field: "update[0]", error: "e" }] };
   const error = new ApiError({ status: 400, code: "", message: "", requestId: null, details });
   expect(wrongLines(error, lines).map((each) => [each.number, each.field])).toEqual([[4, "username"], [4, "plan"], [3, ""]]);
+});
+
+test("errors of a document name its objects", () => {
+  const document = { proxies: [{ name: "office" }, {}], users: [{ username: "eva" }] };
+  const fields = { "proxies[0].port": "a", "proxies[1]": "b", "users[0].role": "c", "settings.logging.level": "d", "proxies[7].port": "e" };
+  expect(wrongObjects(fields, document).map(({ object, field }) => [object, field])).toEqual([
+    ["Proxy office", "port"], ["Proxy proxies[1]", ""], ["User eva", "role"], ["", "settings.logging.level"], ["Proxy proxies[7]", "port"],
+  ]);
 });

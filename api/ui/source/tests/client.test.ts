@@ -1,4 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
+import { readable } from "../src/api/client";
 
 const json = (status: number, data: unknown) => new Response(JSON.stringify({ success: status < 400, data, error: { code: "X", message: "no", details: { required_permission: "proxy.write" } } }), { status });
 class Here extends Request {
@@ -37,6 +38,21 @@ test("a request is sent again with a new token of the same user", async () => {
   const { api, data, sent } = await signedIn((_, token) => (token === "Bearer t1" ? json(401, null) : json(200, { n: 1 })));
   expect(await data(api.POST("/api/v1/proxies/{proxy_id}/stop", { params: { path: { proxy_id: "a" } } }))).toEqual({ n: 1 });
   expect(sent).toEqual(["/api/v1/proxies/a/stop Bearer t1", "/api/v1/proxies/a/stop Bearer t2"]);
+});
+
+test("a request of a session that has ended is sent when its user is back", async () => {
+  const { api, data, session, sent } = await signedIn((_, token) => (token === "Bearer t1" ? json(401, null) : json(200, { n: 1 })));
+  const plain = globalThis.fetch;
+  vi.stubGlobal("fetch", (to: string | Request, init?: RequestInit) => (to === "/api/v1/auth/refresh" ? Promise.resolve(json(401, null)) : plain(to, init)));
+  const stopped = data(api.POST("/api/v1/proxies/{proxy_id}/stop", { params: { path: { proxy_id: "a" } } }));
+  await vi.waitUntil(() => session.phase === "ended");
+  const listed = data(api.GET("/api/v1/proxies"));
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(sent).toEqual(["/api/v1/proxies/a/stop Bearer t1"]);
+  vi.stubGlobal("fetch", plain);
+  await session.refresh();
+  expect(await Promise.all([stopped, listed])).toEqual([{ n: 1 }, { n: 1 }]);
+  expect(sent.slice(1).sort()).toEqual(["/api/v1/proxies Bearer t2", "/api/v1/proxies/a/stop Bearer t2"]);
 });
 
 test("a request is never sent for another user, who signed in in another tab", async () => {
@@ -106,4 +122,17 @@ test("two requests at once for the same address have each what its own ETag was 
   expect(await one).toEqual({ n: 2 });
   await reply(new Response(null, { status: 304, headers: { ETag: '"a"' } }));
   expect(await other).toBe(old);
+});
+
+test("characters that turn the direction of writing are written as records have them, and sent as they are stored", async () => {
+  const plain = { names: ["office", "שלום"], of: { a: 1, b: null } };
+  expect(readable(plain)).toBe(plain);
+  const turned = "\u202e\u2066\u200f\u061cgnp.exe";
+  expect(readable({ names: [turned], [turned]: 1 })).toEqual({ names: ["\\u202e\\u2066\\u200f\\u061cgnp.exe"], "\\u202e\\u2066\\u200f\\u061cgnp.exe": 1 });
+  const { api, data, verbatim, sent } = await signedIn(() => json(200, { name: turned }));
+  const path = { proxy_id: "a", username: readable(turned) };
+  const shown = await data(api.GET("/api/v1/proxies/{proxy_id}/accounts/{username}", { params: { path } }));
+  expect(shown).toEqual({ name: readable(turned) });
+  expect(await verbatim(api.GET("/api/v1/config/export"))).toEqual({ name: turned });
+  expect(sent[0]).toBe(`/api/v1/proxies/a/accounts/${encodeURIComponent(turned)} Bearer t1`);
 });

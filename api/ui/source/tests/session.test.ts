@@ -36,10 +36,10 @@ test("a reload continues the session of the cookie", async () => {
   expect(calls).toEqual(["refresh", "test"]);
 });
 
-test("without a cookie the page for signing in is shown, and nothing is said to have ended", async () => {
+test("without a cookie the page for signing in is shown", async () => {
   const session = await loaded(() => json(401, null));
   await session.start();
-  expect([session.phase, session.expired]).toEqual(["out", false]);
+  expect(session.phase).toBe("out");
 });
 
 test("many requests that need a new token refresh once", async () => {
@@ -58,13 +58,40 @@ test("a token that is about to end is renewed before it is used", async () => {
   expect(await session.freshToken()).toBe("t2");
 });
 
-test("a session that has ended is said to have", async () => {
+test("a session that has ended is said to have, and keeps its user and their page until they return", async () => {
   let ended = false;
   const session = await loaded((path) => (path.endsWith("refresh") ? (ended ? json(401, null) : pair("t1")) : who()));
   await session.start();
   ended = true;
-  expect(await session.refresh()).toBeNull();
-  expect([session.phase, session.expired, session.who, await session.freshToken()]).toEqual(["out", true, null, null]);
+  expect([await session.refresh(), await session.refresh()]).toEqual([null, null]);
+  expect([session.phase, session.who?.username, await session.freshToken()]).toEqual(["ended", "bob", null]);
+  const resumed = vi.fn();
+  void session.resumed().then(resumed);
+  await Promise.resolve();
+  expect(resumed).not.toHaveBeenCalled();
+  ended = false;
+  await session.refresh(); // as another tab does, where the user has signed in
+  await vi.waitUntil(() => resumed.mock.calls.length);
+  expect([session.phase, await session.freshToken()]).toEqual(["in", "t1"]);
+});
+
+test("another password goes with a new session, for which all requests of this moment wait", async () => {
+  const late = later<Response>();
+  const session = await loaded((path) => (path.includes("/users/") ? late.promise : path.endsWith("test") ? who() : pair(path.endsWith("login") ? "t2" : "t1")));
+  await session.start();
+  const changed = session.changePassword("old", "new");
+  const waiting = session.refresh();
+  late.settle(json(200, {}));
+  await changed;
+  expect([await waiting, await session.freshToken(), session.phase]).toEqual(["t2", "t2", "in"]);
+  expect(calls).toEqual(["refresh", "test", "/api/v1/users/usr_1", "login", "test"]);
+});
+
+test("a password that is not changed leaves the session as it is", async () => {
+  const session = await loaded((path) => (path.includes("/users/") ? json(400, null) : path.endsWith("test") ? who() : pair("t1")));
+  await session.start();
+  await expect(session.changePassword("wrong", "new")).rejects.toMatchObject({ status: 400 });
+  expect([session.phase, await session.freshToken()]).toEqual(["in", "t1"]);
 });
 
 test("a service that is away ends no session", async () => {

@@ -17,8 +17,11 @@ export interface Who {
   username: string;
   role: string;
   permissions: string[];
+  /** Whether it has the password of the first start, which this session has not chosen to keep. */
+  firstPassword: boolean;
 }
-type Phase = "idle" | "starting" | "out" | "in" | "unreachable";
+/** `ended`: without a token, until its user signs in again. What was on the page stays there. */
+type Phase = "idle" | "starting" | "out" | "in" | "ended" | "unreachable";
 type Message = { kind: "signed-out" } | { kind: "signed-in"; id: string };
 interface Pair {
   access_token: string;
@@ -32,12 +35,12 @@ const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastCh
 class Session {
   phase = $state<Phase>("idle");
   who = $state<Who | null>(null);
-  /** Whether a session was there and came to its end; the sign-in page says so. */
-  expired = $state(false);
   /** Whether the latest sign-out did not reach the service, so that its cookie still opens the session. */
   unended = $state(false);
   /** Whether the session survives a reload. */
   kept = $state(true);
+  /** The first password, where it was typed just now, so that another one can be chosen at once. */
+  typed: string | null = null;
   /** Whether a page without this session is shown: it is neither started nor renewed there. */
   resting = false;
   /** Called before another user than the one before is shown: nothing of that one may be left. */
@@ -49,6 +52,7 @@ class Session {
   #turn = 0;
   #latest: string | null = null;
   #leaving: Promise<unknown> = Promise.resolve();
+  #waiting: (() => void)[] = [];
 
   constructor() {
     if (typeof addEventListener !== "undefined") addEventListener("pageshow", (event) => event.persisted && this.who !== null && !this.resting && void this.refresh());
@@ -69,15 +73,33 @@ class Session {
     const body = await response.json().catch(() => null);
     if (!response.ok) throw failure(response, body);
     const who = await userOf(body.data.access_token);
+    this.typed = who.firstPassword ? password : null;
     this.#become(body.data, who);
     say({ kind: "signed-in", id: who.id });
+  }
+
+  /**
+   * Give the user another password, which ends all their sessions, and continue with a new one here. What other parts of
+   * the page ask for meanwhile waits for it. Throws `ApiError`.
+   */
+  async changePassword(current: string, next: string): Promise<void> {
+    const changed = this.#changePassword(current, next);
+    const waiting = changed.then(
+      () => this.#token,
+      () => this.#token,
+    );
+    this.#refreshing = waiting;
+    try {
+      await changed;
+    } finally {
+      if (this.#refreshing === waiting) this.#refreshing = null;
+    }
   }
 
   /** End the session here and in all other tabs. */
   async signOut(): Promise<void> {
     const token = this.#token;
     this.#forget();
-    this.expired = false;
     say({ kind: "signed-out" });
     const left = post("logout", undefined, token).catch(() => null);
     this.#leaving = left;
@@ -101,6 +123,11 @@ class Session {
     return (this.#refreshing = mine);
   }
 
+  /** Wait until a session that has ended goes on, or is over: what was asked for is sent then, or never. */
+  async resumed(): Promise<void> {
+    while (this.phase === "ended") await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
   /** Ask again what the user may do: the API has refused what should have been possible. */
   async recheck(): Promise<void> {
     const [turn, token] = [this.#turn, this.#token];
@@ -117,6 +144,21 @@ class Session {
   may(permission: string | null | undefined, role?: string): boolean {
     const granted = this.who?.permissions ?? [];
     return !permission || (role !== undefined && this.who?.role === role) || granted.some((each) => each === permission || each === "*" || each === "admin");
+  }
+
+  async #changePassword(current: string, next: string): Promise<void> {
+    const who = this.who;
+    if (who === null) return;
+    const headers = { Authorization: `Bearer ${this.#token}`, "Content-Type": "application/json" };
+    const body = JSON.stringify({ password: next, current_password: current });
+    const response = await reached(fetch(`/api/v1/users/${who.id}`, { method: "PATCH", credentials: "omit", cache: "no-store", headers, body }));
+    if (!response.ok) throw failure(response, await response.json().catch(() => null));
+    try {
+      await this.signIn(who.username, next);
+    } catch (error) {
+      this.#end(); // the password is another one all the same
+      if (!(error instanceof ApiError || error instanceof TypeError)) throw error;
+    }
   }
 
   async #renew(turn: number): Promise<string | null> {
@@ -142,8 +184,10 @@ class Session {
   }
 
   #end(): null {
-    this.expired = this.who !== null;
+    const who = this.who;
+    if (this.phase === "ended") return null;
     this.#forget();
+    if (who !== null) [this.who, this.phase] = [who, "ended"];
     return null;
   }
 
@@ -161,26 +205,30 @@ class Session {
     this.kept = pair.session_kept !== false;
     this.who = who;
     this.phase = "in";
-    this.expired = this.unended = false;
+    this.unended = false;
+    this.#settle();
   }
 
   #forget(): void {
     this.#turn += 1;
     this.#refreshing = null;
-    this.#token = null;
+    this.#token = this.typed = null;
     this.who = null;
     this.phase = "out";
+    this.#settle();
+  }
+
+  #settle(): void {
+    for (const each of this.#waiting.splice(0)) each();
   }
 
   #heard(message: Message): void {
-    if (message.kind === "signed-out") {
-      this.expired = false;
-      this.#forget();
-    } else if (this.who?.id !== message.id) {
+    if (message.kind === "signed-out") this.#forget();
+    else if (this.who?.id !== message.id) {
       this.#forget();
       if (this.resting) this.phase = "idle";
       else void this.start();
-    }
+    } else if (this.phase === "ended") void this.refresh();
   }
 }
 
@@ -190,14 +238,24 @@ function say(message: Message): void {
   channel?.postMessage(message);
 }
 
+/** The response. Throws `ApiError` where there is none. */
+async function reached(request: Promise<Response>): Promise<Response> {
+  try {
+    return await request;
+  } catch (error) {
+    if (error instanceof TypeError) throw new ApiError({ status: 0, code: "UNREACHABLE", message: "", requestId: null, details: null });
+    throw error;
+  }
+}
+
 /** Whose access token it is, and what that user may do now. Throws `ApiError`. */
 async function userOf(token: string): Promise<Who> {
   const headers = { Authorization: `Bearer ${token}` };
   const response = await fetch(`${AUTH}/test`, { headers, credentials: "omit", cache: "no-store" });
   const body = await response.json();
   if (!response.ok) throw failure(response, body);
-  const { user_id, username, role, permissions } = body.data;
-  return { id: user_id, username, role, permissions };
+  const { user_id, username, role, permissions, first_password } = body.data;
+  return { id: user_id, username, role, permissions, firstPassword: first_password === true };
 }
 
 function post(action: string, body?: unknown, token?: string | null): Promise<Response> {

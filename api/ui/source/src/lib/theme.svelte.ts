@@ -1,5 +1,5 @@
-/** Light, dark or as the system has it: the one thing that is kept in the browser. */
-export const THEMES = ["system", "light", "dark"] as const;
+/** Light, dark, high contrast (light or dark as the system has it) or all as the system has it: the one thing that is kept in the browser. */
+export const THEMES = ["system", "light", "dark", "contrast"] as const;
 export type Theme = (typeof THEMES)[number];
 const KEY = "proxyfleet.theme";
 
@@ -9,7 +9,7 @@ class Themes {
 
   /** Whether what is shown is dark; charts draw with the colours of now. */
   get dark(): boolean {
-    return this.chosen === "dark" || (this.chosen === "system" && this.#system);
+    return this.chosen === "dark" || (this.chosen !== "light" && this.#system);
   }
 
   start(): void {

@@ -1,6 +1,7 @@
 /** A list of destinations: its requests, and how its form has it. */
 import { api, data, tagged, type Schemas } from "../../api/client";
-import { ifMatch, linesOf, type ObjectKind } from "../objects/kind";
+import { linesOf } from "../../lib/lines";
+import { ifMatch, type ObjectKind } from "../objects/kind";
 
 export type List = Schemas["ListView"];
 export type Listed = Schemas["ListedList"];

@@ -1,5 +1,6 @@
 /** What the screens of lists, pools and policies have in common: objects with a name, of which one is read, saved, deleted. */
 import type { Schemas } from "../../api/client";
+import { linesOf } from "../../lib/lines";
 
 export type Warned = Schemas["Warned"];
 
@@ -47,6 +48,3 @@ export function fieldsOf(text: string): Record<string, string> {
   });
   return Object.fromEntries(found);
 }
-
-/** The lines of a text without blanks and empty ones. */
-export const linesOf = (text: string): string[] => text.split(/\r?\n/).map((line) => line.trim()).filter(Boolean);

@@ -1,7 +1,8 @@
 /** A policy: its requests, and how its form has it. What this page knows no field for is kept as it is. */
 import { api, data, tagged, type Schemas } from "../../api/client";
 import { LIMITS, type RulesValue } from "../accounts/rules";
-import { fieldLines, fieldsOf, ifMatch, linesOf, type ObjectKind } from "../objects/kind";
+import { linesOf } from "../../lib/lines";
+import { fieldLines, fieldsOf, ifMatch, type ObjectKind } from "../objects/kind";
 import { portOf } from "../proxies/form/value";
 
 export type Policy = Schemas["PolicyView"];

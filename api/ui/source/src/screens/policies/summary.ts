@@ -1,6 +1,6 @@
 /** A rule in a few words. */
 import { t } from "../../texts";
-import { linesOf } from "../objects/kind";
+import { linesOf } from "../../lib/lines";
 import type { RuleValue } from "./policy";
 
 const FEW = 3;

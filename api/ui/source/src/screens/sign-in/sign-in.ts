@@ -8,10 +8,12 @@ export interface Methods {
   identity_provider: "google" | "github" | "microsoft" | "custom" | null;
   /** The file in the data directory with the first password of `admin`, until that is changed. */
   initial_password_file: string | null;
+  /** Where it is, for a browser on the machine of the service. */
+  initial_password_path: string | null;
 }
 
 /** What is assumed where the service can't be asked. */
-export const NOTHING: Methods = { self_service: true, identity_provider: null, initial_password_file: null };
+export const NOTHING: Methods = { self_service: true, identity_provider: null, initial_password_file: null, initial_password_path: null };
 const NAMES = { google: "Google", github: "GitHub", microsoft: "Microsoft", custom: "SSO" };
 
 /** What this service offers; where that can't be asked, a password alone. */

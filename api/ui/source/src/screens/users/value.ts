@@ -19,14 +19,13 @@ export interface UserValue {
   own: boolean;
   permissions: string[];
   password: string;
-  current_password: string;
 }
 
 export function valueOf(user: User): UserValue {
-  return { email: user.email ?? "", role: user.role as Role, status: user.status, own: false, permissions: [...user.permissions], password: "", current_password: "" };
+  return { email: user.email ?? "", role: user.role as Role, status: user.status, own: false, permissions: [...user.permissions], password: "" };
 }
 
-/** The body of a PATCH: what is different, and the passwords only where they were typed. */
+/** The body of a PATCH: what is different, and the password only where it was typed. */
 export function bodyOf(before: UserValue, after: UserValue): Schemas["UserUpdate"] {
   const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
   return {
@@ -35,6 +34,5 @@ export function bodyOf(before: UserValue, after: UserValue): Schemas["UserUpdate
     ...(before.status !== after.status && { status: after.status }),
     ...(after.own && !same(before.permissions, after.permissions) && { permissions: after.permissions as Permission[] }),
     ...(after.password && { password: after.password }),
-    ...(after.current_password && { current_password: after.current_password }),
   };
 }

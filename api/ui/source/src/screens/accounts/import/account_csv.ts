@@ -65,7 +65,7 @@ export function accountsOf(text: string): { lines: Line[]; wrong: Wrong[] } {
     } else if (record.cells.some(Boolean)) {
       const read = lineOf(record.number, columns, record.cells);
       if ("body" in read) lines.push(read);
-      else wrong.push(read);
+      else wrong.push(...read);
     }
   }
   if (columns === null && !wrong.length) wrong.push({ number: 1, field: "", error: "must name the columns" });
@@ -79,9 +79,10 @@ function wrongColumn(name: string, index: number, all: string[]): Wrong[] {
   return all.indexOf(name) === index ? [] : [{ number: 1, field: name, error: "is there twice" }];
 }
 
-function lineOf(number: number, columns: string[], cells: string[]): Line | Wrong {
-  if (cells.length !== columns.length) return { number, field: "", error: `has ${cells.length} cells, and there are ${columns.length} columns` };
+function lineOf(number: number, columns: string[], cells: string[]): Line | Wrong[] {
+  if (cells.length !== columns.length) return [{ number, field: "", error: `has ${cells.length} cells, and there are ${columns.length} columns` }];
   const body: Record<string, unknown> = {};
+  const wrong: Wrong[] = [];
   for (const [index, name] of columns.entries()) {
     const cell = cells[index]!.replace(ESCAPED, "");
     if (cells[index] === "") continue;
@@ -89,11 +90,11 @@ function lineOf(number: number, columns: string[], cells: string[]): Line | Wron
       if (name.startsWith(METADATA)) inside(body, "metadata")[name.slice(METADATA.length)] = cell;
       else put(body, name, FIELDS[name]!(cell));
     } catch (error) {
-      return { number, field: name, error: (error as Error).message };
+      wrong.push({ number, field: name, error: (error as Error).message });
     }
   }
-  if ("password" in body && "password_hash" in body) return { number, field: "password_hash", error: "must be left out where a password is given" };
-  return { number, body };
+  if ("password" in body && "password_hash" in body) wrong.push({ number, field: "password_hash", error: "must be left out where a password is given" });
+  return wrong.length ? wrong : { number, body };
 }
 
 function put(body: Record<string, unknown>, name: string, value: unknown): void {
