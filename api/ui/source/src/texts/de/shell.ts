@@ -115,6 +115,7 @@ export const errors = {
   "request_id": "Anfragenummer",
   "stale.title": "Das wurde inzwischen geändert",
   "stale.text": "Jemand hat es geändert, nachdem Sie es geöffnet haben. Bitte vergleichen und entscheiden.",
+  "chunk.away": "Diese Ansicht ist noch nicht geladen. Die Seite versucht es von selbst weiter.",
   "chunk": "Eine neue Version der Oberfläche ist installiert. Bitte neu laden.",
   "bug": "Diese Seite ist fehlgeschlagen, ein Fehler der Oberfläche. Einzelheiten stehen in der Konsole des Browsers.",
   "reload": "Neu laden",

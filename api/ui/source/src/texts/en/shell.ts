@@ -115,6 +115,7 @@ export const errors = {
   "request_id": "Request id",
   "stale.title": "This was changed meanwhile",
   "stale.text": "Another person or program changed it after you opened it. Compare, then decide.",
+  "chunk.away": "This screen is not loaded yet. The page tries again by itself.",
   "chunk": "A new version of the dashboard is installed. Reload the page.",
   "bug": "This screen has failed, which is a defect of the dashboard. The console of the browser has the details.",
   "reload": "Reload",

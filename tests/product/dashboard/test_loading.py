@@ -1,0 +1,69 @@
+"""Screens are parts of the program: what is not loaded yet, can't be, or was replaced by another version."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.kit.browser import Problems
+
+PART = re.compile(r"/ui/assets/Webhooks-[^/]*\.js$")
+ANY = re.compile(r"/ui/")
+OUTDATED = "A new version of the dashboard is installed"
+
+
+def is_at(page: Page, title: str) -> None:
+    expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+
+
+def is_loaded(page: Page) -> None:
+    """The screen of webhooks, which only its own part of the program has."""
+    expect(page.get_by_role("link", name=re.compile("Create|New"))).not_to_have_count(0)
+    expect(page.get_by_text("This screen is not loaded yet")).to_have_count(0)
+    expect(page.get_by_text(OUTDATED)).to_have_count(0)
+
+
+def webhooks(page: Page) -> None:
+    page.get_by_role("navigation").get_by_role("link", name="Webhooks").click()
+
+
+def test_all_screens_are_loaded_while_the_browser_is_idle(page: Page, problems: Problems) -> None:
+    problems.allow("net::ERR_INTERNET_DISCONNECTED")
+    with page.expect_response(PART):
+        page.goto("/ui/")
+    is_at(page, "Overview")
+    page.context.set_offline(True)
+    webhooks(page)
+    expect(page.get_by_text("The service can't be reached").first).to_be_visible()
+    expect(page.get_by_text(OUTDATED)).to_have_count(0)
+    page.context.set_offline(False)
+    is_loaded(page)
+
+
+def test_a_screen_that_was_not_loaded_before_the_network_was_gone_comes_when_it_is_back(
+    page: Page, problems: Problems
+) -> None:
+    problems.allow("net::ERR_FAILED|Failed to fetch dynamically imported module")
+    page.route(PART, lambda route: route.abort())
+    page.goto("/ui/")
+    is_at(page, "Overview")
+    page.route(ANY, lambda route: route.abort())
+    webhooks(page)
+    expect(page.get_by_text("This screen is not loaded yet. The page tries again by itself.")).to_be_visible()
+    expect(page.get_by_text(OUTDATED)).to_have_count(0)
+    page.unroute(ANY)
+    page.unroute(PART)
+    is_loaded(page)
+
+
+def test_a_screen_that_another_version_has_replaced_says_so(page: Page, problems: Problems) -> None:
+    problems.allow("status of 404|Failed to fetch dynamically imported module")
+    page.route(PART, lambda route: route.fulfill(status=404))
+    page.goto("/ui/")
+    is_at(page, "Overview")
+    webhooks(page)
+    expect(page.get_by_text(OUTDATED)).to_be_visible()
+    page.unroute(PART)
+    page.get_by_role("button", name="Reload").click()
+    is_loaded(page)
