@@ -55,10 +55,10 @@ and run on its machine as its user.
   out, with a note, then long texts are wrapped.
 - **In a pipe**: the same cells separated by tabs, under one line of titles; nothing is cut or coloured. Sizes are
   plain numbers of bytes and spans of time plain numbers of seconds, so that `sort -n` and `awk` can use them.
-- **Units**: `KiB`, `MiB` and `GiB` are 1024-based, `kB`, `MB` and `GB` 1000-based. A size or a rate
-  (`--quota`, and `--set` of `quota.bytes`, `limits.bandwidth_in` and `limits.bandwidth_out`) is a number of bytes
-  or `5MB`, `5MiB`, `1Mbit/s` or `125kB/s`. The API's own texts, which `-o json` has, call 1024-based units
-  `KB`, `MB` and `GB`.
+- **Units** are decimal: a `GB` is 1,000,000,000 bytes, as in bills and in the dashboard, and three digits are
+  printed. A size or a rate (`--quota`, and `--set` of `quota.bytes`, `limits.bandwidth_in` and
+  `limits.bandwidth_out`) is a number of bytes or `5MB`, `5MiB`, `1Mbit/s` or `125kB/s`, and is printed as it was
+  typed: `20 GiB` is 1024-based. The API's own texts, which `-o json` has, call 1024-based units `KB`, `MB` and `GB`.
 - **With `-o json`**: the `data` of the API's response. Commands with several requests (`proxies start A B`, `status`)
   print one object with all data; errors are one JSON object on standard error, also of a wrong command line.
 - Results go to standard output, all else to standard error. Characters that a terminal would obey are printed as

@@ -1,7 +1,7 @@
 """Sizes, rates and spans of time: with a unit at a terminal, plain numbers in a pipe, and read with a unit.
 
-The management API writes `4.77 MB` for 1024-based units. The command line takes the API's plain numbers and uses the
-standard names: `KiB` and `MiB` are 1024-based, `kB` and `MB` 1000-based.
+Units are decimal, `kB` and `MB`, as in bills and in the page, whose `lib/quantities.ts` has the same rules. Settings
+read as they were typed: `20 GiB`, `20 Mbit/s`. The management API's own texts have 1024-based units.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from config.text.formatting import uptime_text
 
@@ -33,11 +33,14 @@ class Size:
 
     count: float
     per_second: bool = False
+    is_setting: bool = False
+    """It was chosen by a person, not counted."""
 
     @property
     def text(self) -> str:
-        """`131 B`, `4.77 MiB`, `1.5 KiB/s`."""
-        return binary(self.count) + ("/s" if self.per_second else "")
+        """`131 B`, `5 MB`, `1.54 kB/s`; of settings `20 GiB` and `20 Mbit/s`, too."""
+        per_second = "/s" if self.per_second else ""
+        return (_as_typed(self.count, self.per_second) if self.is_setting else decimal(self.count)) + per_second
 
     @property
     def plain(self) -> str:
@@ -62,24 +65,55 @@ class Span:
         return str(max(0, int(self.seconds)))
 
 
-_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+class _Units(NamedTuple):
+    """Names of units, each `base` times the one before; `per_byte` of the first are a byte."""
+
+    names: tuple[str, ...]
+    base: int
+    per_byte: int = 1
 
 
-def binary(count: float) -> str:
-    """`count` bytes in 1024-based units; bytes themselves have no decimals, and no trailing zeros are written."""
-    value, power = float(count), 0
-    while abs(round(value, 2 if power else 0)) >= 1024 and power < len(_BINARY) - 1:
-        value, power = value / 1024, power + 1
-    digits = f"{value:.2f}".rstrip("0").rstrip(".") if power else f"{value:.0f}"
-    return f"{digits} {_BINARY[power]}"
+_DECIMAL = _Units(("B", "kB", "MB", "GB", "TB", "PB", "EB"), 1000)
+_BITS = _Units(("bit", "kbit", "Mbit", "Gbit", "Tbit"), 1000, 8)
+_BINARY = _Units(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), 1024)
+_TYPED = {False: (_DECIMAL, _BINARY), True: (_DECIMAL, _BITS, _BINARY)}
+"""Units in which sizes are typed, and those of rates."""
 
 
-def with_binary_units(text: str) -> str:
-    """A text of the API with the standard names of its units: `1.50 GB` becomes `1.50 GiB`."""
-    return _OF_THE_API.sub(lambda found: f"{found[1]} {found[2]}iB" if found[2] else f"{found[1][:-3]} B", text)
+def decimal(count: float) -> str:
+    """`count` bytes with three significant digits, and no zeros behind them: `131 B`, `1.01 MB`, `50 GB`."""
+    return _text(*_fitting(count, _DECIMAL))
 
 
-_OF_THE_API = re.compile(r"(?<![0-9])([0-9]+\.[0-9]{2}) ([KMGTP]?)B\b", re.ASCII)
+def _as_typed(count: float, per_second: bool) -> str:
+    """In the units that need the fewest digits, which are those in which people type."""
+    fitting = [_fitting(count, units) for units in _TYPED[per_second]]
+    return _text(*min(fitting, key=lambda each: len(f"{each[0]:.15g}".replace(".", "").rstrip("0"))))
+
+
+def _fitting(count: float, units: _Units) -> tuple[float, str]:
+    """The number in the largest unit of which there is one at least, and that unit."""
+    value, power = float(count) * units.per_byte, 0
+    while power < len(units.names) - 1 and abs(round(value, _decimals(value, power > 0))) >= units.base:
+        value, power = value / units.base, power + 1
+    return value, units.names[power]
+
+
+def _text(value: float, unit: str) -> str:
+    text = f"{value:.{_decimals(value, unit not in ('B', 'bit'))}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+
+
+def _decimals(value: float, has_parts: bool) -> int:
+    return 0 if not has_parts else 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+
+
+def with_decimal_units(text: str) -> str:
+    """A text of the API, whose units are 1024-based, with decimal ones: `1.50 GB` becomes `1.61 GB`."""
+    return _OF_THE_API.sub(lambda found: decimal(float(found[1]) * 1024 ** _POWERS[found[2].lower()]), text)
+
+
+_OF_THE_API = re.compile(r"(?<![0-9])([0-9]{1,19}\.[0-9]{2}) ([KMGTP]?)B\b", re.ASCII)
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(
@@ -133,5 +167,5 @@ def with_unit(name: str, value: Any) -> Any:
     """`value` as a `Quantity` if the field `name` is a size or a rate."""
     last = name.rpartition(".")[2]
     if last in SIZES | RATES and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Size(value, per_second=last in RATES)
+        return Size(value, per_second=last in RATES, is_setting=True)
     return value

@@ -95,6 +95,7 @@ def _view(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
             "bytes": used,
             "bytes_in": usage.bytes_in,
             "bytes_out": usage.bytes_out,
+            "quota": quota or None,
             "remaining": max(0, quota - used) if quota else None,
             "active_connections": state.connections,
         },

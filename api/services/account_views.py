@@ -80,6 +80,7 @@ def usage_view(activity: AccountActivity, quota: Quota) -> dict[str, Any]:
         "bytes": used,
         "bytes_in": usage.bytes_in,
         "bytes_out": usage.bytes_out,
+        "quota": quota.bytes or None,
         "remaining": max(0, quota.bytes - used) if quota.bytes else None,
         "active_connections": activity.connections,
     }

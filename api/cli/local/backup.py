@@ -12,7 +12,7 @@ import typer
 
 from api.cli.errors import CommandError, Status
 from api.cli.local.offline import ConfigOption, DataOption, data_of, refuse_newer, require_own_directory, translated
-from api.cli.quantities import binary
+from api.cli.quantities import decimal
 from api.cli.terminal.output import Output
 from api.cli.terminal.progress import progress
 from api.cli.terminal.secret_input import passphrase as ask_passphrase
@@ -92,7 +92,7 @@ def _file_at(target: Path) -> Path:
 
 
 def _print(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
-    out.message(f"{file}: {len(manifest.files)} files, {binary(file.stat().st_size)}, SHA-256 {digest}")
+    out.message(f"{file}: {len(manifest.files)} files, {decimal(file.stat().st_size)}, SHA-256 {digest}")
     for name in removed:
         out.message(f"removed: {name}")
     if not manifest.keys:

@@ -26,7 +26,7 @@ CREDENTIAL_ID = "crd_"
 
 def _quota(credential: Any) -> Size | None:
     count = inside(credential, "quota.bytes")
-    return Size(count) if count else None
+    return Size(count, is_setting=True) if count else None
 
 
 COLUMNS = (

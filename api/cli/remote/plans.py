@@ -37,7 +37,7 @@ SetOption = Annotated[
 def quota_of(row: Any) -> Size | None:
     """The quota in bytes, None without one."""
     count = inside(row, "quota.bytes")
-    return Size(count) if count else None
+    return Size(count, is_setting=True) if count else None
 
 
 COLUMNS = (

@@ -11,7 +11,7 @@ from api.cli.client import quoted
 from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find_id
-from api.cli.quantities import Size, Span, with_binary_units
+from api.cli.quantities import Size, Span, with_decimal_units
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.output import Column, Row, cell_text
@@ -75,7 +75,7 @@ OWN_LINES = ("status", "active_proxies", "wanted_proxies", "degraded_proxies", "
 
 
 def _check(check: dict[str, Any]) -> str:
-    texts = {name: with_binary_units(cell_text(value)) for name, value in check.items() if name not in OWN_LINES}
+    texts = {name: with_decimal_units(cell_text(value)) for name, value in check.items() if name not in OWN_LINES}
     rest = ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items() if text != "-")
     return f"{check['status']} ({rest})" if rest else str(check["status"])
 

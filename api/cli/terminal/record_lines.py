@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from api.cli.quantities import binary
+from api.cli.quantities import decimal
 from api.cli.terminal.output import BAD, DIM, GAP, WARN, Output, safe
 
 Entry = dict[str, Any]
@@ -70,8 +70,8 @@ class RecordLines:
             entry["user"] or "-",
             entry["method"] or "-",
             entry["duration"],
-            binary(entry["bytes_in"]),
-            binary(entry["bytes_out"]),
+            decimal(entry["bytes_in"]),
+            decimal(entry["bytes_out"]),
             f"{entry['target_url'] or '-'}{reason}{via}",
         )
         return [safe(str(cell)) for cell in cells]

@@ -19,7 +19,10 @@ class AccountView(ResponseModel):
 
 
 class UsageView(ResponseModel):
-    """The usage of an account in the current period; `remaining` is null without a quota."""
+    """The usage of an account in the current period.
+
+    `quota` has the bytes of its own or of its plan; without one, it and `remaining` are null.
+    """
 
     period: Period
     period_start: Moment | None
@@ -27,6 +30,7 @@ class UsageView(ResponseModel):
     bytes: int
     bytes_in: int
     bytes_out: int
+    quota: int | None
     remaining: int | None
     active_connections: int
 

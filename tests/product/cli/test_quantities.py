@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.cli.errors import CommandError
-from api.cli.quantities import Size, Span, field_value, rate_of, size_of, with_binary_units, with_unit
+from api.cli.quantities import Size, Span, field_value, rate_of, size_of, with_decimal_units, with_unit
 from api.cli.terminal.output import Column, cell_text
 from tests.product.cli.shell import Shell
 
@@ -15,17 +15,51 @@ from tests.product.cli.shell import Shell
     [
         (0, "0 B"),
         (131, "131 B"),
-        (1023.6, "1 KiB"),
-        (1024, "1 KiB"),
-        (5_000_000, "4.77 MiB"),
-        (2**20 - 1, "1 MiB"),
-        (1536 * 2**20, "1.5 GiB"),
-        (2**70, "1024 EiB"),
+        (999.6, "1 kB"),
+        (1024, "1.02 kB"),
+        (1_009_900, "1.01 MB"),
+        (5_000_000, "5 MB"),
+        (50_000_000_000, "50 GB"),
+        (999_949, "1 MB"),
+        (99_960, "100 kB"),
+        (10 * 2**30, "10.7 GB"),
+        (2 * 10**21, "2000 EB"),
     ],
 )
-def test_sizes_are_1024_based_and_say_so(count: float, text: str) -> None:
+def test_sizes_are_decimal_with_three_digits(count: float, text: str) -> None:
     assert Size(count).text == text
     assert Size(count, per_second=True).text == f"{text}/s"
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("50GB", "50 GB"),
+        ("20GiB", "20 GiB"),
+        ("1.5GiB", "1.5 GiB"),
+        ("1234567", "1.23 MB"),
+        ("999", "999 B"),
+        ("0", "0 B"),
+    ],
+)
+def test_a_quota_reads_as_it_was_typed(typed: str, text: str) -> None:
+    assert Size(size_of(typed), is_setting=True).text == text
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("20Mbit/s", "20 Mbit/s"),
+        ("5MB/s", "5 MB/s"),
+        ("1.25Gbit/s", "1.25 Gbit/s"),
+        ("300kB/s", "300 kB/s"),
+        ("1MiB/s", "1 MiB/s"),
+        ("1234567", "1.23 MB/s"),
+        ("999", "999 B/s"),
+    ],
+)
+def test_a_limit_of_bandwidth_reads_as_it_was_typed(typed: str, text: str) -> None:
+    assert Size(rate_of(typed), per_second=True, is_setting=True).text == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (-1, "0s"), (59.9, "59s"), (60, "1m"), (3_700, "1h 1m")])
@@ -35,7 +69,7 @@ def test_a_span_under_a_minute_is_in_seconds(seconds: float, text: str) -> None:
 
 def test_programs_get_numbers_where_people_get_units() -> None:
     column = Column("IN", lambda row: [Size(row["in"]), Span(7)])
-    assert column.cell({"in": 2048}) == "2 KiB, 7s"
+    assert column.cell({"in": 2048}) == "2.05 kB, 7s"
     assert column.cell({"in": 2048}, plain=True) == "2048, 7"
     assert cell_text(Size(1.6, per_second=True), plain=True) == "2"
 
@@ -90,11 +124,11 @@ def test_fields_that_hold_sizes_and_rates_are_known_by_their_names() -> None:
     assert field_value("limits.bandwidth_in", "1Mbit/s") == 125_000
     assert field_value("quota.bytes", "20GiB") == 20 * 2**30
     assert field_value("name", "5MB") is None
-    assert (with_unit("quota.bytes", 5), with_unit("settings.timeout", 5)) == (Size(5), 5)
+    assert (with_unit("quota.bytes", 5), with_unit("settings.timeout", 5)) == (Size(5, is_setting=True), 5)
 
 
-def test_texts_of_the_api_get_the_names_of_their_units() -> None:
-    assert with_binary_units("45.0%, 7.75 GB of 15.50 GB, 131.00 B") == "45.0%, 7.75 GiB of 15.50 GiB, 131 B"
+def test_texts_of_the_api_get_decimal_units() -> None:
+    assert with_decimal_units("45.0%, 7.75 GB of 15.50 GB, 131.00 B") == "45.0%, 8.32 GB of 16.6 GB, 131 B"
 
 
 @pytest.mark.parametrize(

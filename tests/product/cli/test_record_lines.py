@@ -38,7 +38,7 @@ def test_records_stand_under_titles_with_their_day_and_units() -> None:
     (titles, *lines), _ = lines_of([entry(), entry(user="alice", status_code=502, reason="dns_error", parent="p1")])
     assert titles.split() == " ".join(TITLES).split()
     assert lines[0].startswith("2020-01-31 12:00:00.123   200  the prx_1  192.0.2.1  -      GET     ")
-    assert lines[0].endswith("   5  131 B  2 KiB  http://example.com/")
+    assert lines[0].endswith("   5  131 B  2.05 kB  http://example.com/")
     assert lines[1].endswith("http://example.com/ (dns_error) via p1")
     assert {line.index("http://") for line in lines} == {titles.index("TARGET")}
 

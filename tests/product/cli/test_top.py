@@ -200,12 +200,12 @@ def test_the_screen_shows_what_happens_and_is_left_as_it_was_found(
     with serving(server), shell.terminal("top", "--interval", "0.5") as terminal:
         terminal.until(lambda text: proxy["name"] in text and "q quit" in text)
         assert "\x1b[?1049h" in terminal.text  # the other screen
-        busy = re.compile(re.escape(proxy["name"]) + r"[^\n]*running[^\n]*\b[0-9.]*[1-9][0-9.]*  [^\n]*KiB")
+        busy = re.compile(re.escape(proxy["name"]) + r"[^\n]*running[^\n]*\b[0-9.]*[1-9][0-9.]*  [^\n]*kB")
         through = {"http": f"http://127.0.0.1:{proxy['port']}"}
 
         def traffic(text: str) -> bool:
             product.session.get(server.url("/megabyte"), proxies=through, timeout=10)
-            return bool(busy.search(text)) or "MiB" in text
+            return bool(busy.search(text)) or "MB" in text
 
         terminal.until(traffic)
         terminal.type("s")

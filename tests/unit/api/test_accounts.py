@@ -132,6 +132,7 @@ def test_usage_is_that_of_the_proxys_process(api: Api, proxy_id: str) -> None:
     plays(api, proxy_id, {identifier: AccountUsage("day", start, 100, 250)}, connections=2)
     usage = api.get(path(proxy_id, "ada"), api.token()).json["data"]["account"]["usage"]
     assert (usage["bytes"], usage["bytes_in"], usage["bytes_out"], usage["remaining"]) == (350, 100, 250, 650)
+    assert usage["quota"] == 1000
     assert usage["active_connections"] == 2
     assert usage["period_start"] < usage["period_end"]
 

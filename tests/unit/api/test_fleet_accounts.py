@@ -346,8 +346,10 @@ def test_usage_is_that_of_the_collector_in_the_period_of_the_quota(api: Api, tok
     one, two = api.get("/accounts", token).json["data"]["accounts"]
     assert asked[-1] == QueryUsage({first["id"]: "month", second["id"]: "total"})
     assert (one["status"], one["usage"]["bytes"], one["usage"]["remaining"]) == ("quota_reached", 1100, 0)
+    assert one["usage"]["quota"] == 1000, "not what was used and what is left"
     assert (one["last_seen_at"], one["last_client_ip"]) == ("1970-01-01T00:00:05.000Z", "192.0.2.7")
     assert (two["status"], two["usage"]["bytes"], two["usage"]["remaining"]) == ("active", 0, None)
+    assert two["usage"]["quota"] is None
     assert (two["last_seen_at"], two["last_client_ip"], two["active_connections"]) == (None, None, 0)
 
     def listed(query: str) -> list[str]:

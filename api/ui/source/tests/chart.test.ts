@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { brief } from "../src/lib/brief";
 
 test.each([
-  ["512.00 KB/s", "512 KB/s"],
+  ["512.00 ms", "512 ms"],
   ["1.50 %", "1.5 %"],
   ["1.05 s", "1.05 s"],
   ["1,000 B/s", "1,000 B/s"],

@@ -1,6 +1,7 @@
 /** Requests to the API: with the access token, one refresh after a 401, and errors as one class. */
 import createClient from "openapi-fetch";
 import { session } from "../lib/session.svelte";
+import { ticker } from "../lib/ticker.svelte";
 import { ApiError, failure } from "./errors";
 import type { components, paths } from "./schema";
 
@@ -145,6 +146,7 @@ export async function sent(request: Request, token: string | null): Promise<Resp
   try {
     const response = await fetch(new Request(request, { headers, credentials: "omit", cache: "no-store" }));
     if (address !== undefined) reads.set(response, { address, before });
+    ticker.tick();
     return response;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;

@@ -15,15 +15,13 @@ interface Drawn {
   height: number;
   series: readonly Series[];
   format: (value: number) => string;
-  /** Steps of the axis are powers of two, for bytes. */
-  binary: boolean;
   sync: string | undefined;
   zoomed: (from: number, to: number) => void;
   moved: (index: number | null) => void;
 }
 
 /** The options of uPlot. */
-export function drawn({ width, height, series, format, binary, sync, zoomed, moved }: Drawn): uPlot.Options {
+export function drawn({ width, height, series, format, sync, zoomed, moved }: Drawn): uPlot.Options {
   const text = color("--muted");
   const grid = { stroke: color("--border"), width: 1 };
   const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
@@ -43,7 +41,7 @@ export function drawn({ width, height, series, format, binary, sync, zoomed, mov
     scales: { x: { time: true, auto: false }, y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : 1] } },
     axes: [
       { ...base, grid: { show: false }, space: 84, size: 24, gap: 8, values: (_plot, splits) => labels(splits) },
-      { ...base, size: (_plot, texts) => axisWidth(texts, font), gap: 8, space: 36, values: (_plot, splits) => splits.map((value) => brief(format(value))), ...(binary ? { incrs: BINARY } : {}) },
+      { ...base, size: (_plot, texts) => axisWidth(texts, font), gap: 8, space: 36, values: (_plot, splits) => splits.map((value) => brief(format(value))) },
     ],
     series: [
       {},
@@ -73,8 +71,6 @@ function labels(splits: number[]): string[] {
   const format = new Intl.DateTimeFormat(locale(), options);
   return splits.map((time) => format.format(time * 1000));
 }
-
-const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /** Pixels for the labels of the axis at the left. */
 function axisWidth(texts: string[] | null, font: string): number {

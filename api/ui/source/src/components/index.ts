@@ -1,4 +1,5 @@
 /** All components: `import { Page, Table, Button } from "../../components"`. `Chart` is imported by itself: uPlot comes with it. */
+export { default as AmountInput } from "./AmountInput.svelte";
 export { default as Badge } from "./Badge.svelte";
 export { default as BulkBar } from "./BulkBar.svelte";
 export { default as Button } from "./Button.svelte";

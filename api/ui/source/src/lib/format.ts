@@ -1,22 +1,57 @@
-/** Numbers, sizes and times as people read them; sizes as in the API (1024-based, two decimals). */
+/**
+ * Numbers, sizes, rates and times as people read them. Units are decimal, as in bills, and what a person chose reads as it was
+ * typed: `20 GiB`, `20 Mbit/s`. The command line has the same rules (`api/cli/quantities.py`).
+ */
 import { locale, t } from "../texts";
 
-const UNITS = ["B", "KB", "MB", "GB", "TB", "PB"];
+/** A unit, and how many bytes it is. */
+export interface Unit { name: string; bytes: number }
+
+const powers = (names: readonly string[], base: number, first = 1): Unit[] => names.map((name, power) => ({ name, bytes: first * base ** power }));
+const perSecond = (units: readonly Unit[]): Unit[] => units.map((unit) => ({ ...unit, name: `${unit.name}/s` }));
+const DECIMAL = powers(["B", "kB", "MB", "GB", "TB", "PB"], 1000);
+const BINARY = powers(["B", "KiB", "MiB", "GiB", "TiB"], 1024);
+const BITS = powers(["bit", "kbit", "Mbit", "Gbit"], 1000, 1 / 8);
+const UNITS = { size: [DECIMAL, BINARY], rate: [DECIMAL, BITS, BINARY].map(perSecond) };
+/** What fields offer. */
+const OFFERED = { size: DECIMAL.slice(2, 5), rate: [UNITS.rate[0]![1]!, UNITS.rate[0]![2]!, UNITS.rate[1]![2]!] };
+const USUAL = { size: OFFERED.size[1]!, rate: OFFERED.rate[2]! };
 const formats = new Map<string, Intl.NumberFormat | Intl.DateTimeFormat>();
 
-/** `1.50 GB`; bytes have no decimals. */
-export function size(bytes: number): string {
-  let value = bytes;
-  let unit = 0;
-  while (Math.abs(value) >= 1024 && unit < UNITS.length - 1) {
-    value /= 1024;
-    unit += 1;
-  }
-  return `${decimals(value, unit === 0 ? 0 : 2)} ${UNITS[unit]}`;
+/** `1.01 MB`: three significant digits, and no zeros behind them. */
+export const size = (bytes: number): string => inUnit(bytes, fitting(bytes, DECIMAL));
+
+/** `1.5 MB/s` of bytes per second. */
+export const rate = (bytes: number): string => `${size(bytes)}/s`;
+
+/** A size, or a rate, that a person chose: `50 GB`, `20 GiB`, `20 Mbit/s`. */
+export const asTyped = (kind: "size" | "rate", bytes: number): string => inUnit(bytes, typedIn(bytes, kind));
+
+/** The units that a field offers, and the one that it has for `bytes`; null where it is empty. */
+export function unitsOf(kind: "size" | "rate", bytes: number | null): { units: Unit[]; unit: Unit } {
+  const typed = bytes ? typedIn(bytes, kind) : USUAL[kind];
+  const offered = OFFERED[kind];
+  return { units: offered.some(({ name }) => name === typed.name) ? offered : [...offered, typed], unit: typed };
 }
 
-/** `1.50 MB/s` of bytes per second. */
-export const rate = (bytes: number): string => `${size(bytes)}/s`;
+/** The largest unit of which there is one at least. */
+function fitting(bytes: number, units: readonly Unit[]): Unit {
+  const next = units.slice(1).findIndex((unit, power) => Math.abs(rounded(bytes, units[power]!)) * units[power]!.bytes < unit.bytes);
+  return units.at(next)!;
+}
+
+/** The unit in which so many bytes need the fewest digits: that in which people type. */
+function typedIn(bytes: number, kind: "size" | "rate"): Unit {
+  const digits = (unit: Unit) => (bytes / unit.bytes).toPrecision(15).replace(".", "").replace(/0+$/, "").length;
+  return UNITS[kind].map((units) => fitting(bytes, units)).reduce((best, unit) => (digits(unit) < digits(best) ? unit : best));
+}
+
+const places = (bytes: number, unit: Unit): number => {
+  const value = Math.abs(bytes) / unit.bytes;
+  return unit.bytes <= 1 ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+};
+const rounded = (bytes: number, unit: Unit): number => Number((bytes / unit.bytes).toFixed(places(bytes, unit)));
+const inUnit = (bytes: number, unit: Unit): string => `${decimals(bytes / unit.bytes, places(bytes, unit), 0)} ${unit.name}`;
 
 /** Whole numbers with separators. */
 export const count = (value: number): string => decimals(value, 0);
@@ -73,9 +108,12 @@ export function relative(time: string | number | Date, now: number = Date.now())
   return format.format(Math.trunc(seconds), "second");
 }
 
-function decimals(value: number, places: number): string {
-  const key = `${locale()} ${places}`;
-  const made = formats.get(key) ?? new Intl.NumberFormat(locale(), { minimumFractionDigits: places, maximumFractionDigits: places });
+/** `relative` of what has happened: never a future, whatever the clocks say. */
+export const since = (time: string | number | Date, now: number = Date.now()): string => relative(Math.min(new Date(time).getTime(), now), now);
+
+function decimals(value: number, most: number, least = most): string {
+  const key = `${locale()} ${most} ${least}`;
+  const made = formats.get(key) ?? new Intl.NumberFormat(locale(), { minimumFractionDigits: least, maximumFractionDigits: most });
   formats.set(key, made);
   return made.format(value as never);
 }

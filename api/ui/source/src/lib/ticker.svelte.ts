@@ -1,9 +1,13 @@
-/** The time of now, every ten seconds, while the tab is visible: one timer for all relative times. */
+/** The time of now, every ten seconds while the tab is visible, and with each response, which may name times since then. */
 class Ticker {
   now = $state(Date.now());
 
   start(): void {
-    setInterval(() => document.hidden || (this.now = Date.now()), 10_000);
+    setInterval(() => document.hidden || this.tick(), 10_000);
+  }
+
+  tick(): void {
+    this.now = Date.now();
   }
 }
 

@@ -84,7 +84,6 @@ export const proxyform: Texts["proxyform"] = {
   "limits.out": "Bandbreite hinaus",
   "limits.connections": "Verbindungen eines Clients",
   "limits.requests": "Anfragen eines Clients pro Minute",
-  "bytes_per_second": "Bytes/s",
   "more": "Verbindungen und Header",
   "timeout": "Zeitlimit",
   "timeout.hint": "Für Verbindungsaufbau und Ruhe",

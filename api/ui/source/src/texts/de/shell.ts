@@ -51,6 +51,7 @@ export const common = {
   "sort_by": "Nach {column} sortieren",
   "too_long": "{n} Zeichen; höchstens {most} sind möglich",
   "total": "Gesamt",
+  "unit": "Einheit",
   "unknown": "unbekannt",
   "yes": "Ja",
   "changes": "{n} Änderung|{n} Änderungen",

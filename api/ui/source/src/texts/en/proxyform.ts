@@ -82,7 +82,6 @@ export const proxyform = {
   "limits.out": "Bandwidth out",
   "limits.connections": "Connections of a client",
   "limits.requests": "Requests a minute of a client",
-  "bytes_per_second": "bytes/s",
   "more": "Connections and headers",
   "timeout": "Timeout",
   "timeout.hint": "For connecting and for idleness",

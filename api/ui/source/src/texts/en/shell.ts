@@ -51,6 +51,7 @@ export const common = {
   "sort_by": "Sort by {column}",
   "too_long": "{n} characters; at most {most} are possible",
   "total": "Total",
+  "unit": "Unit",
   "unknown": "unknown",
   "yes": "Yes",
   "changes": "{n} change|{n} changes",
