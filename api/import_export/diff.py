@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,10 @@ KNOWN_BY = {"accounts": "username", "upstreams": "name", "rules": "name"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field` is a path such as `accounts[alice].limits.connections`; a secret is `***`, a missing value None."""
+    """`field` is a path such as `accounts[alice].limits.connections`; a secret is `***`, a missing value None.
+
+    An entry of a list that was moved has its `place`, from 1.
+    """
 
     field: str
     before: Any
@@ -55,8 +59,28 @@ def _of_lists(before: list[Any], after: list[Any], key: str, path: str) -> Itera
         return
     for name in dict.fromkeys((*new, *old)):
         yield from _of_values("", old.get(name), new.get(name), f"{path}[{name}]")
-    if [name for name in old if name in new] != [name for name in new if name in old]:
-        yield Difference(path, list(old), list(new))
+    yield from _moves([*old], [*new], path)
+
+
+def _moves(old: list[Any], new: list[Any], path: str) -> Iterator[Difference]:
+    """The places, from 1, of as few entries as have to be moved for the new order."""
+    place = {name: index for index, name in enumerate(old)}
+    kept = [name for name in new if name in place]
+    ends: list[int] = []  # of each length of a rise the lowest end
+    lengths = []
+    for name in kept:
+        length = bisect_left(ends, place[name])
+        ends[length : length + 1] = [place[name]]
+        lengths.append(length)
+    left = len(ends)
+    still = set()
+    for name, length in zip(reversed(kept), reversed(lengths), strict=True):
+        if length == left - 1:
+            still.add(name)
+            left = length
+    for name in kept:
+        if name not in still:
+            yield Difference(f"{path}[{name}].place", place[name] + 1, new.index(name) + 1)
 
 
 def _counted(these: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, int]:

@@ -122,6 +122,7 @@ def get_revision(call: Call) -> Reply:
     return Reply(
         {
             "revision": revision_view(revision, call.services.revisions.summaries(revision.number, NAMED_MAX)),
+            "newest": call.services.revisions.newest,
             "changes": [change_view(each) for _, each in page],
             "has_more": more,
             "next_cursor": str(page[-1][0]) if more else None,

@@ -70,9 +70,10 @@ class ObjectChange(ResponseModel):
 
 
 class OneRevision(ResponseModel):
-    """A revision with its changes."""
+    """A revision with its changes; `newest` is the number of the last one, whose state is the present one."""
 
     revision: RevisionView
+    newest: int
     changes: list[ObjectChange]
     has_more: bool
     next_cursor: str | None

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.kit.browser import SignIn
+from tests.kit.browser import Problems, SignIn
 from tests.kit.product import Product
 
 SETTING, CONFIGURED, OTHER = "proxy.keep_alive_timeout", "60", "61"
@@ -80,6 +80,55 @@ def test_an_earlier_state_of_a_proxy_is_read_and_put_back(page: Page, product: P
     expect(entries).to_have_count(4)
     expect(entries.first).to_contain_text("back to")
     assert description(product, proxy) == "second"
+
+
+def test_one_change_is_undone_or_the_later_one_is_named(
+    page: Page, product: Product, proxy: dict[str, Any], problems: Problems
+) -> None:
+    problems.allow("/restore.* 400 ")
+    last: int = product.data("GET", "/revisions?limit=1")["revisions"][0]["revision"]
+    product.data("PATCH", f"/proxies/{proxy['id']}", {"tags": ["later"]})
+    page.goto(f"/ui/history/{last - 1}")
+    main = page.get_by_role("main")
+    expect(main).to_contain_text("Takes back everything since: 2 later revisions.")
+    press(main, "Undo this change")
+    plan = dialog(page, "What would be changed")
+    expect(plan.get_by_role("alert")).to_contain_text("can't be undone alone")
+    expect(plan.get_by_role("listitem")).to_contain_text(
+        f"description was changed since in the proxy '{proxy['name']}'"
+    )
+    expect(plan.get_by_role("button", name="Undo")).to_have_count(0)
+    plan.get_by_role("link", name=f"Revision {last}", exact=True).click()
+    expect(page.get_by_role("heading", name=f"Revision {last}", exact=True)).to_be_visible()
+    press(main, "Undo this change")
+    expect(plan).to_contain_text("third")
+    press(plan, "Undo")
+    expect(page.get_by_role("heading", name=f"Revision {last + 2}", exact=True)).to_be_visible()
+    expect(main).to_contain_text(f"undoes {last}")
+    expect(main).to_contain_text("This is the newest revision")
+    expect(page.get_by_role("button", name="Put all back to this")).to_have_count(0)
+    now = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]
+    assert (now["description"], now["tags"]) == ("second", ["later"])
+
+
+def test_what_is_no_revision_is_named_so(page: Page, problems: Problems) -> None:
+    problems.allow("/revisions/.* 404 ")
+    for wrong in ("abc", "0x10", "999999"):
+        page.goto(f"/ui/history/{wrong}")
+        expect(page.get_by_role("main")).to_contain_text("There is no such revision")
+        expect(page.get_by_role("main")).not_to_contain_text("NaN")
+
+
+def test_a_rule_that_is_moved_is_one_change(page: Page, product: Product) -> None:
+    rules = [{"name": name, "match": {}, "action": {"use": "direct"}} for name in ("one", "two", "three")]
+    made = product.data("POST", "/policies", {"name": "to-move", "rules": rules})["policy"]["id"]
+    page.goto(f"/ui/policies/{made}")
+    press(page, "Move two up")
+    expect(page.get_by_role("region", name="1 change", exact=True)).to_be_visible()
+    press(page, "Review and save")
+    review = dialog(page, "What is changed")
+    expect(review.locator("dt")).to_have_text(["rules[two].place"])
+    product.api("DELETE", f"/policies/{made}")
 
 
 def test_a_document_is_compared_imported_and_exported(page: Page, product: Product, proxy: dict[str, Any]) -> None:

@@ -63,8 +63,8 @@ def test_later_changes_stay_and_the_revision_says_which_one_it_undoes(api: Api, 
     assert now["access"]["deny_destinations"] == ["ads.example", "games.example"]
     assert (now["tags"], now["description"]) == ([], "kept")
     assert api.get(f"/proxies/{other['id']}", token).status_code == 200
-    view = shown(api, last + 1)["revision"]
-    assert (view["undone"], view["restored"]) == (mistake, None)
+    view = shown(api, last + 1)
+    assert (view["revision"]["undone"], view["revision"]["restored"], view["newest"]) == (mistake, None, last + 1)
     entry = rows(api, limit=1)[0]
     assert (entry["action"], entry["resource"]["id"], entry["details"]) == (
         "config.undone",

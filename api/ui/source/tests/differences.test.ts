@@ -13,6 +13,20 @@ test("differences are named by the path of the field", () => {
   expect(differences(before, structuredClone(before))).toEqual([]);
 });
 
+test("entries of a list are known by their names: what is moved, added, removed or changed is one difference each", () => {
+  const rules = (names: string, use = "deny") => ({ rules: [...names].map((name) => ({ name, use: name === "x" ? use : "deny" })) });
+  const moved = (name: string, before: number, after: number) => ({ path: `rules[${name}].place`, before, after });
+  expect(differences(rules("abcd"), rules("dabc"))).toEqual([moved("d", 4, 1)]);
+  expect(differences(rules("abcd"), rules("bcda"))).toEqual([moved("a", 1, 4)]);
+  expect(differences(rules("abc"), rules("cba"))).toHaveLength(2);
+  expect(differences(rules("abcd"), rules("acd"))).toEqual([{ path: "rules[b]", before: { name: "b", use: "deny" }, after: undefined }]);
+  expect(differences(rules("bc"), rules("abc"))).toEqual([{ path: "rules[a]", before: undefined, after: { name: "a", use: "deny" } }]);
+  expect(differences(rules("axb", "direct"), rules("xab"))).toEqual([moved("x", 2, 1), { path: "rules[x].use", before: "direct", after: "deny" }]);
+  expect(differences(rules("aab"), rules("baa"))).toHaveLength(2);
+  const many = Array.from({ length: 10_000 }, (_, index) => ({ name: String(index) }));
+  expect(differences(many, [...many].reverse())).toHaveLength(9_999);
+});
+
 test("a change has the fields that differ: objects by field, lists whole", () => {
   const before = { name: "a", settings: { timeout: 30, keep_alive: true }, tags: ["x"], limits: null };
   const after = { name: "a", settings: { timeout: 60, keep_alive: true }, tags: [], limits: { bandwidth_in: 1 } };

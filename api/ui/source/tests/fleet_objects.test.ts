@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { differences } from "../src/lib/differences";
 import { freshness, lists, type ListValue } from "../src/screens/lists/list";
 import { appliedBy } from "../src/screens/policies/applied";
 import { pools } from "../src/screens/pools/pool";
@@ -32,9 +33,14 @@ describe("the order of rules", () => {
   it("changes by one that is moved", () => {
     expect([moved(["a", "b", "c"], 0, 2), moved(["a", "b", "c"], 2, 0), moved(["a", "b", "c"], 1, 1)].map((each) => each.join(""))).toEqual(["bca", "cab", "abc"]);
   });
-  it("is shown by the names, so that no rule seems to be another", () => {
-    const before = { name: "p", description: "", rules: [blankRule("a"), blankRule("b")] };
-    expect(policies.shown?.({ ...before, rules: moved(before.rules, 0, 1) })).toEqual({ ...(policies.shown?.(before) as object), order: ["b", "a"] });
+  it("is shown by the names, so that no rule seems to be another, and one that is moved is one change", () => {
+    const before = { name: "p", description: "", rules: ["a", "b", "c"].map(blankRule) };
+    const after = { ...before, rules: moved(before.rules, 1, 0) };
+    expect(differences(policies.shown?.(before), policies.shown?.(after))).toEqual([{ path: "rules[b].place", before: 2, after: 1 }]);
+    expect(differences(before, after)).toHaveLength(1);
+    const renamed = { ...before, rules: before.rules.map((rule) => (rule.name === "c" ? { ...rule, name: "d" } : rule)) };
+    expect(differences(before, renamed)).toHaveLength(1);
+    expect(differences(policies.shown?.(before), policies.shown?.(renamed))).toEqual([{ path: "rules[d].name", before: "c", after: "d" }]);
   });
   it("follows the pointer by the middles of the others", () => {
     const middles = [10, 30, 50, 70];

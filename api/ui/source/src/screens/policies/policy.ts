@@ -107,20 +107,8 @@ export const policies: ObjectKind<PolicyValue, Policy> = {
     return found;
   },
   named: ({ rules }, field) => field.replace(/^rules\[(\d+)\]\.?/, (whole, index) => (rules[Number(index)] ? `${rules[Number(index)]!.name} · ` : whole)),
-  shown: ({ name, description, rules }) => ({ name, description, order: rules.map((rule) => rule.name), rules: byName(rules) }),
+  shown: ({ name, description, rules }) => ({ name, description, rules: rules.map(ruleBody) }),
 };
-
-/** Rules by their names, so that one that was moved is not shown as changed. */
-function byName(rules: readonly RuleValue[]): Plain {
-  const found: Plain = {};
-  for (const rule of rules) {
-    const { name, ...rest } = ruleBody(rule);
-    let unique = String(name);
-    for (let n = 2; unique in found; n++) unique = `${name} (${n})`;
-    found[unique] = rest;
-  }
-  return found;
-}
 
 /** The list with the entry at `from` moved to `to`. */
 export function moved<T>(list: readonly T[], from: number, to: number): T[] {
