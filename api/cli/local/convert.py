@@ -40,6 +40,14 @@ def convert(
     timezone: Annotated[
         str | None, typer.Option("--timezone", help="Time zone of times in the file; that of this machine.")
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept",
+            metavar="LINE",
+            help="Leave out what can't be carried over of this line (N, or FILE:N), though more is allowed then.",
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Write no document, and end with 1, unless all was carried over as it is.")
     ] = False,
@@ -50,7 +58,7 @@ def convert(
     is refused by the converted rules, never allowed. Ends with 1 if there is no document, with 2 if the file can't
     be read.
     """
-    found = _converted(file, format_, timezone, root)
+    found = _converted(file, format_, timezone, root, tuple(accept or ()))
     _write_report(out, found.report, report)
     if found.problems:
         hint = "Change these lines of the file, and convert again"
@@ -60,7 +68,9 @@ def convert(
     _write_document(out, found, to)
 
 
-def _converted(file: Path, format_: FormatName | None, timezone: str | None, root: Path | None) -> Converted:
+def _converted(
+    file: Path, format_: FormatName | None, timezone: str | None, root: Path | None, accept: tuple[str, ...]
+) -> Converted:
     from api.import_export.convert.conversion import UnknownFormat, converted, guessed_format
     from api.import_export.convert.statements import UnreadableFile
     from api.import_export.convert.time_zone import good_zone, local_zone
@@ -69,11 +79,15 @@ def _converted(file: Path, format_: FormatName | None, timezone: str | None, roo
     if not good_zone(zone):
         raise CommandError(f"{zone}: no time zone such as Europe/Berlin", "Name one by --timezone", Status.USAGE)
     try:
-        return converted(file, format_ or guessed_format(file), zone, root)
+        found = converted(file, format_ or guessed_format(file), zone, root, accept)
     except UnreadableFile as error:
         raise CommandError(str(error), status=Status.USAGE) from error
     except UnknownFormat as error:
         raise CommandError(f"{file}: {error}", status=Status.USAGE) from error
+    if found.needless:
+        hint = "The report offers --accept for the lines that it is for"
+        raise CommandError(f"--accept {found.needless[0]}: there is nothing to accept", hint, Status.USAGE)
+    return found
 
 
 def _write_report(out: Output, report: Report, file: Path | None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from api.import_export.convert.draft import Draft, problems_of
 from api.import_export.convert.report import Report
-from api.import_export.convert.statements import Files
+from api.import_export.convert.statements import Accepted, Files
 
 Format = Literal["squid", "3proxy"]
 
@@ -33,6 +34,8 @@ class Converted:
     document: dict[str, Any]
     report: Report
     problems: list[tuple[str, str]]
+    needless: list[str]
+    """Lines that were accepted, and have nothing to accept."""
 
 
 def guessed_format(path: Path) -> Format:
@@ -44,13 +47,15 @@ def guessed_format(path: Path) -> Format:
     return "squid" if squid > other else "3proxy"
 
 
-def converted(path: Path, format_: Format, timezone: str, root: Path | None = None) -> Converted:
-    """Convert a file. Raises `UnreadableFile`."""
-    draft, report, files = Draft(format_), Report(), Files(root)
+def converted(
+    path: Path, format_: Format, timezone: str, root: Path | None = None, accept: Sequence[str] = ()
+) -> Converted:
+    """Convert a file; of the lines in `accept` is left out what can't be carried over. Raises `UnreadableFile`."""
+    draft, report, files, accepted = Draft(format_), Report(), Files(root), Accepted(path, accept)
     if format_ == "squid":
         from api.import_export.convert.squid.conversion import convert
     else:
         from api.import_export.convert.threeproxy.conversion import convert
-    convert(path, draft, report, files, timezone)
+    convert(path, draft, report, files, timezone, accepted)
     document = draft.document()
-    return Converted(document, report, problems_of(document))
+    return Converted(document, report, problems_of(document), accepted.unused)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from api.import_export.convert.regions import EVERYTHING, PLAIN, TUNNEL, Region, is_within, meet
-from api.import_export.convert.statements import Statement
+from api.import_export.convert.report import Effect, Report
+from api.import_export.convert.statements import Accepted, Statement
 from config.model.fields import user_name
 
 USER_NAME_MAX = 128
@@ -21,6 +22,12 @@ class Condition:
     regions: tuple[Region, ...]
     unclear: str = ""
     most: tuple[Region, ...] = (EVERYTHING,)
+    nearest: tuple[Region, ...] = ()
+    """In place of what is unclear, where it is accepted that this is not the same."""
+
+    def accepted(self) -> Condition:
+        """The same without what is unclear."""
+        return Condition((*self.regions, *self.nearest)) if self.unclear else self
 
     def widest(self) -> tuple[Region, ...]:
         """Regions that have all that it may match."""
@@ -66,6 +73,32 @@ class Line:
     statement: Statement
     closed: bool
     parts: tuple[Part, ...]
+
+
+REVISE = "write that line so that it can be carried over, and convert again, or edit the rules that name it"
+
+
+def accept(parts: tuple[Part, ...], statement: Statement, accepted: Accepted, report: Report) -> tuple[Part, ...]:
+    """The parts of a line without what is unclear, if that is accepted."""
+    unclear = [each.condition for each in parts if each.condition.unclear]
+    if not unclear or not accepted.has(statement.place):
+        return parts
+    for each in unclear:
+        paths = sorted(path for region in each.nearest for path in region.paths or ())
+        kept = (
+            f"it holds for the paths {', '.join(paths)}, and not by the query" if paths else "it counts as not matching"
+        )
+        report.add(Effect.ACCEPTED, statement, f"{each.unclear}; {kept}", "look at the rules of this line")
+    return tuple(replace(each, condition=each.condition.accepted()) for each in parts)
+
+
+def offered(line: Line, accepted: Accepted) -> str:
+    """How to accept what is unclear about a line, for the report."""
+    if not any(each.condition.unclear for each in line.parts):
+        return ""
+    near = any(each.condition.nearest for each in line.parts)
+    kept = "carry it over as the nearest paths" if near else "leave out what can't be checked"
+    return f"; or {kept}: {accepted.option(line.statement.place)}"
 
 
 class TooManySteps(Exception):

@@ -17,6 +17,7 @@ class Effect(StrEnum):
     """What became of a line, the gravest first."""
 
     REFUSES = "refuses"
+    ACCEPTED = "accepted"
     LOST = "lost"
     DIFFERS = "differs"
     UNNEEDED = "unneeded"
@@ -24,6 +25,7 @@ class Effect(StrEnum):
 
 MEANINGS = {
     Effect.REFUSES: "The converted rules refuse more than these lines did, since what they check can't be checked",
+    Effect.ACCEPTED: "Accepted by --accept: the converted rules allow more than these lines did",
     Effect.LOST: "Not carried over",
     Effect.DIFFERS: "Carried over, with a difference",
     Effect.UNNEEDED: "Of no meaning here",

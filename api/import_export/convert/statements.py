@@ -45,6 +45,34 @@ class Statement:
         return " ".join((self.name, *self.words))
 
 
+class Accepted:
+    """The lines of which may be left out what can't be carried over: numbers of the main file's, or `FILE:LINE`."""
+
+    def __init__(self, main: Path, lines: Sequence[str] = ()) -> None:
+        self._main = main
+        self._unused = dict.fromkeys(lines)
+        self._lines = frozenset(lines)
+
+    def has(self, place: Place) -> bool:
+        """Whether it is one of these lines."""
+        names = {str(place), f"{place.file.rpartition('/')[2]}:{place.line}"}
+        if place.file == str(self._main):
+            names.add(str(place.line))
+        found = names & self._lines
+        for each in found:
+            self._unused.pop(each, None)
+        return bool(found)
+
+    @property
+    def unused(self) -> list[str]:
+        """Those that no line was asked for."""
+        return list(self._unused)
+
+    def option(self, place: Place) -> str:
+        """How to accept a line."""
+        return f"--accept {place.line if place.file == str(self._main) else place}"
+
+
 class UnreadableFile(Exception):
     """A file can't be read; the text says why."""
 

@@ -19,6 +19,7 @@ from config.model import json_patterns
 from config.model.policies import ANY_METHOD
 from config.net.host_names import is_host_name
 
+_PATH = re.compile(json_patterns.PATH_PATTERN, re.ASCII)
 _METHOD = re.compile(json_patterns.METHOD, re.ASCII)
 
 Maker = Callable[[Acl, Listener, Report, Draft], Condition]
@@ -155,17 +156,41 @@ def _proxy_auth(acl: Acl, _listener: Listener, _report: Report, _draft: Draft) -
 
 
 def _urlpath_regex(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Condition:
-    paths, unclear = set[str](), ""
+    paths, nearest, unclear = set[str](), set[str](), ""
     for value in acl.values:
         try:
             paths |= set(_paths(value))
         except regexes.NotFinite as error:
+            nearest |= _nearest_paths(value)
             instead = (
                 "anchor it as ^/begin, or add a rule with paths to the policy by hand: * stands for any text there, "
                 "and the query is not compared"
             )
             unclear = _bad(value, report, str(error), instead)
-    return _plain((Region(methods=PLAIN, paths=frozenset(paths)),) if paths else (), unclear, (PLAIN_HTTP,))
+    found, near = ((Region(methods=PLAIN, paths=frozenset(each)),) if each else () for each in (paths, nearest))
+    return replace(_plain(found, unclear, (PLAIN_HTTP,)), nearest=near)
+
+
+def _nearest_paths(value: Value) -> set[str]:
+    """Patterns for an expression of texts, in small letters and in capitals; none where it has others."""
+    try:
+        patterns = list(map(_pattern_of, regexes.texts_of(value.text)))
+        found = (
+            [each.lower() for each in patterns] + [each.upper() for each in patterns] if value.any_case else patterns
+        )
+    except regexes.NotFinite:
+        return set()
+    return set(found) if all(map(_PATH.fullmatch, found)) else set()
+
+
+def _pattern_of(text: str) -> str:
+    body = text.removeprefix(regexes.START).removesuffix(regexes.END)
+    if any(sign in body for sign in (regexes.START, regexes.END, "*")):
+        raise regexes.NotFinite("^ or $ inside of it")
+    body = body.replace(regexes.ANY, "*")
+    start = "" if text.startswith(regexes.START) else "*" if body.startswith("/") else "/*"
+    pattern = f"{start}{body}{'' if text.endswith(regexes.END) else '*'}"
+    return pattern if pattern.startswith("/") else f"/{pattern}"
 
 
 def _paths(value: Value) -> Iterator[str]:

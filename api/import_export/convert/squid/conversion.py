@@ -16,14 +16,14 @@ from api.import_export.convert.squid.gathered import Gathered
 from api.import_export.convert.squid.lexer import Reader
 from api.import_export.convert.squid.pools import Pools
 from api.import_export.convert.squid.rules import PolicyMaker
-from api.import_export.convert.statements import Files, Statement, UnreadableFile
+from api.import_export.convert.statements import Accepted, Files, Statement, UnreadableFile
 
 _BY_LISTENER = frozenset({"localport", "myport", "myportname", "localip"})
 
 
-def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: str) -> None:
+def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: str, accepted: Accepted) -> None:
     """Carry over a squid.conf to `draft`. Raises `UnreadableFile`."""
-    gathered = Gathered(path, draft, report, files, Acls(draft, report, files))
+    gathered = Gathered(path, draft, report, files, Acls(draft, report, files), accepted)
     reader = Reader(files, report)
     for statement in reader.read(path):
         carry_over(gathered, statement)

@@ -10,7 +10,7 @@ from api.import_export.convert.draft import Draft
 from api.import_export.convert.report import Effect, Report
 from api.import_export.convert.squid.acls import Acls, Listener
 from api.import_export.convert.squid.sources import Source
-from api.import_export.convert.statements import Files, Statement
+from api.import_export.convert.statements import Accepted, Files, Statement
 from config.model.accounts import BANDWIDTH_MIN
 
 
@@ -65,6 +65,7 @@ class Gathered:
     report: Report
     files: Files
     acls: Acls
+    accepted: Accepted
     lists: dict[str, list[Statement]] = field(default_factory=dict)
     ports: list[Port] = field(default_factory=list)
     peers: dict[str, Peer] = field(default_factory=dict)
@@ -85,7 +86,11 @@ class Gathered:
     blocks: list[tuple[Statement, str]] = field(default_factory=list)
 
     def block(self, statement: Statement, why: str, instead: str) -> None:
-        """Nothing may be allowed, since this statement can't be carried over."""
+        """Nothing may be allowed, since this statement can't be carried over, unless that is accepted."""
+        if self.accepted.has(statement.place):
+            self.report.add(Effect.ACCEPTED, statement, f"{why}; it is left out", instead)
+            return
         self.blocks.append((statement, why))
         more = "the first rules of the policy refuse everything until you delete the one that names this line"
+        instead = f"{instead}; or leave it out: {self.accepted.option(statement.place)}"
         self.report.add(Effect.REFUSES, statement, f"{why}; {more}", instead)

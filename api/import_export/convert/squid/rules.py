@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from api.import_export.convert.decisions import Condition, Line, Part, TooManySteps, Walk
+from api.import_export.convert.decisions import REVISE, Condition, Line, Part, TooManySteps, Walk, accept, offered
 from api.import_export.convert.policy_rules import RuleWriter, TooManyRules
 from api.import_export.convert.regions import EVERYTHING, Region
 from api.import_export.convert.report import Effect
@@ -21,7 +21,6 @@ DENY = {"use": "deny"}
 DIRECT = "direct"
 HIERARCHICAL = Condition((Region(methods=frozenset({"GET", "TRACE"})),))
 """What squid asks upstreams for unless it has to: what it may find in a cache, and what looks for them."""
-_REVISE = "write that line so that it can be carried over, and convert again, or edit the rules that name it"
 
 
 class PolicyMaker:
@@ -111,7 +110,7 @@ class PolicyMaker:
         if statement.words[:1] not in (("allow",), ("deny",)):
             self._gathered.report.add(Effect.LOST, statement, "says neither allow nor deny", "remove the line")
             return None
-        parts = self._parts(statement.words[1:])
+        parts = accept(self._parts(statement.words[1:]), statement, self._gathered.accepted, self._gathered.report)
         return Line(statement, statement.words[0] == strict, parts)
 
     def _parts(self, names: Sequence[str]) -> tuple[Part, ...]:
@@ -123,7 +122,8 @@ class PolicyMaker:
         effect = "it refuses more than it did" if denies else "it allows less than it did"
         if line.statement.name not in ACCESS:
             effect = "it holds for more requests" if line.closed else "it holds for fewer requests"
-        self._gathered.report.add(Effect.REFUSES, line.statement, f"{why}; {effect}", _REVISE)
+        instead = REVISE + offered(line, self._gathered.accepted)
+        self._gathered.report.add(Effect.REFUSES, line.statement, f"{why}; {effect}", instead)
 
     # --- the way ---
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from api.import_export.convert.decisions import Condition, Line, Part, TooManySteps, Walk
+from api.import_export.convert.decisions import REVISE, Condition, Line, Part, TooManySteps, Walk, accept, offered
 from api.import_export.convert.draft import Draft
 from api.import_export.convert.host_sets import Names
 from api.import_export.convert.policy_rules import RuleWriter, TooManyRules
 from api.import_export.convert.regions import EVERYTHING, Region
 from api.import_export.convert.report import Effect, Report
-from api.import_export.convert.statements import Files, Statement, named
+from api.import_export.convert.statements import Accepted, Files, Statement, named
 from api.import_export.convert.threeproxy import accounts, entries
 from api.import_export.convert.threeproxy.commands import carry_over
 from api.import_export.convert.threeproxy.lexer import Reader
@@ -24,9 +24,9 @@ DENY = {"use": "deny"}
 _WITHOUT_PASSWORDS = frozenset({"none", "iponly"})
 
 
-def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: str) -> None:
+def convert(path: Path, draft: Draft, report: Report, files: Files, timezone: str, accepted: Accepted) -> None:
     """Carry over a 3proxy.cfg to `draft`. Raises `UnreadableFile`."""
-    state, reader = State(path, draft, report, files), Reader(files, report)
+    state, reader = State(path, draft, report, files, accepted), Reader(files, report)
     for statement in reader.read(path):
         carry_over(state, statement)
     for statement in reader.missing:
@@ -99,11 +99,12 @@ class _Rules:
     def _line(self, entry: Entry) -> Line:
         with_users = bool(set(self._service.auth) - _WITHOUT_PASSWORDS)
         found = entries.parts(entry.statement.words, self._service.kind, with_users)
+        found = accept(found, entry.statement, self._state.accepted, self._state.report)
         return Line(entry.statement, not entry.allow, found or (Part(Condition((EVERYTHING,))),))
 
     def _unclear(self, line: Line, why: str) -> None:
         effect = "it refuses more than it did" if line.closed else "it allows less than it did"
-        instead = "write that line so that it can be carried over, and convert again, or edit the rules that name it"
+        instead = REVISE + offered(line, self._state.accepted)
         self._state.report.add(Effect.REFUSES, line.statement, f"{why}; {effect}", instead)
 
     def _decide(self, region: Region, entry: Entry | None) -> None:

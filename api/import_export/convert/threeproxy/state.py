@@ -8,7 +8,7 @@ from typing import Any
 
 from api.import_export.convert.draft import Draft
 from api.import_export.convert.report import Effect, Report
-from api.import_export.convert.statements import Files, Statement
+from api.import_export.convert.statements import Accepted, Files, Statement
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class State:
     draft: Draft
     report: Report
     files: Files
+    accepted: Accepted
     auth: tuple[str, ...] = ("none",)
     entries: list[Entry] = field(default_factory=list)
     internal: str = ""
@@ -55,7 +56,11 @@ class State:
     blocks: list[Statement] = field(default_factory=list)
 
     def block(self, statement: Statement, why: str, instead: str) -> None:
-        """Nothing may be allowed, since this command can't be carried over."""
+        """Nothing may be allowed, since this command can't be carried over, unless that is accepted."""
+        if self.accepted.has(statement.place):
+            self.report.add(Effect.ACCEPTED, statement, f"{why}; it is left out", instead)
+            return
         self.blocks.append(statement)
         more = "the first rules of each policy refuse everything until you delete the one that names this line"
+        instead = f"{instead}; or leave it out: {self.accepted.option(statement.place)}"
         self.report.add(Effect.REFUSES, statement, f"{why}; {more}", instead)

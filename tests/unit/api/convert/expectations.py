@@ -19,6 +19,7 @@ class Expected:
     proxies: int
     rules: int
     refuses: Lines = field(default_factory=list)
+    accepted: Lines = field(default_factory=list, kw_only=True)
     lost: Lines = field(default_factory=list)
     differs: Lines = field(default_factory=list)
     unneeded: Lines = field(default_factory=list)

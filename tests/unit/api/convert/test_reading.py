@@ -18,10 +18,10 @@ from api.import_export.convert.squid import regexes, values
 from api.import_export.convert.squid.lexer import words_of
 
 
-def convert_text(folder: Path, text: str, kind: Any = "squid") -> Converted:
+def convert_text(folder: Path, text: str, kind: Any = "squid", accept: tuple[str, ...] = ()) -> Converted:
     file = folder / "file.conf"
     file.write_text(text)
-    return converted(file, kind, "UTC")
+    return converted(file, kind, "UTC", accept=accept)
 
 
 def rules_of(found: Converted) -> list[dict[str, Any]]:
@@ -173,6 +173,49 @@ def test_what_can_not_be_checked_is_refused_and_reported(tmp_path: Path, line: s
     first = rules_of(found)[0]
     assert (first["match"], first["action"]["use"]) == ({}, "deny")
     assert any(each.effect is Effect.REFUSES for each in found.report.remarks)
+
+
+UNCLEAR = r"""acl iso urlpath_regex -i \.(iso|exe)$
+acl odd urlpath_regex [0-9]
+acl lan src 10.0.0.0/8
+http_access deny iso
+http_access deny odd
+http_access allow lan !odd
+http_access deny all
+http_port 3128
+url_rewrite_program /bin/true
+"""
+
+
+@pytest.mark.parametrize(
+    ("accept", "rules"),
+    [
+        ((), [({}, "deny")]),
+        (("9",), [({"methods": ["*"]}, "deny"), ({}, "deny")]),
+        (
+            ("9", "file.conf:4", "5", "6"),
+            [
+                ({"paths": ["/*.EXE", "/*.ISO", "/*.exe", "/*.iso"]}, "deny"),
+                ({"clients": ["10.0.0.0/8"]}, "direct"),
+                ({}, "deny"),
+            ],
+        ),
+    ],
+)
+def test_lines_that_are_accepted_close_nothing_and_are_in_the_report(
+    tmp_path: Path, accept: tuple[str, ...], rules: list[Any]
+) -> None:
+    found = convert_text(tmp_path, UNCLEAR, accept=accept)
+    assert [(each["match"], each["action"]["use"]) for each in rules_of(found)][: len(rules)] == rules
+    assert found.needless == []
+    remarks = {effect: [each for each in found.report.remarks if each.effect is effect] for effect in Effect}
+    assert len({each.place for each in remarks[Effect.ACCEPTED]}) == len(accept)
+    offered = {each.instead.rpartition("--accept ")[2] for each in remarks[Effect.REFUSES]}
+    assert offered == {"4", "5", "6", "9"} - {each.removeprefix("file.conf:") for each in accept}
+
+
+def test_lines_that_are_accepted_for_nothing_are_named(tmp_path: Path) -> None:
+    assert convert_text(tmp_path, UNCLEAR, accept=("4", "7", "44")).needless == ["7", "44"]
 
 
 def test_what_allows_and_can_not_be_checked_is_left_out(tmp_path: Path) -> None:
