@@ -30,6 +30,8 @@ class OwnHost(Query):
 class GetSnippets(OwnHost):
     """The query of the snippets of one proxy."""
 
+    username: str | None = text("The user name in the lines; that of the proxy by default", "alice", 255, 1)
+
 
 class GetPac(Query):
     """The proxies of the PAC file, and their host."""
@@ -65,15 +67,17 @@ def get_snippets(call: Call) -> Reply:
     """Get client configuration snippets.
 
     Returns commands and configuration lines that make curl, Python, git, pip, apt, docker and browsers use this proxy.
-    Passwords appear as placeholders.
+    Passwords, and user names that the proxy does not know, appear as placeholders.
     """
     record = call.services.proxies.get(call.params["proxy_id"]).record
-    return Reply({"snippets": snippets_of(call, record)})
+    return Reply({"snippets": snippets_of(call, record, call.query.username)})
 
 
-def snippets_of(call: Call, record: ProxyRecord, username: str | None = None) -> dict[str, str | None]:
+def snippets_of(
+    call: Call, record: ProxyRecord, username: str | None = None, socks4_by_name: bool = False
+) -> dict[str, str | None]:
     """The snippets of a proxy for this user, or else for its first one."""
-    return client_snippets.of(record, _own_host(call), _has_private_ca(call, record), username)
+    return client_snippets.of(record, _own_host(call), _has_private_ca(call, record), username, socks4_by_name)
 
 
 def _has_private_ca(call: Call, record: ProxyRecord) -> bool:
@@ -88,7 +92,10 @@ _HEADERS = {"Cache-Control": "no-cache"}
 
 
 def _own_host(call: Call) -> str:
-    """The host by which clients reach this machine: the query's `host`, else that of this request."""
+    """The host by which clients reach this machine: the query's `host`, else that of this request.
+
+    A request to 0.0.0.0 came from this machine.
+    """
     given = call.query.host
     if given is not None:
         host = pac_file.host_of(f"[{given}]" if ":" in given else given)
@@ -98,4 +105,4 @@ def _own_host(call: Call) -> str:
     host = pac_file.host_of(call.headers.get("host"))
     if host is None:
         raise Invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")
-    return host
+    return "127.0.0.1" if pac_file.is_every_address(host) else host

@@ -210,7 +210,8 @@ def get_snippets(call: Call) -> Reply:
     records = [each.record for each in service.proxies(account)]
     found = [each for each in records if query.proxy in (None, each.id, each.name)]
     views = [
-        {"proxy": each.name, "snippets": snippets_of(call, each, account.username)} for each in found[:SNIPPETS_MAX]
+        {"proxy": each.name, "snippets": snippets_of(call, each, account.username, account.socks4_by_name)}
+        for each in found[:SNIPPETS_MAX]
     ]
     return Reply({"proxies": views, "total": len(found)})
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
+from api.errors import Invalid
 from api.services import proxy_views
+from api.services.account_names import may_use
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, upstream_states
@@ -43,9 +46,20 @@ def list_proxies(call: Call) -> Reply:
     `next_cursor` for the next page: unlike `page`, it neither repeats nor omits a proxy when others are created or
     deleted meanwhile.
     """
-    page = call.query.page_of(call.services.proxies.all(), call.caller.scope)
+    page = call.query.page_of(_usable(call, call.query.account), call.caller.scope)
     views = proxy_views.listed(call.services.runtime, page.proxies)
     return Reply({"proxies": views, "pagination": page.pagination(), "next_cursor": page.next_cursor})
+
+
+def _usable(call: Call, account_id: str | None) -> Sequence[StoredProxy]:
+    """All proxies, or those that this account may use."""
+    proxies = call.services.proxies.all()
+    if account_id is None:
+        return proxies
+    if call.caller.scope is not None:
+        raise Invalid("account", "must be left out by a key with a scope, which sees no accounts")
+    named = call.services.every_account.get(account_id).record.proxies
+    return [each for each in proxies if may_use(named, each.record)]
 
 
 def create_proxy(call: Call) -> Reply:

@@ -63,6 +63,7 @@ class ListProxies(Query):
         1,
     )
     tag: tuple[str, ...] = texts("Only proxies with this tag; several must all be there", "office", 128)
+    account: str | None = text("Only proxies that this account may use; its id", "acc_0123456789abcdef", 128, lowest=1)
     sort: str = choice(
         "The field to sort by; `-` reverses the order", (*SORTS, *(f"-{name}" for name in SORTS)), _OLDEST_FIRST
     )
@@ -116,7 +117,7 @@ class ListProxies(Query):
             raise Invalid("cursor", str(foreign_cursor())) from error
 
     def _checksum(self) -> int:
-        return checksum([self.status, self.protocol, self.q, sorted(set(self.tag)), self.sort])
+        return checksum([self.status, self.protocol, self.q, sorted(set(self.tag)), self.account, self.sort])
 
 
 def _has_text(proxy: StoredProxy, text: str) -> bool:

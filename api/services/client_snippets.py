@@ -1,8 +1,9 @@
 """Lines to copy for clients of a proxy: curl, the environment, Python, git, pip, apt, docker, browsers.
 
-A password is never known here (only its hash is kept), so `PASSWORD` stands for it, and `CA.pem` for the certificate
-authority of an `https` proxy that clients don't trust already. A protocol that a client lacks gives None; what it can't
-do is a comment in place of its lines.
+A password is never known here (only its hash is kept), so `PASSWORD` stands for it, and `USER` for the user name where
+the proxy has none of its own. Accounts of the fleet come to SOCKS4 with the secret of a credential, for which
+`CREDENTIAL` stands, and `CA.pem` is the certificate authority of an `https` proxy that clients don't trust already. A
+protocol that a client lacks gives None; what it can't do is a comment in place of its lines.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shlex
 from urllib.parse import quote
 
 from api.services.pac import authority
+from config.model.choices import UpstreamProtocol
 from config.model.proxies import ProxyRecord
 
 LOCAL = "localhost,127.0.0.1,::1"
@@ -20,17 +22,22 @@ _SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "so
 
 
 def of(
-    proxy: ProxyRecord, own_host: str, private_ca: bool = False, username: str | None = None
+    proxy: ProxyRecord,
+    own_host: str,
+    private_ca: bool = False,
+    username: str | None = None,
+    socks4_by_name: bool = False,
 ) -> dict[str, str | None]:
     """The lines for each kind of client, as this user or else as the proxy's first one.
 
-    `private_ca`: the proxy's certificate is of no public authority.
+    `private_ca`: the proxy's certificate is of no public authority. `socks4_by_name`: SOCKS4 lets this user in by name.
     """
-    url = url_of(proxy, own_host, username)
+    url = _url(proxy, own_host, username, proxy.usual_protocol, socks4_by_name)
     private = private_ca and proxy.protocol == "https"
     return {
         "url": url,
-        "curl": f"curl {'--proxy-cacert CA.pem ' if private else ''}--proxy {shlex.quote(url)} https://example.com/",
+        "curl": _curl(url, private),
+        "socks": _curl(_url(proxy, own_host, username, "socks5")) if proxy.protocol == "mixed" else None,
         "environment": _environment(url),
         "python": _python(proxy, url, private),
         "git": _git(url, private),
@@ -42,16 +49,25 @@ def of(
     }
 
 
-def url_of(proxy: ProxyRecord, own_host: str, username: str | None = None) -> str:
-    """The proxy as a URL, with its user name and a placeholder for the password.
+def _url(
+    proxy: ProxyRecord, own_host: str, username: str | None, protocol: UpstreamProtocol, socks4_by_name: bool = False
+) -> str:
+    """The proxy as a URL, with its user name and a placeholder for the password; `protocol` is one that it speaks."""
+    who = _credentials(proxy, username, protocol, socks4_by_name) if proxy.auth.enabled else ""
+    return f"{_SCHEMES[protocol]}://{who}{authority(proxy, own_host)}"
 
-    SOCKS4 has no password: the colon is there all the same, since without it git asks for one.
-    """
-    username = username or proxy.auth.username or next((account.username for account in proxy.accounts), None)
-    who = ""
-    if proxy.auth.enabled and username is not None:
-        who = quote(username, safe="") + (":@" if proxy.protocol == "socks4" else ":PASSWORD@")
-    return f"{_SCHEMES[proxy.usual_protocol]}://{who}{authority(proxy, own_host)}"
+
+def _credentials(proxy: ProxyRecord, username: str | None, protocol: UpstreamProtocol, socks4_by_name: bool) -> str:
+    """SOCKS4 has no password: the colon is there all the same, since without it git asks for one."""
+    own = [name for name in (proxy.auth.username, *(each.username for each in proxy.accounts)) if name]
+    name = username or next(iter(own), None)
+    if protocol != "socks4":
+        return f"{quote(name or 'USER', safe='')}:PASSWORD@"
+    return f"{quote(name, safe='')}:@" if name and (name in own or socks4_by_name) else "CREDENTIAL:@"
+
+
+def _curl(url: str, private_ca: bool = False) -> str:
+    return f"curl {'--proxy-cacert CA.pem ' if private_ca else ''}--proxy {shlex.quote(url)} https://example.com/"
 
 
 def _environment(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from api.cli.terminal.secret_input import StdinOption, password
 def add_commands(group: typer.Typer) -> None:
     """Add the commands to those on proxies."""
     command(group, "test", {"url": "--target", "timeout": "--wait"})(try_proxies)
-    command(group, "snippets")(show_snippets)
+    command(group, "snippets", {"username": "--user"})(show_snippets)
     command(group, "explain", {"client_ip": "--client"})(explain)
 
 
@@ -56,6 +57,9 @@ TESTED = (
 )
 
 
+_SECRET = re.compile(r"(?<=:)PASSWORD(?=@)|(?<=//)CREDENTIAL(?=:@)")
+
+
 def show_snippets(
     session: Session,
     proxy: ProxyArgument,
@@ -63,6 +67,7 @@ def show_snippets(
         str | None,
         typer.Argument(metavar="CLIENT", help="curl, environment, python, git, pip, apt, docker, chromium, firefox."),
     ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="The user name in the lines.")] = None,
     host: Annotated[str | None, typer.Option("--host", help="The host of the proxy for clients.")] = None,
     with_password: Annotated[bool, typer.Option("--password", help="Ask for the password, and insert it.")] = False,
     password_stdin: StdinOption = False,
@@ -70,22 +75,27 @@ def show_snippets(
     """Show configuration lines for clients of a proxy.
 
     PASSWORD is a placeholder: the product does not know the password. The percent-encoded password replaces it, as with
-    --password.
+    --password. USER is one where the proxy has no user of its own, CREDENTIAL where SOCKS4 needs a credential.
     """
-    data = session.api.get(f"{path_of(session, proxy)}/snippets", host=host)
+    data = session.api.get(f"{path_of(session, proxy)}/snippets", host=host, username=user)
     snippets = data["snippets"]
     if client is not None:
         if client not in snippets:
             raise CommandError(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
         snippets = data["snippets"] = {client: snippets[client]}
+    is_missing = any(_SECRET.search(text or "") for text in snippets.values())
     if with_password or password_stdin:
         secret = quote(password("The proxy's password", password_stdin), safe="")
         for name, text in snippets.items():
-            snippets[name] = text and text.replace(":PASSWORD@", f":{secret}@")
-    elif any(":PASSWORD@" in (text or "") for text in snippets.values()):
+            snippets[name] = text and _SECRET.sub(secret, text)
+        if not is_missing:
+            session.out.note("note: these lines have no password")
+    elif is_missing:
         session.out.note(
             "note: replace PASSWORD by the percent-encoded password; --password asks for it and inserts it"
         )
+    if any("//USER:" in (text or "") for text in snippets.values()):
+        session.out.note("note: replace USER by the user name of an account; --user inserts it")
     if client is not None and snippets[client] is None:
         raise CommandError(f"{client} doesn't speak the protocol of {proxy}", "Without a client all lines are shown")
     titled = [f"# {name}\n{text or '# (does not speak this protocol)'}\n" for name, text in snippets.items()]

@@ -8,11 +8,13 @@ from api.openapi.schemas.base import ResponseModel
 class SnippetTexts(ResponseModel):
     """Lines to copy for each kind of client; null for clients that don't support the proxy's protocol.
 
-    `PASSWORD` stands for the password, which is stored only as a hash.
+    `PASSWORD` stands for the password, which is stored only as a hash, `USER` for a user name that the proxy does not
+    know, `CREDENTIAL` for the secret of a credential. `socks` is for SOCKS of a `mixed` proxy.
     """
 
     url: str
     curl: str
+    socks: str | None
     environment: str
     python: str
     git: str

@@ -419,6 +419,19 @@ def test_the_password_gets_into_the_lines_percent_encoded_when_it_is_given(shell
     product.data("DELETE", f"/proxies/{proxy['id']}")
 
 
+def test_lines_of_a_proxy_for_accounts_of_the_fleet_name_the_user_that_is_given(shell: Shell, product: Product) -> None:
+    proxy = product.proxy(auth={"enabled": True})
+    bare = shell.good("proxies", "snippets", proxy["name"], "curl")
+    assert "http://USER:PASSWORD@" in bare.out
+    assert "--user inserts it" in bare.err
+    line = ("proxies", "snippets", proxy["name"], "curl", "--user", "bob", "--password-stdin")
+    filled = shell.good(*line, stdin="two words\n")
+    assert (f"http://bob:two%20words@127.0.0.1:{proxy['port']}" in filled.out, filled.err) == (True, "")
+    product.data("PATCH", f"/proxies/{proxy['id']}", {"auth": {"enabled": False}})
+    assert "these lines have no password" in shell.good(*line, stdin="two words\n").err
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
 def test_a_client_that_does_not_speak_the_protocol_gets_no_line(shell: Shell, product: Product) -> None:
     proxy = product.proxy(protocol="socks4")
     refused = shell("proxies", "snippets", proxy["name"], "apt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,9 +26,14 @@ def target() -> Iterator[Origin]:
 
 
 @pytest.fixture(scope="module")
-def get(product: Product, target: Origin) -> Callable[[str, str], int]:
+def named() -> str:
+    return "for accounts"
+
+
+@pytest.fixture(scope="module")
+def get(product: Product, target: Origin, named: str) -> Callable[[str, str], int]:
     """The status that curl gets through a proxy with a user name and a password."""
-    proxy = product.proxy(auth={"enabled": True})
+    proxy = product.proxy(name=named, auth={"enabled": True})
 
     def status(user: str, password: str) -> int:
         server = f"http://127.0.0.1:{proxy['port']}"
@@ -53,26 +59,33 @@ def test_an_account_that_was_created_in_the_page_is_used_and_its_usage_is_shown(
     page.get_by_label("User name").fill("made in the page")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("switch", name="Has a quota of its own").check()
+    expect(page.get_by_label("Quota", exact=True)).to_have_value("10")  # GB
     page.get_by_label("Quota", exact=True).fill("0.05")
+    page.get_by_label("Unit").last.select_option("MB")
+    expect(page.get_by_label("Quota", exact=True)).to_have_value("0.05")
+    page.get_by_label("Bandwidth in").fill("20")
     page.get_by_role("button", name="Create account").click()
     expect(page.get_by_role("heading", level=1, name="made in the page")).to_be_visible()
     account = page.url.rpartition("/")[2]
     try:
-        expect(page.get_by_text("of 51.20 KB a month · 51.20 KB left")).to_be_visible()
+        expect(page.get_by_text("of 50 kB a month · 50 kB left")).to_be_visible()
+        stored = product.data("GET", f"/accounts/{account}")["account"]
+        assert (stored["quota"]["bytes"], stored["limits"]["bandwidth_in"]) == (50_000, 2_500_000)
+        expect(page.get_by_text("20 Mbit/s")).to_be_visible()
         assert get("made in the page", "a wrong password") == 407
         assert get("made in the page", PASSWORD) == 200
-        expect(page.get_by_role("main").get_by_text("51.20 KB left")).to_have_count(0)
-        expect(page.get_by_text("of 51.20 KB a month")).to_be_visible()
+        expect(page.get_by_role("main").get_by_text("50 kB left")).to_have_count(0)
+        expect(page.get_by_text("of 50 kB a month")).to_be_visible()
         page.get_by_role("navigation", name="Main navigation").get_by_role("link", name="Accounts").click()
         row = page.get_by_role("row").filter(has_text="made in the page")
-        expect(row).to_contain_text("/ 51.20 KB")
+        expect(row).to_contain_text("/ 50 kB")
         expect(row).not_to_contain_text("never")
     finally:
         product.api("DELETE", f"/accounts/{account}")
 
 
 def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked(
-    account: dict[str, Any], page: Page, get: Callable[[str, str], int]
+    account: dict[str, Any], page: Page, get: Callable[[str, str], int], named: str, target: Origin
 ) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.goto(f"/ui/accounts/{account['id']}/credentials")
@@ -84,6 +97,11 @@ def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked
     once.get_by_role("button", name="Copy").first.click()
     secret = page.evaluate("navigator.clipboard.readText()")
     assert secret.startswith("pfc_")
+    once.get_by_label("Proxy").select_option(label=named)
+    expect(once.get_by_label("curl", exact=True)).to_contain_text(secret)
+    once.get_by_role("button", name="Copy").last.click()
+    line = page.evaluate("navigator.clipboard.readText()").replace("https://example.com/", target.url("/hello"))
+    assert subprocess.run(["bash", "-ec", line], capture_output=True, text=True, timeout=60).stdout == "hello"
     once.get_by_role("button", name="Close").last.click()
     expect(page.get_by_text(secret)).to_have_count(0)
     assert get(account["username"], secret) == 200

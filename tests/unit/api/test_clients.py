@@ -129,6 +129,40 @@ def test_the_lines_name_the_user_and_never_a_password(api: Api) -> None:
     assert error_of(refused)[2]["field"] == "host"
 
 
+@pytest.mark.parametrize(
+    ("protocol", "username", "url"),
+    [
+        ("http", None, "http://USER:PASSWORD@192.0.2.1:3128"),
+        ("mixed", "bob", "http://bob:PASSWORD@192.0.2.1:3128"),
+        ("socks4", None, "socks4a://CREDENTIAL:@192.0.2.1:3128"),
+        ("socks4", "bob", "socks4a://CREDENTIAL:@192.0.2.1:3128"),
+    ],
+)
+def test_lines_have_placeholders_for_what_the_proxy_does_not_know(
+    protocol: str, username: str | None, url: str
+) -> None:
+    lines = client_snippets.of(record(protocol=protocol, auth={"enabled": True}), "unused", username=username)
+    assert lines["url"] == url
+    by_name = client_snippets.of(record(protocol="socks4", auth={"enabled": True}), "h", False, "bob", True)
+    assert by_name["url"] == "socks4a://bob:@192.0.2.1:3128"
+    open_to_all = client_snippets.of(record(protocol=protocol), "unused", username=username)
+    assert "@" not in str(open_to_all["url"])
+
+
+def test_a_mixed_proxy_has_lines_for_both() -> None:
+    lines = client_snippets.of(record(protocol="mixed", auth={"enabled": True}, host="::"), "fleet.example")
+    assert lines["curl"] == "curl --proxy http://USER:PASSWORD@fleet.example:3128 https://example.com/"
+    assert lines["socks"] == "curl --proxy socks5h://USER:PASSWORD@fleet.example:3128 https://example.com/"
+    assert client_snippets.of(record(), "h")["socks"] is None
+
+
+def test_an_address_of_all_is_no_address_to_copy(api: Api) -> None:
+    body = {"name": "x", "port": 3128, "protocol": "http", "host": "0.0.0.0"}
+    made = api.post("/proxies", body, api.token()).json["data"]["proxy"]
+    lines = api.get(f"/proxies/{made['id']}/snippets", {**api.token(), "Host": "0.0.0.0:8080"}).json["data"]["snippets"]
+    assert lines["url"] == "http://127.0.0.1:3128"
+
+
 @pytest.mark.parametrize("protocol", ["http", "https", "socks4", "socks5"])
 def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
     auth = {"enabled": True, "username": "al'ice $x", **({} if protocol == "socks4" else {"password": "p" * 12})}

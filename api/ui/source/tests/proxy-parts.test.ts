@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../src/api/client";
 import { blank, bodyOf } from "../src/screens/proxies/accounts/value";
-import { kindsOf } from "../src/screens/proxies/snippets";
+import { reachable } from "../src/screens/proxies/columns";
+import { kindsOf, withSecret } from "../src/screens/proxies/snippets";
 import { upstreamsOf } from "../src/screens/proxies/upstreams";
 
 const configured = (name: string) => ({ name, protocol: "socks5" as const, host: "::1", port: 1080, weight: 2 });
@@ -16,7 +17,7 @@ test("upstreams that are down come first, those without a state last", () => {
 });
 
 test("clients that do not speak the protocol have no lines", () => {
-  const texts = { url: "u", curl: "c", environment: "e", python: "y", git: "g", pip: "p", apt: null, docker: null, chromium: "x", firefox: "f" };
+  const texts = { url: "u", curl: "c", socks: null, environment: "e", python: "y", git: "g", pip: "p", apt: null, docker: null, chromium: "x", firefox: "f" };
   expect(kindsOf(texts)).toEqual(["curl", "environment", "python", "git", "pip", "chromium", "firefox", "url"]);
 });
 
@@ -25,4 +26,10 @@ test("the body of an account has what is different; its name only while it is ne
   expect(bodyOf(blank(), typed)).toEqual({ username: "alice", password: "secret", limits: { connections: 5 }, quota: { bytes: 1024 } });
   const stored = { ...typed, password: "" };
   expect(bodyOf(stored, { ...stored, enabled: false, limits: { ...stored.limits, connections: null } })).toEqual({ enabled: false, limits: { connections: 0 } });
+});
+
+test("lines get the secret where its placeholder is, and addresses are never those of all addresses", () => {
+  expect(withSecret("curl --proxy http://PASSWORD:PASSWORD@h:1", "pfc_/")).toBe("curl --proxy http://PASSWORD:pfc_%2F@h:1");
+  expect(withSecret("socks4a://CREDENTIAL:@h:1", "pfc_1")).toBe("socks4a://pfc_1:@h:1");
+  expect([reachable({ host: "0.0.0.0", port: "2000-2009" }, "proxy.example"), reachable({ host: "::", port: 1 }, "::1"), reachable({ host: "10.0.0.1", port: 1 }, "x")]).toEqual(["proxy.example:2000", "[::1]:1", "10.0.0.1:1"]);
 });

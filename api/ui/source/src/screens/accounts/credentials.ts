@@ -1,18 +1,31 @@
 /** Where the list of credentials comes from: the operations on an account, or those of its holder. */
 import { api, data, type Schemas } from "../../api/client";
+import { ownHost } from "../proxies/snippets";
 
 export interface Calls {
   list: (cursor: string | undefined, signal: AbortSignal) => Promise<Schemas["Credentials"]>;
   mint: (body: never) => Promise<Schemas["NewCredential"]>;
   revoke: (id: string) => Promise<unknown>;
+  /** The running proxies that the account may use, as `lines` takes them, with their names. */
+  proxies: (signal: AbortSignal) => Promise<{ value: string; title: string }[]>;
+  /** Lines to copy for one of them. */
+  lines: (proxy: string, signal: AbortSignal) => Promise<Schemas["SnippetTexts"] | null>;
 }
 
-/** The operations on the account with this id. */
-export function credentialsOf(account_id: string): Calls {
+/** Proxies that are offered. */
+const PROXIES = 100;
+
+/** The operations on the account with this id and user name. */
+export function credentialsOf(account_id: string, username: string): Calls {
   const path = { account_id };
   return {
     list: (cursor, signal) => data(api.GET("/api/v1/accounts/{account_id}/credentials", { params: { path, query: { limit: 100, cursor } }, signal })),
     mint: (body) => data(api.POST("/api/v1/accounts/{account_id}/credentials", { params: { path }, body })),
     revoke: (credential_id) => data(api.DELETE("/api/v1/accounts/{account_id}/credentials/{credential_id}", { params: { path: { ...path, credential_id } } })),
+    proxies: async (signal) => {
+      const query = { account: account_id, status: "active" as const, sort: "name" as const, per_page: PROXIES };
+      return (await data(api.GET("/api/v1/proxies", { params: { query }, signal }))).proxies.map(({ id, name }) => ({ value: id, title: name }));
+    },
+    lines: async (proxy_id, signal) => (await data(api.GET("/api/v1/proxies/{proxy_id}/snippets", { params: { path: { proxy_id }, query: { username, host: ownHost() } }, signal }))).snippets,
   };
 }

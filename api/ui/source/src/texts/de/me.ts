@@ -33,6 +33,7 @@ export const me: Texts["me"] = {
   "snippets": "Client einrichten",
   "snippets.text": "Setzen Sie Ihr Passwort oder einen Zugangsschlüssel an die Stelle des Platzhalters.",
   "snippet.curl": "curl",
+  "snippet.socks": "curl, über SOCKS5",
   "snippet.environment": "Umgebungsvariablen",
   "snippet.python": "Python",
   "snippet.git": "Git",

@@ -32,6 +32,7 @@ export const me = {
   "snippets": "Set up a client",
   "snippets.text": "Put your password, or the secret of a credential, where the placeholder is.",
   "snippet.curl": "curl",
+  "snippet.socks": "curl, by SOCKS5",
   "snippet.environment": "Environment variables",
   "snippet.python": "Python",
   "snippet.git": "Git",
