@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StrictFloat, StrictStr
 
 from api.call import Call, Reply
-from api.errors import Invalid
+from api.errors import Invalid, NotFound
 from api.services import proxy_views
 from api.services.account_names import may_use
 from api.services.proxy_cache import StoredProxy
@@ -58,7 +58,10 @@ def _usable(call: Call, account_id: str | None) -> Sequence[StoredProxy]:
         return proxies
     if call.caller.scope is not None:
         raise Invalid("account", "must be left out by a key with a scope, which sees no accounts")
-    named = call.services.every_account.get(account_id).record.proxies
+    try:
+        named = call.services.every_account.get(account_id).record.proxies
+    except NotFound as error:
+        raise Invalid("account", f"there is no account {account_id!r}") from error
     return [each for each in proxies if may_use(named, each.record)]
 
 

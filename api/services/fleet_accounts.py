@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from config.model.fleet_accounts import (
     new_fleet_account,
 )
 from config.model.object_names import Named, names_of_rules
+from config.model.proxies import ProxyRecord
 
 ATTEMPTS = 5
 """Of a change without `If-Match` that other changes of the same account overtake."""
@@ -124,17 +125,18 @@ class FleetAccounts:
         return [(_load(each), place) for each, place in found], following
 
     def warnings(self, account: FleetAccount) -> list[Warned]:
-        """That the account may use no proxy; or its proxies that ask for no credentials."""
+        """That the account may use no proxy; its proxies that ask for no credentials, or lack the policy of others."""
         proxies = [each.record for each in self._proxies() if may_use(account.proxies, each.record)]
         if not proxies and not account.proxies.all:
             return [Warned("proxies", "there is no proxy with these ids or tags, so the account can use none")]
-        found = [each.name for each in proxies if not each.auth.enabled]
-        if not found:
-            return []
-        named = ", ".join(repr(name) for name in found[:WARNED_MAX])
-        rest = f" and {len(found) - WARNED_MAX} more" if len(found) > WARNED_MAX else ""
-        text = f"{named}{rest} asks for no credentials: any client may use it, and no account counts there"
-        return [Warned("proxies", text)]
+        warned = []
+        if found := [each.name for each in proxies if not each.auth.enabled]:
+            text = f"{_some(found)} asks for no credentials: any client may use it, and no account counts there"
+            warned.append(Warned("proxies", text))
+        plan = self._plans.known(account.plan)
+        if plan is None or plan.policy is None:
+            warned.extend(_without_fence(proxies))
+        return warned
 
     # --- changes ---
 
@@ -240,6 +242,26 @@ class FleetAccounts:
 
     def _refuse_unknown_lists(self, account: FleetAccount, path: str) -> None:
         self.refuse_unknown(each._replace(field=f"{path}{each.field}") for each in names_of_rules(account))
+
+
+def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:
+    """A policy of a proxy holds on that proxy alone, and the account may take another one."""
+    policies = dict.fromkeys(each.policy for each in proxies if each.policy is not None)
+    lacking = [each.name for each in proxies if each.policy is None]
+    if policies and (lacking or len(policies) > 1):
+        shared = (
+            f"the policies {_some(list(policies))}" if len(policies) > 1 else f"the policy {next(iter(policies))!r}"
+        )
+        which = (
+            f"{len(lacking)} of them have none: {_some(lacking)}" if lacking else "each holds on its own proxies alone"
+        )
+        text = f"the account may use {len(proxies)} proxies, of which some have {shared}, and {which}"
+        yield Warned("policy", f"{text}. To fence the account, give a policy to its plan")
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - WARNED_MAX} more" if len(names) > WARNED_MAX else ""
+    return ", ".join(map(repr, names[:WARNED_MAX])) + rest
 
 
 def status_of(account: FleetAccount, now: float, quota_reached: bool = False) -> Status:

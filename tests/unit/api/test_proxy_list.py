@@ -156,3 +156,13 @@ def test_a_scoped_key_pages_through_its_own_proxies(api: Api, headers: dict[str,
     assert ([each["name"] for each in data["proxies"]], data["pagination"]["total"]) == (["Alpha"], 2)
     assert names(api, key, f"?per_page=1&sort=name&cursor={data['next_cursor']}") == ["bravo"]
     assert names(api, headers, "?q=bravo") == names(api, key, "?q=400")[1:]
+
+
+def test_proxies_are_those_that_an_account_may_use(api: Api, headers: dict[str, str], proxies: dict[str, Any]) -> None:
+    body = {"username": "alice", "proxies": {"tags": ["paris"], "ids": [proxies["bravo"]["id"]]}}
+    account = api.post("/accounts", body, headers).json["data"]["account"]["id"]
+    assert names(api, headers, f"?account={account}&sort=name") == ["bravo", "charlie", "delta"]
+    assert names(api, headers, f"?account={account}&status=active&protocol=http") == ["delta"]
+    assert error_of(api.get("/proxies?account=acc_0", headers))[2]["field"] == "account"
+    scoped = api.key(permissions=["proxy.read"], scope={"proxies": [proxies["delta"]["id"]]})
+    assert error_of(api.get(f"/proxies?account={account}", scoped))[2]["field"] == "account"

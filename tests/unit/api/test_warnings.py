@@ -53,3 +53,33 @@ def test_the_log_warns_when_it_comes_to_be_and_not_again(api: Api, caplog: pytes
     (warning,) = caplog.messages
     assert made["id"] in warning
     assert "asks for no credentials" in warning
+
+
+RULES = {"rules": [{"name": "nothing else", "match": {}, "action": {"use": "deny"}}]}
+FENCES: dict[str, tuple[dict[str, str | None], dict[str, Any], list[str]]] = {
+    "no proxy has one": ({"a": None, "b": None}, {}, []),
+    "all have the same": ({"a": "x", "b": "x"}, {}, []),
+    "one lacks it": ({"a": "x", "b": None}, {}, ["2 proxies", "the policy 'x'", "1 of them have none: 'b'"]),
+    "they have different ones": ({"a": "x", "b": "y"}, {}, ["'x', 'y'", "each holds on its own proxies alone"]),
+    "the account may use those with it alone": ({"a": "x", "b": None}, {"proxies": {"tags": ["a"]}}, []),
+    "its plan has one": ({"a": "x", "b": None}, {"plan": "fenced"}, []),
+}
+
+
+@pytest.mark.parametrize(("proxies", "fields", "said"), FENCES.values(), ids=FENCES)
+def test_an_account_that_may_go_round_a_policy_is_warned_of(
+    api: Api, proxies: dict[str, str | None], fields: dict[str, Any], said: list[str]
+) -> None:
+    for name in ("x", "y"):
+        assert api.post("/policies", {"name": name, **RULES}, api.token()).status_code == 201
+    assert api.post("/plans", {"name": "fenced", "policy": "x"}, api.token()).status_code == 201
+    for port, (name, policy) in enumerate(proxies.items(), 4000):
+        body = {"name": name, "port": port, "protocol": "http", "tags": [name], "auth": {"enabled": True}}
+        made = api.post("/proxies", body if policy is None else {**body, "policy": policy}, api.token())
+        assert made.status_code == 201, made.text
+    made = api.post("/accounts", {"username": "agent", **fields}, api.token()).json["data"]
+    assert [each["field"] for each in made["warnings"]] == (["policy"] if said else [])
+    assert all(part in each["warning"] for part in said for each in made["warnings"])
+    path = f"/accounts/{made['account']['id']}"
+    changed = api.patch(path, {"proxies": {"tags": ["a"]}}, api.token()).json["data"]["warnings"]
+    assert changed == []

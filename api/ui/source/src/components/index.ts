@@ -45,6 +45,7 @@ export { default as Textarea } from "./Textarea.svelte";
 export { default as TextInput } from "./TextInput.svelte";
 export { default as Time } from "./Time.svelte";
 export { default as TimeRange } from "./TimeRange.svelte";
+export { default as Warnings } from "./Warnings.svelte";
 export { default as Wrong } from "./Wrong.svelte";
 export type { Column } from "./table";
 export type { MenuItem } from "./Menu.svelte";
