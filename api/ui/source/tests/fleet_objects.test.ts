@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { differences } from "../src/lib/differences";
 import { freshness, lists, type ListValue } from "../src/screens/lists/list";
 import { appliedBy } from "../src/screens/policies/applied";
+import { readUpstreams } from "../src/screens/proxies/form/value";
 import { pools } from "../src/screens/pools/pool";
 import { upstreamState, wordOf } from "../src/screens/pools/state";
 import { blankRule, moved, placeOf, policies, ruleBody, ruleValue } from "../src/screens/policies/policy";
@@ -85,7 +86,7 @@ describe("a list in its form", () => {
 
 describe("a pool in its form", () => {
   const stored = {
-    ...pools.blank(), id: "pool_1", name: "paris", upstream_count: 1, created_at: "", updated_at: "",
+    ...pools.blank(), id: "pool_1", name: "paris", source: null, upstream_count: 1, created_at: "", updated_at: "",
     upstreams: [{ name: "one", protocol: "http", host: "a.example", port: 80, weight: 1, auth: { username: "u" }, tls: null, proxy_protocol: null, labels: { country: "fr", city: "paris" } }],
     retry: { attempts: 5, connect: true, statuses: [407] }, cooldown: { connect: [1, 60], "407": [60, 600], "429": [30, 300], "5xx": [5, 60] },
   };
@@ -98,6 +99,22 @@ describe("a pool in its form", () => {
     const { "429": _, ...others } = stored.cooldown;
     expect(pools.bodyOf(before, after)).toEqual({ policy: "latency", cooldown: others, upstreams: [{ protocol: "http", host: "a.example", port: 80, weight: 1, name: "one", auth: { username: "u" }, labels: { country: "de", x: "" } }] });
     expect(pools.bodyOf(before, { ...before, retry: { ...before.retry, attempts: null, statuses: ["503", "x"] } })).toEqual({ retry: { connect: true, statuses: [503, "x"] } });
+  });
+  it("has its upstreams or a source, and never sends what was fetched as its own", () => {
+    const source = { url: "https://p.example/exits", format: "csv", protocol: "http", interval: 60, max_bytes: 1000 };
+    const fetched = pools.valueOf({ ...stored, source } as never);
+    expect(fetched.upstreams).toEqual([]);
+    expect(pools.bodyOf(fetched, { ...fetched, policy: "latency" })).toEqual({ policy: "latency" });
+    expect(pools.bodyOf(fetched, { ...fetched, source: { ...fetched.source, interval: 90, max_bytes: null } })).toEqual({ source: { url: source.url, format: "csv", protocol: "http", interval: 90 } });
+    expect(pools.bodyOf(before, { ...before, from: "url", source: fetched.source })).toEqual({ source });
+    expect(pools.bodyOf(fetched, { ...fetched, from: "upstreams" })).toEqual({ upstreams: [] });
+  });
+  it("reads pasted lines with labels and a name, which upstreams of a proxy have not", () => {
+    const lines = "a.example:1:u:p country=de city=berlin #de1\nhttp://b.example:2\n";
+    const { read, unread } = readUpstreams(lines, "socks5", true);
+    expect(read.map(({ protocol, host, password, labels, name }) => [protocol, host, password, labels, name])).toEqual([["socks5", "a.example", "p", "country=de, city=berlin", "de1"], ["http", "b.example", "", "", ""]]);
+    expect(unread).toEqual([]);
+    expect(readUpstreams(lines, "socks5", false).unread).toEqual([lines.split("\n")[0]]);
   });
   it("is usable as far as its upstreams are", () => {
     const status = { state: "degraded", up: 1, down: 1, unknown: 0, cooling_down: 1, banned: 0, usable: 1, used: true, checked: true };

@@ -65,7 +65,7 @@ export const proxyform = {
   "upstreams.remove": "Remove upstream {n}",
   "upstreams.more": "{n} further upstream is not shown.|{n} further upstreams are not shown.",
   "upstreams.lines": "One upstream a line",
-  "upstreams.lines.hint": "protocol://user:password@host:port or host:port:user:password; HTTP without a protocol",
+  "upstreams.lines.hint": "protocol://user:password@host:port or host:port:user:password; HTTP without a protocol. Of a pool: labels and a name behind it, as country=de #de1",
   "upstreams.unread": "{n} line could not be read.|{n} lines could not be read.",
   "upstreams.added": "{n} upstream added|{n} upstreams added",
   "policy": "Choice",

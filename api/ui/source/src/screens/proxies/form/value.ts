@@ -154,14 +154,17 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Upstreams from pasted lines: `protocol://user:password@host:port`, `host:port`, `host:port:user:password`. Unreadable lines are returned. */
-export function readUpstreams(text: string, protocol: UpstreamProtocol): { read: UpstreamValue[]; unread: string[] } {
+/**
+ * Upstreams from pasted lines: `protocol://user:password@host:port`, `host:port`, `host:port:user:password`, with labels
+ * and a name behind it (`country=de #de1`). Lines that are unreadable, or have labels where there are none, are returned.
+ */
+export function readUpstreams(text: string, protocol: UpstreamProtocol, labels: boolean): { read: UpstreamValue[]; unread: string[] } {
   const read: UpstreamValue[] = [];
   const unread: string[] = [];
   for (const line of text.split(/\r?\n/).map((each) => each.trim())) {
     if (!line || line.startsWith("#")) continue;
     const found = readUpstream(line, protocol);
-    if (found) read.push(found);
+    if (found && (labels || !found.labels)) read.push(found);
     else unread.push(line);
   }
   return { read, unread };
@@ -170,7 +173,18 @@ export function readUpstreams(text: string, protocol: UpstreamProtocol): { read:
 const URL_LINE = /^(?:(https?|socks4|socks5)(?:a|h)?:\/\/)?(?:([^:@/]*)(?::([^@/]*))?@)?(\[[0-9a-fA-F:.]+\]|[^:@/\s]+):(\d{1,5})\/?$/;
 const PLAIN_LINE = /^([^:@/\s]+):(\d{1,5}):([^:]+):(.+)$/;
 
-function readUpstream(line: string, protocol: UpstreamProtocol): UpstreamValue | null {
+function readUpstream(text: string, protocol: UpstreamProtocol): UpstreamValue | null {
+  const words = text.split(/\s+/);
+  let end = words.length;
+  while (end > 1 && /^(#.|\w+=.)/.test(words[end - 1]!)) end -= 1;
+  const behind = words.slice(end);
+  const labels = behind.filter((each) => !each.startsWith("#")).join(", ");
+  const name = behind.find((each) => each.startsWith("#"))?.slice(1) ?? "";
+  const found = readAddress(words.slice(0, end).join(" "), protocol);
+  return found && { ...found, labels, name };
+}
+
+function readAddress(line: string, protocol: UpstreamProtocol): UpstreamValue | null {
   const plain = PLAIN_LINE.exec(line);
   if (plain) return { ...blankUpstream(), protocol, host: plain[1]!, port: Number(plain[2]), username: plain[3]!, password: plain[4]! };
   const found = URL_LINE.exec(line);
