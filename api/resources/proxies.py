@@ -11,9 +11,10 @@ from api.call import Call, Reply
 from api.errors import Invalid, NotFound
 from api.services import proxy_views
 from api.services.account_names import may_use
+from api.services.object_kinds import POOLS
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
-from api.services.proxy_upstreams import ask_upstreams, upstream_states
+from api.services.proxy_upstreams import ask_upstreams, exit_view, upstream_states
 from api.services.source_warnings import unrouted
 from config.model import json_patterns
 from config.model.exposure_warnings import Warned, warnings
@@ -190,6 +191,22 @@ def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
     view = proxy_views.with_backend_secret(proxy_views.detail(call.services.runtime, proxy), proxy)
     if not call.caller.may("proxy.write"):
         view = proxy_views.with_masked_backend(view)
-    if (proxy.record.upstreams or _shows_pool(call, proxy)) and view["runtime"] is not None:
-        view["runtime"]["upstreams"] = upstream_states(ask_upstreams(call.services.bridge, proxy.record))
+    runtime, record = view["runtime"], proxy.record
+    if runtime is None:
+        return view
+    states = ask_upstreams(call.services.bridge, record) if record.upstreams or _shows_pool(call, proxy) else None
+    if record.upstreams or _shows_pool(call, proxy):
+        runtime["upstreams"] = upstream_states(states)
+    runtime["exit"] = exit_view(record, None if states is None else states.states, _pool_status(call, proxy))
     return view
+
+
+def _pool_status(call: Call, proxy: StoredProxy) -> dict[str, Any] | None:
+    pool = proxy.record.pool
+    if pool is None or not _shows_pool(call, proxy):
+        return None
+    objects = call.services.shared_objects
+    try:
+        return call.services.pool_states.status(objects.complete(objects.get(POOLS, pool)).record)
+    except NotFound:
+        return None

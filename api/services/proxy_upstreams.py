@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -52,6 +53,20 @@ def ask_all_upstreams(bridge: Bridge, records: Iterable[ProxyRecord]) -> dict[st
 def upstream_states(reply: Upstreams | None) -> list[dict[str, Any]] | None:
     """`runtime.upstreams`: the state of each upstream, None when it is unknown."""
     return None if reply is None else [_state_view(state) for state in reply.states]
+
+
+def exit_view(record: ProxyRecord, states: Sequence[UpstreamState] | None, pool: Mapping[str, Any] | None) -> Any:
+    """`runtime.exit`: where requests leave; `pool` is the status of its pool, None where it may not be shown."""
+    kind = "pool" if record.pool is not None else "upstreams" if record.upstreams else "direct"
+    counts: tuple[int | None, ...] = (None, None, None)
+    if pool is not None:
+        counts = pool["usable"], pool["unknown"], pool["up"] + pool["down"] + pool["unknown"]
+    elif states is not None and kind == "upstreams":
+        found = Counter(each.state for each in states)
+        counts = found["up"], found["unknown"], len(states)
+    elif kind == "upstreams":
+        counts = None, None, len(record.upstreams)
+    return {"kind": kind, "pool": record.pool, **dict(zip(("usable", "unknown", "total"), counts, strict=True))}
 
 
 def _state_view(state: UpstreamState) -> dict[str, Any]:

@@ -376,6 +376,7 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("access", Fields(proxy["access"])),
         ("headers", Fields({**headers, "set": [f"{name}: {value}" for name, value in headers["set"].items()]})),
         ("user names", Fields(proxy["username_params"])),
+        ("exit", _exit(runtime.get("exit"))),
         ("pool", proxy["pool"]),
         ("policy", proxy["policy"]),
         ("dns", Fields({name: value for name, value in proxy["dns"].items() if value not in ("default", {})})),
@@ -387,6 +388,19 @@ def _show(session: Session, data: dict[str, Any]) -> None:
     ]
     session.out.data(data, lambda: session.out.details(pairs))
     _warn(session, data)
+
+
+def _exit(found: dict[str, Any] | None) -> str | None:
+    """`pool paris, 3 of 4 usable`, `own upstreams, 1 of 2 usable`, `direct to targets`; None while it is not known."""
+    if found is None:
+        return None
+    if found["kind"] == "direct":
+        return "direct to targets"
+    where = f"pool {found['pool']}" if found["kind"] == "pool" else "own upstreams"
+    if found["usable"] is None:
+        return where
+    unknown = f", {found['unknown']} unknown" if found["unknown"] else ""
+    return f"{where}, {found['usable']} of {found['total']} usable{unknown}"
 
 
 def _sign_in(proxy: dict[str, Any]) -> str:

@@ -102,11 +102,26 @@ class WorkerView(ResponseModel):
     error: str | None
 
 
+class ExitView(ResponseModel):
+    """Where requests of a proxy leave by itself, unless a rule of a policy says otherwise: `kind` is `direct`,
+    `upstreams` (its own) or `pool`, with the name of that.
+
+    `usable` says how many of the `total` upstreams are up and not left alone, `unknown` of how many nothing is known
+    yet; null when nobody can say, and with `direct`.
+    """
+
+    kind: Literal["direct", "upstreams", "pool"]
+    pool: str | None
+    usable: int | None
+    unknown: int | None
+    total: int | None
+
+
 class RuntimeView(ResponseModel):
     """The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
 
-    `pid` is that of the first worker that runs, `restarts` are those of all. In the detailed view are `workers`, and
-    `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
+    `pid` is that of the first worker that runs, `restarts` are those of all. In the detailed view are `workers`, `exit`
+    and `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
 
     `sleeping` is active without a process, which the next client starts; `pid` is null then.
     """
@@ -119,6 +134,7 @@ class RuntimeView(ResponseModel):
     problems: list[ProblemView]
     workers: list[WorkerView] | None = None
     upstreams: list[UpstreamStateView] | None = None
+    exit: ExitView | None = None
 
 
 _COUNTED: dict[str, Any] = {row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view}

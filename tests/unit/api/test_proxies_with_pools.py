@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.upstreams import Upstreams, UpstreamState
 from tests.kit.api_stage import Api
 from tests.unit.api.naming import fields_of, imported, problem, proxy
 
@@ -113,3 +115,28 @@ def test_pools_of_proxies_are_exported_and_imported(api: Api) -> None:
     assert fields_of(imported(api, "prune=true", pools=[])) == ["pools"]
     both = {**office, "upstreams": ["http://exit2.example.net:3128"]}
     assert fields_of(imported(api, proxies=[both])) == ["proxies[0].pool"]
+
+
+@pytest.mark.usefixtures("pool")
+def test_the_exit_of_a_proxy_is_its_pool_its_upstreams_or_direct(api: Api, token: dict[str, str]) -> None:
+    def leaves(made: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = api.get(f"/proxies/{made['id']}", token).json["data"]["proxy"]["runtime"]["exit"]
+        return found
+
+    made = [
+        proxy(api, name=kind, port=port, **fields).json["data"]["proxy"]
+        for port, (kind, fields) in enumerate(
+            (("through", {"pool": "paris"}), ("own", {"upstreams": ["http://exit2.example.net:3128"]}), ("direct", {})),
+            4001,
+        )
+    ]
+    through, own, direct = made
+    nothing = dict.fromkeys(("usable", "unknown", "total"))
+    assert leaves(direct) == {"kind": "direct", "pool": None, **nothing}
+    assert leaves(through) == {"kind": "pool", "pool": "paris", "usable": 0, "unknown": 1, "total": 1}
+    assert leaves(own) == {"kind": "upstreams", "pool": None, **nothing, "total": 1}
+    states = [
+        UpstreamState(f"up{n}", state, 1.7e9, 0, 0, 0, 0, 0, None, None) for n, state in enumerate(("up", "down"))
+    ]
+    api.fleet.others[forwarding_name(own["id"])] = lambda _question: Upstreams(tuple(states))
+    assert leaves(own) == {"kind": "upstreams", "pool": None, "usable": 1, "unknown": 0, "total": 2}

@@ -47,5 +47,6 @@ export { default as Time } from "./Time.svelte";
 export { default as TimeRange } from "./TimeRange.svelte";
 export { default as Warnings } from "./Warnings.svelte";
 export { default as Wrong } from "./Wrong.svelte";
+export type { Fact } from "./Facts.svelte";
 export type { Column } from "./table";
 export type { MenuItem } from "./Menu.svelte";
