@@ -9,12 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
 
 from api.cli.terminal.streams import open_missing_streams
-
-if TYPE_CHECKING:
-    from typer import Typer
 
 _STARTS_NOTHING = {"--check", "--help", "-h"}
 """Options with which `serve` starts nothing."""
@@ -30,19 +26,10 @@ def main() -> None:
 
             with suppress(OSError):  # `serve` tries it again, and says what is wrong
                 zygote = stack.enter_context(first_zygote())
+        from api.cli.application import application
         from api.cli.help import run
 
-        sys.exit(run(_application(zygote is not None), obj=zygote))
-
-
-def _application(only_serve: bool) -> Typer:
-    if only_serve:
-        from api.cli.serve_application import new_application
-
-        return new_application()
-    from api.cli.application import app
-
-    return app
+        sys.exit(run(application(sys.argv[1:]), obj=zygote))
 
 
 def _starts_product(arguments: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from api.cli.application import app
+from api.cli.application import application
 from api.cli.commands import common_options
 from api.cli.errors import MEANINGS
 
@@ -159,7 +159,7 @@ def manual() -> str:
     """The whole page."""
     statuses = "".join(f"| {int(status)} | {meaning} |\n" for status, meaning in MEANINGS.items())
     common = _table([(option, *get_args(option.annotation)[:2]) for option in common_options()])
-    pages = "\n".join(_page(command) for command in commands(app))
+    pages = "\n".join(_page(command) for command in commands(application()))
     title = "## Options of all commands that call the API"
     return f"{HEAD}{statuses}{COMPLETION}{title}\n\n{common}\n## Commands\n\n{pages}"
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from cli_manual import Command, commands, description, option_names, synopsis, value_text
 from typer.models import ArgumentInfo
 
-from api.cli.application import app
+from api.cli.application import application
 from api.cli.commands import common_options
 from api.cli.errors import MEANINGS
 from config import VERSION
@@ -44,7 +44,7 @@ def page() -> str:
         ".SH DESCRIPTION",
         INTRODUCTION,
         ".SH COMMANDS",
-        *(_command(each) for each in commands(app)),
+        *(_command(each) for each in commands(application())),
         ".SH COMMON OPTIONS",
         "All commands that call the API have these.",
         *(_option(option, *get_args(option.annotation)[:2]) for option in common_options()),

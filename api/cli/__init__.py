@@ -5,6 +5,6 @@ share, and passes a `Session` with a `Client` (`client.py`) and an `Output` (`te
 `CommandError` (`errors.py`), which is printed as message and hint, and becomes the exit status, in one place. `remote`
 has the commands that call the API, `local` those that work on the product's machine, also while it is stopped.
 
-`application.py` adds all of them, `serve_application.py` `serve` alone. To start fast, the modules of commands import
-typer alone; requests and rich are loaded by the first call and the first table on a terminal.
+`application.py` knows the module of each command, and loads that of the one that is called. To start fast, they import
+typer alone; requests is loaded by the first call, and rich by the first table on a terminal.
 """

@@ -1,90 +1,134 @@
-"""The application with all commands."""
+"""The application: all commands, or those that a command line needs.
+
+Most of the time of a call is that of loading modules and of making commands of functions, so a line that names a
+command gets this one alone. For help, completion and what is mistyped there are all of them.
+"""
 
 from __future__ import annotations
 
+import copy
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from shutil import get_terminal_size
 from typing import Annotated, Literal
 
 import typer
 
-from api.cli.commands import CONFIGURE, OTHER, RECOVER, RESOURCES, RUN, WATCH, command, local_command
-from api.cli.flags import FlagsGroup
-from api.cli.local import backup, check, convert, effective_settings, offline, reset_password, restore, upgrade
-from api.cli.remote import (
-    account_files,
-    accounts,
-    audit,
-    connections,
-    credentials,
-    dns,
-    history,
-    import_export,
-    keys,
-    plans,
-    proxies,
-    proxy_tests,
-    records,
-    sessions,
-    shared_objects,
-    sign_in,
-    system,
-    top,
-    usage,
-    users,
-    webhooks,
-)
-from api.cli.serve_application import new_application, version
+from api.cli.commands import OTHER, guarded, local_command
+from api.cli.errors import EXIT_STATUSES
+from api.cli.help import Commands
 from api.cli.terminal.output import Output
-from api.cli.time_options import PERIOD
+from config import VERSION
+
+WIDTH = 110
+"""Columns of help in a pipe, where descriptions fit into a line; help at a narrower terminal has no panels."""
+
+MODULES: dict[str, tuple[str, ...]] = {
+    "local.serve": ("serve",),
+    "local.check": ("check-config",),
+    "local.effective_settings": ("config",),
+    "remote.sign_in": ("login", "logout", "whoami"),
+    "remote.proxies": ("proxies",),
+    "remote.accounts": ("accounts",),
+    "remote.plans": ("plans",),
+    "remote.shared_objects": ("lists", "pools", "policies"),
+    "remote.credentials": ("credentials",),
+    "remote.connections": ("connections",),
+    "remote.dns": ("dns",),
+    "remote.users": ("users",),
+    "remote.sessions": ("sessions",),
+    "remote.keys": ("keys",),
+    "remote.webhooks": ("webhooks",),
+    "remote.records": ("logs",),
+    "remote.system": ("settings", "status", "metrics"),
+    "remote.top": ("top",),
+    "remote.usage": ("usage",),
+    "remote.import_export": ("export", "import", "apply"),
+    "local.convert": ("convert",),
+    "remote.history": ("history", "rollback"),
+    "remote.audit": ("audit",),
+    "local.backup": ("backup",),
+    "local.restore": ("restore",),
+    "local.upgrade": ("upgrade",),
+    "local.offline": ("reset-settings", "rotate-signing-key"),
+    "local.reset_password": ("reset-password",),
+}
+"""The commands and groups that `add_commands` of each module adds, in the order of the help."""
+
+_OWN = ("completion", "version")
+"""The commands in this module."""
 
 
-def _add_commands(app: typer.Typer) -> None:
-    """Add all commands but `serve`, in the order of the help."""
-    local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
-    whole = typer.Typer(help="The configuration as a whole.", no_args_is_help=True)
-    local_command(whole, "show")(effective_settings.show_config)
-    app.add_typer(whole, name="config", cls=FlagsGroup, rich_help_panel=RUN)
-    sign_in.add_commands(app)
-    proxy_tests.add_commands(proxies.group)
-    account_files.add_commands(accounts.group)
-    for name, group in _GROUPS.items():
-        app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=RESOURCES)
-    records.add_logs(app)
-    system.add_commands(app)
-    command(app, "top", rich_help_panel=WATCH)(top.top)
-    command(app, "usage", usage.OPTIONS, rich_help_panel=WATCH)(usage.usage)
-    import_export.add_commands(app)
-    local_command(app, "convert", rich_help_panel=CONFIGURE)(convert.convert)
-    history.add_commands(app)
-    trail = typer.Typer(help="The audit trail.", no_args_is_help=True)
-    command(trail, "list", PERIOD)(audit.list_audit)
-    command(trail, "show")(audit.show_audit)
-    local_command(trail, "verify")(offline.verify_audit)
-    app.add_typer(trail, name="audit", cls=FlagsGroup, rich_help_panel=WATCH)
-    local_command(app, "backup", rich_help_panel=RECOVER)(backup.backup)
-    local_command(app, "restore", rich_help_panel=RECOVER)(restore.restore)
-    local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)
-    offline.add_commands(app)
-    local_command(app, "reset-password", rich_help_panel=RECOVER)(reset_password.reset_password)
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The application for a command line of these words. Without any it has all commands."""
+    app = _without_commands()
+    named = words[0] if words else None
+    of_named = [module for module, names in MODULES.items() if named in names]
+    for module in of_named if of_named or named in _OWN else MODULES:
+        import_module(f"api.cli.{module}").add_commands(app)
     local_command(app, "completion", rich_help_panel=OTHER)(completion)
     local_command(app, "version", rich_help_panel=OTHER)(version)
+    for group in app.registered_groups:
+        if group.name == named and group.typer_instance is not None:
+            group.typer_instance = _narrowed(group.typer_instance, words[1:])
+    return app
 
 
-_GROUPS = {
-    "proxies": proxies.group,
-    "accounts": accounts.group,
-    "plans": plans.group,
-    "lists": shared_objects.lists,
-    "pools": shared_objects.pools,
-    "policies": shared_objects.policies,
-    "credentials": credentials.group,
-    "connections": connections.group,
-    "dns": dns.group,
-    "users": users.group,
-    "sessions": sessions.group,
-    "keys": keys.group,
-    "webhooks": webhooks.group,
-    "settings": system.settings_group,
-}
+def _narrowed(group: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """The group with the command that the first of the words names; with all where it names none."""
+    found = [each for each in group.registered_commands if words and each.name == words[0]]
+    if not found:
+        return group
+    narrowed = copy.copy(group)
+    narrowed.registered_commands = found
+    return narrowed
+
+
+def _without_commands() -> typer.Typer:
+    """Only a wide terminal gets help with panels: elsewhere it is searched and piped."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    wide = terminal and get_terminal_size().columns >= WIDTH
+    app = typer.Typer(
+        name="proxyfleet",
+        cls=Commands,
+        help="A forward-proxy service with a management API.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown" if wide and not os.environ.get("NO_COLOR") else None,
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            **({} if terminal or os.environ.get("COLUMNS") else {"terminal_width": WIDTH}),
+        },
+        epilog=f"Sign in first: proxyfleet login. Exit statuses: {EXIT_STATUSES}.",
+    )
+    app.callback()(_top_level_options)
+    return app
+
+
+def _print_version(given: bool) -> None:
+    if given:
+        guarded(Output(), lambda: version(Output()))
+        raise typer.Exit
+
+
+def _top_level_options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """Options before a command."""
+
+
+def version(out: Output) -> None:
+    """Print the version, and whether the forwarding path is compiled."""
+    from actors.compiled import runs_compiled
+
+    compiled = runs_compiled()
+    line = f"proxyfleet {VERSION} (compiled)" if compiled else f"proxyfleet {VERSION}"
+    out.data({"version": VERSION, "compiled": compiled}, lambda: out.line(line))
 
 
 def completion(
@@ -95,7 +139,3 @@ def completion(
 
     script = script_of(shell)
     out.data({"shell": shell, "script": script}, lambda: out.line(script))
-
-
-app = new_application()
-_add_commands(app)

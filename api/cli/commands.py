@@ -22,7 +22,7 @@ from typer.models import OptionInfo
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
 from api.cli.errors import CommandError, Status
-from api.cli.flags import FlagsCommand
+from api.cli.flags import FlagsCommand, FlagsGroup
 from api.cli.terminal.output import Format, Output, safe
 from config.settings.env import ENV_PREFIX
 
@@ -157,6 +157,11 @@ def _option_of(kind: Any) -> str:
     info = next(each for each in get_args(kind) if isinstance(each, OptionInfo))
     names = (str(info.default), *(info.param_decls or ()))  # Typer takes the first name for the default
     return next(each for each in names if each.startswith("--")).partition("/")[0]
+
+
+def add_group(app: typer.Typer, name: str, group: typer.Typer, panel: str = RESOURCES) -> None:
+    """Add a group of commands to the application."""
+    app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=panel)
 
 
 def add_alias(group: typer.Typer, name: str, function: Command) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +30,27 @@ def test_an_actor_starts_without_models_and_the_libraries_of_the_api(module: str
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert loaded.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "line", ["proxies list", "proxies show office", "proxies update office --set tags=[] --add-tag x", "version"]
+)
+def test_a_call_of_the_command_line_loads_its_own_commands_and_no_models(line: str, tmp_path: Path) -> None:
+    code = f"""
+import sys, supervisor
+sys.argv = ["proxyfleet", *{line.split()!r}]
+try:
+    supervisor.main()
+finally:
+    print("loaded", *(each for each in sys.modules if each.split(".")[0] in {HEAVY!r} or each.startswith("api.")))
+"""
+    with socket.create_server(("127.0.0.1", 0)) as closing:
+        address = f"http://127.0.0.1:{closing.getsockname()[1]}"
+    env = {**os.environ, "HOME": str(tmp_path), "PROXYFLEET_URL": address}
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0 if line == "version" else 3, False), ran.stderr
+    loaded = ran.stdout.splitlines()[-1].split()[1:]
+    remote = {each for each in loaded if each.startswith(("api.cli.remote.", "api.cli.local."))}
+    assert {each.split(".")[0] for each in loaded} <= {"api", "typer", "requests"}
+    assert {each for each in loaded if each.startswith("api.")} <= {each for each in loaded if ".cli" in each} | {"api"}
+    assert remote == (set() if line == "version" else {"api.cli.remote.proxies", "api.cli.remote.proxy_tests"})

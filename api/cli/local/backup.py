@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from api.cli.commands import RECOVER, local_command
 from api.cli.errors import CommandError, Status
 from api.cli.local.offline import ConfigOption, DataOption, data_of, refuse_newer, require_own_directory, translated
 from api.cli.quantities import decimal
@@ -30,6 +31,11 @@ CREDENTIAL = "backup-passphrase"
 SUFFIXES = (".tar.gz", ".tgz")
 """Suffixes of archives."""
 _NAME = re.compile(r"proxyfleet-[0-9]{8}T[0-9]{6}Z\.tar\.gz")
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    local_command(app, "backup", rich_help_panel=RECOVER)(backup)
 
 
 def backup(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from api.cli.commands import RUN, local_command
 from api.cli.errors import CommandError
 from api.cli.local.offline import ConfigOption, DataOption, peek, translated
 from api.cli.terminal.output import Output, counted
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 ProbeOption = Annotated[
     bool, typer.Option("--probe", help="Also try whether ports are free and the upstreams of proxies can be reached.")
 ]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    local_command(app, "check-config", rich_help_panel=RUN)(check_config)
 
 
 def check_config(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from api.cli.commands import CONFIGURE, local_command
 from api.cli.errors import CommandError, Status
 from api.cli.terminal.output import Output, counted
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from api.import_export.convert.report import Report
 
 FormatName = Literal["squid", "3proxy"]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    local_command(app, "convert", rich_help_panel=CONFIGURE)(convert)
 
 
 def convert(

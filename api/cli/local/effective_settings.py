@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
+
+from api.cli.commands import RUN, add_group, local_command
 from api.cli.local.offline import ConfigOption, DataOption, peek, translated
 from api.cli.terminal.output import Output
 from api.cli.terminal.setting_sources import ChangedOption, print_sources, source_text
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group `config` to `app`."""
+    group = typer.Typer(help="The configuration as a whole.", no_args_is_help=True)
+    local_command(group, "show")(show_config)
+    add_group(app, "config", group, RUN)
 
 
 def show_config(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from api.cli.commands import RECOVER, local_command
 from api.cli.errors import CommandError, Status
 from api.cli.local.offline import (
     ConfigOption,
@@ -29,6 +30,11 @@ if TYPE_CHECKING:  # these take time to import, and only this command needs them
 RunOption = Annotated[
     Path | None, typer.Option("--run-dir", help="The running product's directory of sockets and locks.")
 ]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    local_command(app, "reset-password", rich_help_panel=RECOVER)(reset_password)
 
 
 def reset_password(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from api.cli.commands import YesOption, confirm
+from api.cli.commands import RECOVER, YesOption, confirm, local_command
 from api.cli.errors import CommandError
 from api.cli.local.backup import PassphraseOption, passphrase_of
 from api.cli.local.offline import (
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
 LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", "field"))
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    local_command(app, "restore", rich_help_panel=RECOVER)(restore)
 
 
 def restore(

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from api.cli.commands import guarded
+from api.cli.commands import RUN, guarded
 from api.cli.errors import CommandError
+from api.cli.flags import FlagsCommand
 from api.cli.local.offline import (
     ConfigOption,
     DataOption,
@@ -45,6 +46,11 @@ if TYPE_CHECKING:  # most commands need none of it, and should start fast
     from config.settings.sources import Origins
 
 RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add `serve` to `app`: the only command that knows of its context, and has no output as JSON."""
+    app.command("serve", cls=FlagsCommand, rich_help_panel=RUN)(serve)
 
 
 def serve(

@@ -7,10 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from api.cli.commands import RUN, local_command
 from api.cli.local.offline import ConfigOption, DataOption, settings_of, translated
 from api.cli.terminal.output import Output
 
 RunOption = Annotated[Path | None, typer.Option("--run-dir", help="The product's directory of sockets and locks.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    local_command(app, "upgrade", rich_help_panel=RUN)(upgrade)
 
 
 def upgrade(

@@ -11,6 +11,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,6 +39,7 @@ _SOME_HASH = f"$2b$10${53 * 'u'}"
 """In place of passwords while a file is only checked."""
 
 
+@cache  # the group is the same in every application
 def add_commands(group: typer.Typer) -> None:
     """Add the commands to the group of accounts."""
     command(group, "import")(import_accounts)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command, confirm
+from api.cli.commands import Session, YesOption, add_group, command, confirm
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, account_id, find_id
 from api.cli.quantities import Size
@@ -66,6 +66,14 @@ _OF_THE_FLEET = {"plan": "--plan", "proxies.ids": "--proxy", "proxies.tags": "--
 ENABLED = Annotated[bool | None, typer.Option("--enable/--disable", help="Allow or deny its use.", show_default=False)]
 
 SetOption = Annotated[list[str] | None, set_option("limits.bandwidth_out=1Mbit/s", 'allow_clients=["192.0.2.0/24"]')]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    from api.cli.remote import account_files
+
+    account_files.add_commands(group)
+    add_group(app, "accounts", group)
 
 
 def _own(account: Any, name: str, text: Any) -> Any:

@@ -8,12 +8,23 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.commands import Session
+from api.cli.commands import WATCH, Session, add_group, command, local_command
 from api.cli.errors import CommandError, Status
 from api.cli.terminal.output import Column, cell_text
-from api.cli.time_options import SinceOption, UntilOption, ago
+from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group `audit` to `app`."""
+    from api.cli.local.offline import verify_audit
+
+    group = typer.Typer(help="The audit trail.", no_args_is_help=True)
+    command(group, "list", PERIOD)(list_audit)
+    command(group, "show")(show_audit)
+    local_command(group, "verify")(verify_audit)
+    add_group(app, "audit", group, WATCH)
 
 
 def author(row: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, add_alias, command, confirm
+from api.cli.commands import Session, YesOption, add_alias, add_group, command, confirm
 from api.cli.errors import CommandError, Status, combined
 from api.cli.lookup import PROXY, find_id
 from api.cli.quantities import Size, Span
@@ -61,6 +61,11 @@ ProxyArgument = Annotated[
     str | None,
     typer.Argument(metavar="PROXY", help="A name or id; by default all active ones.", autocompletion=proxy_names),
 ]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "connections", group)
 
 
 @command(group, "list", fields=FILTERS)

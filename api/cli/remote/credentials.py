@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, add_alias, command, confirm
+from api.cli.commands import Session, YesOption, add_alias, add_group, command, confirm
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import Kind, account_id, find
 from api.cli.quantities import SIZE_EXAMPLES, Size
@@ -22,6 +22,11 @@ AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The acc
 CredentialArgument = Annotated[str, typer.Argument(metavar="CREDENTIAL", help="Its id or name.")]
 
 CREDENTIAL_ID = "crd_"
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "credentials", group)
 
 
 def _quota(credential: Any) -> Size | None:

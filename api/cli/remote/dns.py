@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import Session, add_group, command
 from api.cli.terminal.output import Column
 
 group = typer.Typer(help="Show and drop names that the resolver has cached.")
@@ -21,6 +21,11 @@ COLUMNS = (
 )
 
 OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="Only this name.", show_default=False)]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "dns", group)
 
 
 @command(group, "cache")

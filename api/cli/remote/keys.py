@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli.commands import Session, YesOption, command, confirm
+from api.cli.commands import Session, YesOption, add_group, command, confirm
 from api.cli.lookup import KEY, PROXY, USER, account_id, find, find_id, names
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import key_names, proxy_names
@@ -41,6 +41,11 @@ _OPTIONS = {
     "scope.ip_whitelist": "--network",
 }
 """Options by the API's field, where the names differ."""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "keys", group)
 
 
 @command(group, "list")

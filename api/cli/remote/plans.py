@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli.commands import Session, YesOption, command, confirm
+from api.cli.commands import Session, YesOption, add_group, command, confirm
 from api.cli.lookup import PLAN, find, find_id
 from api.cli.quantities import Size
 from api.cli.remote.account_fields import CONNECTIONS, PERIOD, QUOTA, parsed
@@ -32,6 +32,11 @@ NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name.")]
 SetOption = Annotated[
     list[str] | None, set_option("limits.bandwidth_out=1Mbit/s", 'allow_destinations=["*.example"]', "quota=null")
 ]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "plans", group)
 
 
 def quota_of(row: Any) -> Size | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command, confirm, either
+from api.cli.commands import Session, YesOption, add_group, command, confirm, either
 from api.cli.errors import CommandError, Status, combined
 from api.cli.lookup import PROXY, find, find_id
 from api.cli.quantities import Size, Span
@@ -25,6 +25,14 @@ ProxyArgument = Annotated[str, typer.Argument(metavar="PROXY", help="Its name or
 ProxiesArgument = Annotated[
     list[str], typer.Argument(metavar="PROXY", help="Names or ids.", autocompletion=proxy_names)
 ]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    from api.cli.remote import proxy_tests
+
+    proxy_tests.add_commands(group)
+    add_group(app, "proxies", group)
 
 
 def address(row: Any) -> str:

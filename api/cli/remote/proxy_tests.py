@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from api.cli.terminal.output import Column
 from api.cli.terminal.secret_input import StdinOption, password
 
 
+@cache  # the group is the same in every application
 def add_commands(group: typer.Typer) -> None:
     """Add the commands to those on proxies."""
     command(group, "test", {"url": "--target", "timeout": "--wait"})(try_proxies)

@@ -81,8 +81,8 @@ FILTERS: dict[str, Any] = {
 """Options by the API's parameter."""
 
 
-def add_logs(app: typer.Typer) -> None:
-    """Add `logs` to `app`."""
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
     command(app, "logs", {"status_class": "--status"}, FILTERS, rich_help_panel=WATCH)(logs)
 
 

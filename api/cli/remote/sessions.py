@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import Session, add_group, command
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import USER, find_id
 from api.cli.terminal.completion import user_names
@@ -28,6 +28,11 @@ COLUMNS = (
     Column("SINCE", "created_at", spare=True),
     Column("CURRENT", "current", spare=True),
 )
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "sessions", group)
 
 
 @command(group, "list")

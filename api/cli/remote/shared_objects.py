@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import typer
 
-from api.cli.commands import Session, YesOption, command, confirm
+from api.cli.commands import Session, YesOption, add_group, command, confirm
 from api.cli.lookup import LIST, POLICY, POOL, Kind, find
 from api.cli.request_body import FileOption, body_of, require_changes, set_option
 from api.cli.terminal.completion import names_of
@@ -21,6 +21,12 @@ from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_PO
 DESCRIPTION = Annotated[str | None, typer.Option("--description", help="What it is for.")]
 NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name; not while something names it.")]
 _SHARED = (Column("DESCRIPTION", "description", spare=True), Column("ID", "id", whole=True))
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the groups to `app`."""
+    for name, group in (("lists", lists), ("pools", pools), ("policies", policies)):
+        add_group(app, name, group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import WATCH, Session, command
+from api.cli.commands import WATCH, Session, add_group, command
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find_id
 from api.cli.quantities import Size, Span, with_decimal_units
@@ -23,9 +23,10 @@ Interval = Literal["1m", "5m", "1h", "1d"]
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add `status` and `metrics` to `app`."""
+    """Add `status`, `metrics` and the group `settings` to `app`."""
     command(app, "status", rich_help_panel=WATCH)(status)
     command(app, "metrics", {**PERIOD, "metrics": "METRIC"}, rich_help_panel=WATCH)(metrics)
+    add_group(app, "settings", settings_group)
 
 
 def status(session: Session) -> None:

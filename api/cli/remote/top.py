@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from api.cli.commands import Session
+from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.quantities import Size
 from api.cli.remote.proxies import address, state
@@ -35,6 +35,11 @@ SORTS = ("requests", "connections", "in", "out", "errors", "name")
 KEYS = "q quit   s sort   r reverse   ↑ ↓ scroll"
 SUSPEND = b"\x1a"
 _ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"\x1bOA": -1, b"\x1bOB": 1, b"k": -1, b"j": 1, b"\x1b[5~": -10, b"\x1b[6~": 10}
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    command(app, "top", rich_help_panel=WATCH)(top)
 
 
 def top(

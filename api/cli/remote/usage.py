@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.commands import Session
+from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.quantities import Size
 from api.cli.terminal.output import Column
@@ -31,6 +31,11 @@ _FIGURES = (
     Column("SECONDS", "connection_seconds", right=True),
     Column("REFUSALS", "refusals", right=True),
 )
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    command(app, "usage", OPTIONS, rich_help_panel=WATCH)(usage)
 
 
 def usage(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.commands import Session, YesOption, command, confirm
+from api.cli.commands import Session, YesOption, add_group, command, confirm
 from api.cli.lookup import USER, find, find_id
 from api.cli.request_body import body_of, require_changes
 from api.cli.terminal.completion import user_names
@@ -39,6 +39,11 @@ COLUMNS = (
     Column("LAST LOGIN", "last_login", spare=True),
     Column("ID", "id", spare=True),
 )
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "users", group)
 
 
 @command(group, "list")

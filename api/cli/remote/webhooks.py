@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command, confirm, either
+from api.cli.commands import Session, YesOption, add_group, command, confirm, either
 from api.cli.errors import Status
 from api.cli.lookup import WEBHOOK, find, find_id
 from api.cli.request_body import FileOption, body_of, header_fields, require_changes, set_option
@@ -37,6 +37,11 @@ FIELDS: dict[str, Any] = {
 }
 """Options of `create` and `update` by the field of the API that they set."""
 SetOption = Annotated[list[str] | None, set_option('events=["proxy.*"]', "headers.X-Team=network")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the group to `app`."""
+    add_group(app, "webhooks", group)
 
 
 def _last(delivery: Any) -> str | None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import typer.main
 
-from api.cli.application import app
+from api.cli.application import application
 
 
 def all_commands() -> Iterator[tuple[str, Any]]:
     """Each with its whole name."""
-    yield from _below("", typer.main.get_command(app))
+    yield from _below("", typer.main.get_command(application()))
 
 
 def options_of(command: Any) -> list[Any]:

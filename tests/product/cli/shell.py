@@ -22,11 +22,11 @@ from typing import Any, Self
 
 import typer.main
 
-from api.cli.application import app
+from api.cli.application import application
 from api.cli.help import run
 from tests.kit.product import PASSWORD, Product
 
-COMMANDS: Any = typer.main.get_command(app)
+COMMANDS: Any = typer.main.get_command(application())
 """Built once: a process has one command to run, tests have hundreds."""
 OURS = "PROXYFLEET_"
 FORMS = ("NO_COLOR", "TERM", "COLUMNS", "LINES")

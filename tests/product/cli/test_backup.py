@@ -367,7 +367,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from typer.testing import CliRunner
-from api.cli.application import app
+from api.cli.application import application
 left, decided, renamed = 0, False, Path.rename
 def rename(self, target):
     global left, decided
@@ -382,7 +382,7 @@ for left in map(int, moments):
     child = os.fork()
     if child == 0:
         arguments = ["restore", file, "--yes", "--data-dir", f"{root}/{left}/data"]
-        os._exit(CliRunner().invoke(app, arguments).exit_code)
+        os._exit(CliRunner().invoke(application(), arguments).exit_code)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
+from api.cli.application import MODULES, application
 from api.cli.errors import CommandError, combined
+from api.cli.flags import converted
 from api.cli.remote.webhooks import DELIVERIES, sent_again
 from api.cli.terminal.output import Output
 from config import VERSION
@@ -19,6 +22,42 @@ from tests.product.cli.shell import Shell
 @pytest.mark.parametrize("name", [name for name, _ in all_commands()])
 def test_every_command_has_help_by_its_short_option(stranger_at_nothing: Shell, name: str) -> None:
     assert "Usage: proxyfleet" in stranger_at_nothing.good(*name.split(), "-h").out
+
+
+def top_level(*words: str) -> dict[str, Any]:
+    commands: dict[str, Any] = typer.main.get_group(application(words)).commands
+    return commands
+
+
+def test_each_command_is_in_the_module_that_the_table_names() -> None:
+    named = {name for names in MODULES.values() for name in names}
+    assert {*named, "completion", "version"} == top_level().keys()
+    for name in named:
+        assert name in top_level(name), name
+
+
+def test_a_line_that_names_a_command_gets_this_one_and_one_that_does_not_gets_all_of_the_group() -> None:
+    assert list(top_level("proxies", "show", "office")["proxies"].commands) == ["show"]
+    for words in (("proxies",), ("proxies", "shwo"), ("proxies", "--help")):
+        assert {"list", "show", "explain"} <= top_level(*words)["proxies"].commands.keys()
+    assert top_level("proxxies").keys() == top_level("--version").keys() == top_level().keys()
+
+
+VALUES: tuple[Any, ...] = ("http", "table", "5", "", (), ("a", "b"), ["a"], True, False, 30.0, 5)
+
+
+def test_what_a_value_becomes_by_its_type_alone_is_what_typer_makes_of_it() -> None:
+    compared = 0
+    for name, command in all_commands():
+        for each in command.params:
+            for value in (*VALUES, each.default):
+                found = converted(each.type_descriptor.annotation, value)
+                if found is None or (type(value) in (int, float) and value != each.default):
+                    continue
+                usual = each.get_runtime_param().coerce(value, param=each, ctx=None)
+                assert (found, type(found)) == (usual, type(usual)), (name, each.name, value)
+                compared += 1
+    assert compared > 1000
 
 
 @pytest.fixture

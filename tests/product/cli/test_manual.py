@@ -10,12 +10,12 @@ import pytest
 from cli_manual import Command, commands, manual
 from man_page import page
 
-from api.cli.application import app
+from api.cli.application import application
 from tests.kit.folders import ROOT
 
 DOCS = ROOT / "docs"
 PAGE, MAN_PAGE = DOCS / "cli.md", DOCS / "proxyfleet.1"
-COMMANDS = list(commands(app))
+COMMANDS = list(commands(application()))
 
 
 def test_the_page_is_up_to_date() -> None:
