@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, cast
 
 import typer
 
 from api.cli.commands import CONFIGURE, local_command
 from api.cli.errors import CommandError, Status
-from api.cli.terminal.output import Output, counted
+from api.cli.terminal.output import Output, counted, safe
 
 if TYPE_CHECKING:
+    from api.import_export.convert.comparison import Comparison
     from api.import_export.convert.conversion import Converted
     from api.import_export.convert.report import Report
 
@@ -54,6 +55,14 @@ def convert(
             help="Leave out what can't be carried over of this line (N, or FILE:N), though more is allowed then.",
         ),
     ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--compare",
+            metavar="LOG",
+            help="Replay an access.log of squid (.gz, too), and list what is decided in another way.",
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Write no document, and end with 1, unless all was carried over as it is.")
     ] = False,
@@ -61,8 +70,8 @@ def convert(
     """Convert the configuration of squid or 3proxy to a document for apply. Needs no running product, changes nothing.
 
     The report names each line that was not carried over as it is, and what to do instead. What can't be expressed
-    is refused by the converted rules, never allowed. Ends with 1 if there is no document, with 2 if the file can't
-    be read.
+    is refused by the converted rules, never allowed. Ends with 1 if there is no document, with 2 if a file can't
+    be read, with 6 if --compare finds requests that are decided in another way.
     """
     found = _converted(file, format_, timezone, root, tuple(accept or ()))
     _write_report(out, found.report, report)
@@ -71,7 +80,29 @@ def convert(
         raise CommandError("An import would refuse the document", hint, problems=tuple(found.problems))
     if strict and not found.report.complete:
         raise CommandError("Not all of it was carried over as it is", "The report has each line and what to do instead")
-    _write_document(out, found, to)
+    compared = _compared(found, compare or [])
+    _write_document(out, found, to, compared)
+    if compared is not None and compared.different:
+        raise typer.Exit(int(Status.DIFFERENT))
+
+
+def _compared(found: Converted, logs: list[Path]) -> Comparison | None:
+    if not logs:
+        return None
+    from api.import_export.convert.comparison import compare
+
+    try:
+        return compare(found.document, logs, _opened)
+    except (OSError, EOFError) as error:
+        raise CommandError(f"{getattr(error, 'filename', None) or logs[0]}: {error}", status=Status.USAGE) from error
+
+
+def _opened(log: Path) -> BinaryIO:
+    if log.suffix != ".gz":
+        return log.open("rb")
+    import gzip
+
+    return cast("BinaryIO", gzip.open(log, "rb"))
 
 
 def _converted(
@@ -106,9 +137,13 @@ def _write_report(out: Output, report: Report, file: Path | None) -> None:
             out.note(line)
 
 
-def _write_document(out: Output, found: Converted, file: Path | None) -> None:
+def _write_document(out: Output, found: Converted, file: Path | None, compared: Comparison | None) -> None:
+    """With a comparison the document is written to a file alone."""
     if out.format == "json":
-        out.data({"document": found.document, "report": found.report.data()}, lambda: None)
+        more = {} if compared is None else {"comparison": compared.data()}
+        out.data({"document": found.document, "report": found.report.data(), **more}, lambda: None)
+    elif compared is not None:
+        out.lines(map(safe, compared.texts()))
     elif file is None:
         out.document(_text(found.document, as_json=False))
     if file is None:

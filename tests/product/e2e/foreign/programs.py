@@ -217,15 +217,16 @@ max_filedescriptors 1024
 
 
 @contextmanager
-def squid_with(configuration: Path, hosts: Path, port: int) -> Iterator[None]:
-    """squid with a configuration of its own, without its cache; `port` is one of those that it listens at."""
+def squid_with(configuration: Path, hosts: Path, port: int) -> Iterator[Path]:
+    """squid with a configuration of its own, without its cache; `port` is one of those that it listens at.
+    Yields its log."""
     program = find("squid")
     with _folder() as folder:
         (folder / "squid.conf").write_text(f"""
 include {configuration}
 cache deny all
 cache_mem 8 MB
-access_log none
+access_log stdio:{folder}/access.log squid
 cache_log {folder}/cache.log
 pid_filename none
 netdb_filename none
@@ -240,7 +241,7 @@ shutdown_lifetime 0 seconds
 max_filedescriptors 1024
 """)
         with _running(folder, [program, "-N", "-f", str(folder / "squid.conf")], port):
-            yield
+            yield folder / "access.log"
 
 
 def _squid_credentials(folder: Path, user: str, password: str) -> str:
