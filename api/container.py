@@ -48,7 +48,7 @@ from api.services.account_ends import AccountEnds
 from api.services.account_imports import AccountImports
 from api.services.account_names import AccountNames
 from api.services.accounts import Accounts
-from api.services.attention import Attention
+from api.services.attention import Administrator, Attention
 from api.services.event_authors import AUTHORED, CHANGES
 from api.services.every_account import EveryAccount
 from api.services.fleet_accounts import FleetAccounts
@@ -299,11 +299,13 @@ class Services:
             tls = self.settings.server.tls
             return tls.cert_file if tls.enabled else None
 
-        def administrator() -> str | None:
+        def administrator() -> Administrator | None:
             user = users.by_name(self.store, users.ADMINISTRATOR)
-            return None if user is None else user.id
+            return None if user is None else Administrator(user.id, user.username)
 
-        attention = Attention(self.webhooks, self.data, certificate, administrator)
+        attention = Attention(
+            self.webhooks, self.data, self.shared_objects, self.list_contents, certificate, administrator
+        )
         return Overviews(
             self.bridge, self.runtime, self.proxies, self.health, attention, lambda: self.settings.logging.access
         )

@@ -22,7 +22,8 @@ from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtim
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import HOST
 from api.bus_bridge import Bridge
-from api.services.attention import Attention
+from api.services.attention import Attention, is_of_pool
+from api.services.condition import Flaw
 from api.services.health import HealthService
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
@@ -138,7 +139,7 @@ class Overviews:
         fleet = self._runtime.whole()
         status, flaws, started_at = self._health.summary(None if sight.scope is None else frozenset(sight.scope))
         found = [each for each in self._proxies.all() if sight.scope is None or each.record.id in sight.scope]
-        visible = [each for each in flaws if _may_see(sight, each.resource)]
+        visible = [each for each in flaws if _may_see(sight, each)]
         return {
             "range": name,
             "health": {"status": status, "version": VERSION, "started_at": timestamp_text(started_at)},
@@ -147,7 +148,13 @@ class Overviews:
             "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if sight.proxies else None,
             "top": self._top(sight, name, found) if sight.metrics else None,
             "attention": self._attention.entries(
-                visible, sight.settings, sight.users, sight.of_all, fleet, found if sight.proxies else ()
+                visible,
+                sight.settings,
+                sight.users,
+                sight.proxies,
+                sight.of_all,
+                fleet,
+                found if sight.proxies else (),
             ),
         }
 
@@ -192,10 +199,11 @@ def _slot(shared: dict[Any, _Shared], key: Any) -> _Shared:
     return found
 
 
-def _may_see(sight: Sight, resource: str) -> bool:
-    return {"proxy": sight.proxies, "webhook": sight.settings and sight.of_all}.get(
-        resource, sight.metrics and sight.of_all
-    )
+def _may_see(sight: Sight, flaw: Flaw) -> bool:
+    if flaw.resource == "proxy":
+        return sight.proxies
+    needed = sight.settings if flaw.resource == "webhook" else sight.proxies if is_of_pool(flaw) else sight.metrics
+    return needed and sight.of_all
 
 
 def _by_state(found: list[StoredProxy], runtimes: Any) -> View:

@@ -101,15 +101,20 @@ class MostUsed(ResponseModel):
 
 
 class AttentionEntry(ResponseModel):
-    """Something to look after; `kind` and `id` are those of the resource, `upstream` is one of a proxy."""
+    """Something to look after, once for each cause.
+
+    `kind`, `id` and `name` are those of the resource to go to: of a certificate the proxy that serves it, and no id for
+    the API's own. `error` is a sentence in English; `reason` with the fields below is what others are made of.
+    """
 
     severity: Literal["error", "warning"]
-    kind: Literal["proxy", "actor", "webhook", "settings", "user", "disk", "memory"]
+    kind: Literal["proxy", "pool", "list", "certificate", "actor", "webhook", "account", "user", "disk", "memory"]
     id: str | None
     name: str | None
     reason: (
         Reason
         | Literal[
+            "list_fetch_failed",
             "webhook_failing",
             "webhook_disabled",
             "deliveries_given_up",
@@ -121,7 +126,22 @@ class AttentionEntry(ResponseModel):
     )
     error: str
     since: Moment | None
+    count: int
+    """How many parts of the resource it is about, such as upstreams; 1 for the resource itself."""
+    parts: list[str]
+    """The names of at most five of these."""
     upstream: str | None
+    """The upstream, if it is about one alone."""
+    fix: Literal["restart", "test", "fetch", "enable", "change_password"] | None
+    """What may mend it: an operation on the resource."""
+    detail: str | None
+    """What was found, in English: a part of `error`."""
+    percent: int | None
+    """Of a full disk or memory: how much is in use."""
+    ends_at: Moment | None
+    """Of a certificate."""
+    fetched_at: Moment | None
+    """Of a list: when its content was fetched; null without content, when rules that deny it deny everything."""
 
 
 class AttentionList(ResponseModel):

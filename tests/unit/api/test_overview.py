@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from actors.bus.messages.webhooks import Deliveries, Delivery, QueryDeliveries, 
 from actors.logs.record_schema import HOST
 from api.services import attention
 from api.services.overview import NOW
+from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PROXY, Api
 
 DAY = 86_400.0
@@ -140,6 +142,68 @@ def test_failed_proxies_come_before_degraded_ones(api: Api) -> None:
     assert overview(api)["attention"]["entries"][1]["upstream"] == "paris"
 
 
+def entry(api: Api, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """The only one there is."""
+    (found,) = overview(api, headers)["attention"]["entries"]
+    view: dict[str, Any] = found
+    return view
+
+
+@pytest.mark.usefixtures("others")
+def test_upstreams_of_one_proxy_are_one_entry_with_their_number_and_what_to_do(api: Api) -> None:
+    now = time.time()
+    problems = [Problem("upstream_down", f"u{number} refused", now - number, f"u{number}") for number in range(7)]
+    api.fleet.problems[proxy(api)] = tuple(problems)
+    found = entry(api)
+    assert (found["reason"], found["severity"], found["count"]) == ("upstream_down", "warning", 7)
+    assert (found["parts"], found["upstream"], found["fix"]) == (["u0", "u1", "u2", "u3", "u4"], None, "test")
+    assert found["error"] == "7 of them, u0, u1, u2, u3, u4, …: u6 refused"
+    assert found["since"] == timestamp_text(now - 6)
+    dead = Problem("upstreams_unreachable", "all are down", now, serves=False)
+    api.fleet.problems = {each: (*problems[:2], dead) for each in api.fleet.problems}
+    found = entry(api)
+    assert (found["reason"], found["severity"]) == ("upstreams_unreachable", "error")
+    assert (found["count"], found["detail"]) == (2, "all are down")
+
+
+@pytest.mark.usefixtures("others")
+def test_a_member_of_a_pool_is_an_entry_of_the_pool_by_its_name(api: Api) -> None:
+    body = {"name": "eu", "upstreams": [{"protocol": "http", "host": "up.test", "port": 8080}]}
+    pool = api.post("/pools", body, api.token()).json["data"]["pool"]
+    down = Problem("upstream_down", "refused", time.time(), f"eu/{pool['upstreams'][0]['name']}")
+    api.fleet.helpers["pools"] = replace(api.fleet.helpers["metrics"], problems=(down,))
+    found = entry(api)
+    assert (found["kind"], found["id"], found["name"], found["reason"]) == ("pool", pool["id"], "eu", "upstream_down")
+    assert found["upstream"] == pool["upstreams"][0]["name"]
+    for permission, count in (("metrics.read", 0), ("proxy.read", 1)):
+        assert len(overview(api, api.key(permissions=[permission]))["attention"]["entries"]) == count
+
+
+@pytest.mark.usefixtures("others")
+def test_a_list_that_cannot_be_fetched_says_what_follows(api: Api) -> None:
+    body = {"name": "ads", "kind": "domains", "source": {"url": "https://lists.test/a", "format": "plain"}}
+    made = api.post("/lists", body, api.token()).json["data"]["list"]
+    states = api.services.list_contents.states
+    failed = states.get(made["id"]).model_copy(update={"last_error": "404", "failures": 1})
+    states.remember(made["id"], failed)
+    found = entry(api)
+    assert (found["severity"], found["kind"], found["id"], found["name"]) == ("error", "list", made["id"], "ads")
+    assert (found["reason"], found["fix"], found["fetched_at"]) == ("list_fetch_failed", "fetch", None)
+    assert found["error"] == "it can't be fetched: 404; it has no content yet, so rules that deny it deny everything"
+    states.remember(made["id"], failed.model_copy(update={"fetched_at": 1_700_000_000.0}))
+    found = entry(api)
+    assert (found["severity"], found["detail"], found["fetched_at"]) == ("warning", "404", "2023-11-14T22:13:20.000Z")
+    assert found["error"] == "it can't be fetched: 404; its content of 2023-11-14T22:13:20.000Z stays"
+    assert overview(api, api.key(permissions=["metrics.read"]))["attention"]["total"] == 0
+
+
+@pytest.mark.usefixtures("others")
+def test_the_first_password_is_that_of_a_user_by_name(api: Api) -> None:
+    api.data.initial_password.write_text("secret")
+    found = entry(api)
+    assert (found["id"], found["name"], found["fix"]) == (api.admin.id, "admin", "change_password")
+
+
 @pytest.mark.usefixtures("others")
 def test_an_actor_that_does_not_run_is_an_error(api: Api) -> None:
     del api.fleet.helpers["logs"]
@@ -151,7 +215,7 @@ def test_an_actor_that_does_not_run_is_an_error(api: Api) -> None:
 def test_certificates_that_end(api: Api, days: int, severity: str | None) -> None:
     identifier = proxy(api)
     api.fleet.certificate_ends = time.time() + days * DAY
-    assert needs_attention(api) == ([(severity, "proxy", identifier, "certificate_ends")] if severity else [])
+    assert needs_attention(api) == ([(severity, "certificate", identifier, "certificate_ends")] if severity else [])
 
 
 @pytest.mark.usefixtures("others")

@@ -1,5 +1,8 @@
 import { expect, test } from "vitest";
+import { session } from "../src/lib/session.svelte";
+import { placeOf, wordsOf, type Entry } from "../src/screens/overview/attention";
 import { moved, timesOf } from "../src/screens/overview/overview";
+import { catalogue } from "../src/texts/catalogue.svelte";
 
 test("the values of a series are a step apart", () => {
   expect(timesOf({ start: "1970-01-01T00:01:00Z", step: 10, requests_per_second: [1, null, 3] })).toEqual([60, 70, 80]);
@@ -10,4 +13,30 @@ test("what is missing counts neither in a mean nor in a sum", () => {
   expect(moved.mean([null])).toBe(0);
   expect(moved.sum([1, null, 3], 10)).toBe(40);
   expect(moved.both([1, null, null], [2, 5, null])).toEqual([3, 5, null]);
+});
+
+const ENTRY: Entry = { severity: "warning", kind: "list", id: "lst_1", name: "ads", reason: "list_fetch_failed", error: "in English", since: null, count: 1, parts: [], upstream: null, fix: "fetch", detail: "404", percent: null, ends_at: null, fetched_at: null };
+const SAID: [Partial<Entry>, string, string][] = [
+  [{}, "404. It has no content yet, so rules that deny it deny everything.", "404. Sie hat noch keinen Inhalt; Regeln, die sie verbieten, verbieten alles."],
+  [{ kind: "pool", reason: "upstream_down", count: 2, parts: ["paris", "rome"], detail: "refused" }, "2 upstreams, paris, rome: refused", "2 Upstreams, paris, rome: refused"],
+  [{ kind: "proxy", reason: "upstream_down", count: 7, parts: ["a"], detail: "refused" }, "7 upstreams, a, …: refused", "7 Upstreams, a, …: refused"],
+  [{ kind: "disk", reason: "disk_full", percent: 93 }, "93 % in use", "zu 93 % belegt"],
+  [{ kind: "user", reason: "first_password" }, "The password of the first start is still in use, and in its file.", "Das Passwort des ersten Starts gilt noch und steht in seiner Datei."],
+  [{ kind: "webhook", reason: "deliveries_given_up", detail: "proxy.down" }, "Deliveries were given up, the last one of proxy.down.", "Zustellungen wurden aufgegeben, zuletzt eine von proxy.down."],
+  [{ kind: "actor", reason: "process", detail: null }, "in English", "in English"],
+];
+
+test("what needs attention is said in the language of the page", async () => {
+  for (const [language, place] of [["en", 1], ["de", 2]] as const) {
+    await catalogue.choose(language);
+    for (const row of SAID) expect(wordsOf({ ...ENTRY, ...row[0] })).toBe(row[place]);
+  }
+  await catalogue.choose("en");
+});
+
+test("each entry leads to the screen of its resource, and none where there is none or no right to it", () => {
+  session.who = { id: "usr_1", username: "x", role: "operator", permissions: ["proxy.read", "settings.read"] } as never;
+  const place = (kind: Entry["kind"], id: string | null) => placeOf({ ...ENTRY, kind, id });
+  expect([place("list", "lst_1"), place("pool", "pool_1"), place("certificate", "prx_1"), place("certificate", null), place("webhook", "wh_1")]).toEqual(["/ui/lists/lst_1", "/ui/pools/pool_1", "/ui/proxies/prx_1", "/ui/settings", "/ui/webhooks/wh_1"]);
+  expect([place("disk", null), place("actor", "logs"), place("user", "usr_1")]).toEqual([null, null, null]);
 });

@@ -1,16 +1,23 @@
-/** Where an entry of "needs attention" is dealt with. */
+/** What an entry of "needs attention" says in the language of the page, where it is dealt with, and what mends it. */
+import { api, data } from "../../api/client";
 import { AREAS } from "../../areas";
+import { moment } from "../../lib/format";
 import { match, url } from "../../lib/router.svelte";
 import { session } from "../../lib/session.svelte";
+import { t } from "../../texts";
 import type { Overview } from "./overview";
 
-type Entry = Overview["attention"]["entries"][number];
+export type Entry = Overview["attention"]["entries"][number];
 
-const PATHS: Partial<Record<Entry["kind"], (entry: Entry) => string | null>> = {
-  proxy: ({ id }) => (id ? `/proxies/${id}` : "/proxies"),
-  webhook: ({ id }) => (id ? `/webhooks/${id}` : "/webhooks"),
-  settings: () => "/settings",
-  user: ({ id }) => (id ? `/users/${id}` : "/users"),
+const at = (area: string) => ({ id }: Entry) => (id ? `/${area}/${id}` : `/${area}`);
+const PATHS: Partial<Record<Entry["kind"], (entry: Entry) => string>> = {
+  proxy: at("proxies"),
+  pool: at("pools"),
+  list: at("lists"),
+  certificate: (entry) => (entry.id ? at("proxies")(entry) : "/settings"),
+  webhook: at("webhooks"),
+  account: at("accounts"),
+  user: at("users"),
 };
 
 /** The address of its screen, if there is one that the user may see. */
@@ -19,3 +26,31 @@ export function placeOf(entry: Entry): string | null {
   const open = path !== null && AREAS.some((area) => session.may(area.permission, area.role) && area.routes.some((route) => match(route.path, path)));
   return open ? url(path) : null;
 }
+
+/** What is wrong, beside the word for its reason. */
+export function wordsOf(entry: Entry): string {
+  const detail = entry.detail ?? entry.error;
+  if (entry.parts.length) return t("overview.says.parts", { n: entry.count, names: entry.parts.join(", ") + (entry.count > entry.parts.length ? ", …" : ""), detail });
+  switch (entry.reason) {
+    case "list_fetch_failed":
+      return entry.fetched_at ? t("overview.says.list_old", { detail, time: moment(entry.fetched_at) }) : t("overview.says.list_empty", { detail });
+    case "certificate_ends":
+      return entry.ends_at ? t(entry.severity === "error" ? "overview.says.ended" : "overview.says.ends", { time: moment(entry.ends_at) }) : detail;
+    case "disk_full":
+    case "memory_full":
+      return t("overview.says.full", { percent: entry.percent ?? "" });
+    case "deliveries_given_up":
+      return t("overview.says.given_up", { event: detail });
+    case "first_password":
+      return t("overview.says.first_password");
+    default:
+      return detail;
+  }
+}
+
+/** Does what mends an entry, where that is one request; the others are done on its screen. */
+export const MENDING: Partial<Record<NonNullable<Entry["fix"]>, { permission: string; run: (id: string) => Promise<unknown> }>> = {
+  restart: { permission: "proxy.write", run: (id) => data(api.POST("/api/v1/proxies/{proxy_id}/restart", { params: { path: { proxy_id: id } } })) },
+  fetch: { permission: "proxy.write", run: (id) => data(api.POST("/api/v1/lists/{list_id}/refresh", { params: { path: { list_id: id } } })) },
+  enable: { permission: "settings.write", run: (id) => data(api.PATCH("/api/v1/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, body: { enabled: true } })) },
+};
