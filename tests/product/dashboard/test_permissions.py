@@ -46,6 +46,17 @@ def test_a_role_that_only_reads_has_no_button_that_changes_a_proxy_and_is_refuse
     assert product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]["state"] == "running"
 
 
+@pytest.mark.parametrize(("tab", "permission"), [("configuration", "proxy.write"), ("history", "admin")])
+def test_a_part_of_a_proxy_that_a_role_may_not_see_names_the_permission(
+    sign_in: SignIn, proxy: dict[str, Any], tab: str, permission: str
+) -> None:
+    page = sign_in("user")
+    page.goto(f"/ui/proxies/{proxy['id']}/{tab}")
+    expect(page.get_by_text(f"It needs the permission {permission}.")).to_be_visible()
+    page.goto(f"/ui/proxies/{proxy['id']}/nothing-like-it")
+    expect(page.get_by_text("There is no such page")).to_be_visible()
+
+
 def test_a_role_that_may_change_a_proxy_has_buttons_for_it(sign_in: SignIn, proxy: dict[str, Any]) -> None:
     page = sign_in("operator")
     show(page, f"/ui/proxies/{proxy['id']}", proxy)

@@ -1,5 +1,6 @@
 /** Requests to the API: with the access token, one refresh after a 401, and errors as one class. */
 import createClient from "openapi-fetch";
+import { untrack } from "svelte";
 import { session } from "../lib/session.svelte";
 import { ticker } from "../lib/ticker.svelte";
 import { ApiError, failure } from "./errors";
@@ -20,7 +21,7 @@ class StoredRequest extends Request {
 }
 
 /** The typed client: `api.GET("/api/v1/proxies", { params: { query }, signal })`. Its results go through `data`. */
-export const api = createClient<paths>({ fetch: authorized, Request: StoredRequest });
+export const api = createClient<paths>({ fetch: (request: Request) => untrack(() => authorized(request)), Request: StoredRequest });
 
 interface Enveloped {
   success: true;
@@ -108,7 +109,8 @@ function noted(error: ApiError): ApiError {
 /**
  * What `fetch` is for the client: never a cookie, except where the session itself is refreshed. A request ends with its
  * user: when that one is signed out, or another one is there, nothing is sent for it, and it has neither a response nor
- * an error any more, since the screen that asked is gone. When the session has ended, it waits for the user's return.
+ * an error any more, since the screen that asked is gone. It is untracked: a poll that read the session would begin anew,
+ * and a form with it, whenever a token is renewed. When the session has ended, it waits for the user's return.
  */
 async function authorized(request: Request): Promise<Response> {
   const user = session.who?.id;
@@ -125,13 +127,11 @@ async function authorized(request: Request): Promise<Response> {
 /** The response, to the second attempt if the access token was no longer good; null when `isOver` before that. */
 async function attempted(request: Request, isOver: () => boolean): Promise<Response | null> {
   const again = request.clone();
-  await session.resumed();
-  if (isOver()) return null;
-  const token = await session.freshToken();
+  const token = await session.usableToken();
   if (isOver()) return null;
   const first = await sent(request, token);
   if (first.status !== 401 || isOver()) return first;
-  const renewed = (await session.refresh()) ?? (await session.resumed().then(() => session.freshToken()));
+  const renewed = (await session.refresh()) ?? (await session.usableToken());
   if (isOver()) return null;
   return renewed === null ? first : sent(again, renewed);
 }

@@ -123,9 +123,13 @@ class Session {
     return (this.#refreshing = mine);
   }
 
-  /** Wait until a session that has ended goes on, or is over: what was asked for is sent then, or never. */
-  async resumed(): Promise<void> {
-    while (this.phase === "ended") await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  /** As `freshToken`; while the session has ended, it waits until that goes on, or is over. */
+  async usableToken(): Promise<string | null> {
+    for (;;) {
+      const token = await this.freshToken();
+      if (this.phase !== "ended") return token;
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
   }
 
   /** Ask again what the user may do: the API has refused what should have been possible. */
