@@ -112,6 +112,8 @@ def test_a_form_that_is_refused_leads_to_what_is_wrong(
     page.get_by_label("Name", exact=True).fill("a second one")
     port = page.get_by_label("Port", exact=True).first
     port.fill(str(proxy["port"]))
+    port.press("Tab")
+    expect(page.get_by_text("The proxy in a form listens here already")).to_be_visible()
     page.get_by_role("button", name="Create proxy").click()
     expect(port).to_be_focused()
     expect(port).to_be_in_viewport()

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { Schemas } from "../src/api/client";
 import { blank, bodyOf } from "../src/screens/proxies/accounts/value";
 import { reachable } from "../src/screens/proxies/columns";
+import { listenerAt } from "../src/screens/proxies/form/value";
 import { kindsOf, withSecret } from "../src/screens/proxies/snippets";
 import { upstreamsOf } from "../src/screens/proxies/upstreams";
 
@@ -32,4 +33,18 @@ test("lines get the secret where its placeholder is, and addresses are never tho
   expect(withSecret("curl --proxy http://PASSWORD:PASSWORD@h:1", "pfc_/")).toBe("curl --proxy http://PASSWORD:pfc_%2F@h:1");
   expect(withSecret("socks4a://CREDENTIAL:@h:1", "pfc_1")).toBe("socks4a://pfc_1:@h:1");
   expect([reachable({ host: "0.0.0.0", port: "2000-2009" }, "proxy.example"), reachable({ host: "::", port: 1 }, "::1"), reachable({ host: "10.0.0.1", port: 1 }, "x")]).toEqual(["proxy.example:2000", "[::1]:1", "10.0.0.1:1"]);
+});
+
+test.each([
+  ["127.0.0.1", "3128", "office"],
+  ["0.0.0.0", " 3128 ", "office"],
+  ["127.0.0.2", "3128", null],
+  ["127.0.0.2", "8080", "all"],
+  ["127.0.0.1", "20500", "range"],
+  ["127.0.0.1", "19000-20000", "range"],
+  ["127.0.0.1", "19000-19999", null],
+  ["127.0.0.1", "", null],
+])("who listens at %s port %s", (host, port, name) => {
+  const proxies = [{ name: "office", host: "127.0.0.1", port: 3128 }, { name: "all", host: "::", port: 8080 }, { name: "range", host: "127.0.0.1", port: "20000-20999" }];
+  expect(listenerAt(proxies, host, port)).toBe(name);
 });

@@ -8,6 +8,7 @@ export const proxyform: Texts["proxyform"] = {
   "host.hint": "127.0.0.1 nur für diese Maschine, 0.0.0.0 oder :: für alle",
   "port": "Port",
   "port.hint": "Oder ein Bereich, etwa 20000-20999",
+  "port.taken": "Hier hört schon der Proxy {name}",
   "tags": "Tags",
   "tags.hint": "Konten und Suchen können sie nennen",
   "description": "Beschreibung",

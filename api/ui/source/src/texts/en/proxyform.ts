@@ -6,6 +6,7 @@ export const proxyform = {
   "host.hint": "127.0.0.1 for this machine alone, 0.0.0.0 or :: for all",
   "port": "Port",
   "port.hint": "Or a range, such as 20000-20999",
+  "port.taken": "The proxy {name} listens here already",
   "tags": "Tags",
   "tags.hint": "Accounts and searches can name them",
   "description": "Description",

@@ -118,6 +118,20 @@ export function portOf(text: string): number | string {
   return /^\d+$/.test(port) ? Number(port) : port;
 }
 
+const ANY = ["0.0.0.0", "::"];
+
+/** The name of one of these proxies that listens where another would; null: of none. The API judges all else. */
+export function listenerAt(proxies: readonly { name: string; host: string; port: number | string }[], host: string, port: string): string | null {
+  const [wanted, others] = [ends(port), proxies.filter((each) => each.host === host.trim() || [each.host, host.trim()].some((one) => ANY.includes(one)))];
+  return others.find((each) => ends(each.port)[0] <= wanted[1] && wanted[0] <= ends(each.port)[1])?.name ?? null;
+}
+
+/** The first and the last port of a range; of no port where there is none. */
+function ends(port: number | string): [number, number] {
+  const [first = NaN, last = first] = String(port).trim().split("-").map(Number);
+  return [first, last];
+}
+
 /** One entry as it is, several as a list. */
 function listOf(text: string): string | string[] {
   const entries = text.split(/[\s,]+/).filter(Boolean);
