@@ -72,10 +72,16 @@ function bodyOf(before: ListValue, after: ListValue): Record<string, unknown> {
   return found;
 }
 
+/** What has a source or not, and how its content is: a list, or the upstreams of a pool. */
+export interface Fetched {
+  source: object | null;
+  status: Schemas["ListStatus"];
+}
+
 export type Freshness = "own" | "waiting" | "failed" | "current";
 
 /** How the content of a list is: its own, not fetched yet, kept since the last fetch failed, or as it was fetched. */
-export function freshness({ source, status }: Pick<Listed, "source" | "status">): Freshness {
+export function freshness({ source, status }: Fetched): Freshness {
   if (!source) return "own";
   if (status.last_error !== null) return "failed";
   return status.fetched_at === null ? "waiting" : "current";
