@@ -20,6 +20,8 @@ COST = 10
 """log2 of bcrypt's rounds: about 50 ms for one check on one core of a small server."""
 FOREIGN = "plain:"
 """Precedes a hash from elsewhere: bcrypt over the plain password, as of htpasswd, or over the pre-hash."""
+PREHASHED = "sha256:"
+"""Precedes a given hash that is over the pre-hash, at our own cost: it is one of our own, and stays."""
 _HASH = re.compile(rf"({FOREIGN})?\$2[aby]\$([0-3][0-9])\$.{{53}}")
 _DIGEST = b"J8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
 _COST_MIN = 4
@@ -62,6 +64,11 @@ def check_hash(given: bytes, hashed: bytes) -> bool:
 def foreign_hash(hashed: str) -> str:
     """A hash of bcrypt from elsewhere, as it is stored."""
     return FOREIGN + hashed
+
+
+def given_hash(hashed: str) -> str:
+    """A hash that a request has, as it is stored: one of our own with `PREHASHED`, else one from elsewhere."""
+    return hashed.removeprefix(PREHASHED) if hashed.startswith(PREHASHED) else foreign_hash(hashed)
 
 
 def unknown_hash() -> str:

@@ -15,7 +15,7 @@ from config.model.declaration import SECRET, Given, gives, update
 from config.model.fields import NULLABLE, InvalidResource, Name, Part, Password, example, plain_text, refuse_long
 from config.model.new_credentials import refuse_secret
 from config.model.proxies import Tags
-from config.passwords import check_password, fingerprint, foreign_hash, hash_password, renewal
+from config.passwords import PREHASHED, check_password, fingerprint, given_hash, hash_password, renewal
 
 READ_ONLY_FIELDS = frozenset(
     {"id", "status", "usage", "last_seen_at", "last_client_ip", "active_connections", "created_at", "updated_at"}
@@ -34,11 +34,14 @@ def _text(text: str) -> str:
 
 PasswordHash = Annotated[
     StrictStr,
-    Field(max_length=60),
-    json_patterns.text(json_patterns.BCRYPT_HASH),
-    Field(pattern=json_patterns.BCRYPT_HASH),
+    Field(max_length=len(PREHASHED) + 60),
+    json_patterns.text(json_patterns.ACCOUNT_HASH),
+    Field(pattern=json_patterns.ACCOUNT_HASH),
 ]
-"""A hash of bcrypt. Its cost is bounded, since every first sign-in pays it."""
+"""A hash of bcrypt, from elsewhere or with `sha256:` one of our own.
+
+The cost is bounded, since every first sign-in pays it.
+"""
 ProxyIds = Annotated[
     list[Annotated[StrictStr, Field(min_length=1, max_length=64)]], Field(min_length=1, max_length=IDS_MAX)
 ]
@@ -146,7 +149,8 @@ class FleetAccount(StoredRules):
 class FleetAccountUpdate(RulesInput):
     """A change of an account: what is not given stays.
 
-    `password` null: the account has credentials only. `password_hash` is a hash of bcrypt from elsewhere.
+    `password` null: the account has credentials only. `password_hash` is a hash of bcrypt, from elsewhere or with
+    `sha256:` over the base64 of the password's SHA-256.
     """
 
     model_config = example({"plan": "basic", "limits": {"connections": 10}, "tags": ["berlin"]})
@@ -204,8 +208,8 @@ def _hash(known: str | None, body: FleetAccountUpdate) -> str | None:
     if body.password_hash is not None:
         if body.password is not None:
             raise InvalidResource("password_hash", "must be left out where a password is given")
-        hashed = foreign_hash(body.password_hash)
-        return known if known is not None and known.endswith(body.password_hash) else hashed
+        same = known is not None and known.endswith(body.password_hash.removeprefix(PREHASHED))
+        return known if same else given_hash(body.password_hash)
     if body.password is None:
         return None
     refuse_long("password", body.password)

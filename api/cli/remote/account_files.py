@@ -116,10 +116,10 @@ def _placeholders(passwords: list[str]) -> list[str]:
 
 def _hashes(passwords: list[str]) -> list[str]:
     """On all cores: bcrypt is most of the work of an import."""
-    from config.passwords import hash_password
+    from config.passwords import PREHASHED, hash_password
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(hash_password, passwords))
+        return [PREHASHED + each for each in pool.map(hash_password, passwords)]
 
 
 def _send(session: Session, file: Path, body: _Body, dry_run: bool = False) -> Any:

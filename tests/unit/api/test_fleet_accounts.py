@@ -21,7 +21,7 @@ from actors.bus.messages.accounts import (
 )
 from actors.bus.messages.common import METRICS, Done
 from config.model.quotas import period_at
-from config.passwords import check_password, hash_password
+from config.passwords import COST, check_password, hash_password
 from tests.kit.api_stage import Api, error_of
 from tests.kit.clocks import room_in_the_day
 from tests.unit.api.published import Published
@@ -187,6 +187,21 @@ def test_a_hash_from_elsewhere_is_taken_and_noted(api: Api, token: dict[str, str
         assert check_password(password, stored)
         assert not check_password("another", stored)
         assert given not in response.text
+
+
+def test_a_hash_of_our_own_is_stored_as_it_is(api: Api, token: dict[str, str]) -> None:
+    ours = hash_password("of-a-file", COST)
+    path = "/accounts"
+    made = api.post(path, {"username": "one", "password_hash": f"sha256:{ours}"}, token)
+    assert made.status_code == 201, made.text
+    (stored,) = api.services.account_store.find("accounts")
+    assert stored.body["password_hash"] == ours
+    assert check_password("of-a-file", ours)
+    for wrong in (ours.replace("$10$", "$04$"), ours.replace("$2b$", "$2y$"), "sha256:" + ours, ""):
+        assert (
+            refused(api.post(path, {"username": "two", "password_hash": f"sha256:{wrong}"}, token))[0]
+            == "password_hash"
+        )
 
 
 def test_an_account_without_a_password_has_credentials_only(api: Api, token: dict[str, str]) -> None:
