@@ -22,6 +22,21 @@ COMMON = frozenset(_WORDS.split())
 """In lower case."""
 
 
+SHORTEST = 8
+"""Characters."""
+
+
+def weakness_of_account(password: str | None, username: str, before: str | None, after: str | None) -> str | None:
+    """Why an account may not get this password, as a predicate; None when nothing speaks against it.
+
+    `before` and `after` are its hashes: the password that it has already is not judged anew.
+    """
+    if password is None or before == after:
+        return None
+    why = "must have 8 characters at least" if len(password) < SHORTEST else weakness(password, username)
+    return None if why is None else f"{why} (accounts.weak_passwords permits any)"
+
+
 def weakness(password: str, username: str | None = None) -> str | None:
     """Why this is no password for this user, as a predicate; None when nothing speaks against it."""
     folded = password.casefold()

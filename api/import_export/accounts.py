@@ -22,6 +22,7 @@ from config.model.fields import InvalidResource
 from config.model.fleet_accounts import AccountProxies, FleetAccount, FleetAccountUpdate, change_fleet_account
 from config.model.plans import Plan, change_plan
 from config.model.proxies import ProxyRecord
+from config.weak_passwords import weakness_of_account
 
 Stored = StoredRecord[FleetAccount]
 
@@ -214,6 +215,9 @@ class _Planner:
         if entry.expires_at is not None:  # it may have passed already
             record = record.model_copy(update={"expires_at": entry.expires_at})
         after = change_fleet_account(record, _body(entry), self._plan(entry, record), now)
+        why = weakness_of_account(entry.password, entry.username, record.password_hash, after.password_hash)
+        if why is not None and not self._context.weak_passwords:
+            raise InvalidResource("password", why)
         return after if proxies is None else after.model_copy(update={"proxies": proxies})
 
     def _plan(self, entry: AccountEntry, record: FleetAccount) -> str:

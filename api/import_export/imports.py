@@ -120,7 +120,9 @@ def carry_out(services: Services, make: Callable[[], Plan], if_match: int | None
 def make_plan(services: Services, request: ImportRequest) -> Plan:
     """The plan of an import. Raises `InvalidMany` with all errors, `StoreError`."""
     state, problems, now = read_state(services.store, services.account_store), Problems(), time.time()
-    context = PlanContext(services.seal, services.settings, services.proxies.rules, now)
+    context = PlanContext(
+        services.seal, services.settings, services.proxies.rules, now, services.fleet_accounts.weak_passwords
+    )
     of_settings = plan_settings(state, request, context, problems)
     if of_settings is not None:
         context = replace(context, rules=rules_with(of_settings.changed, context.rules))

@@ -48,6 +48,8 @@ class PlanContext:
     settings: Grouped
     rules: ProxyRules
     now: float
+    weak_passwords: bool = False
+    """Whether accounts may have any password."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from config.model.fields import Body, InvalidResource, Part, Port, example
 from config.model.object_fields import ObjectName
 from config.model.object_names import Named
 from config.model.policies import Policy, PolicyCreate, Rules, new_policy
+from config.model.proxies import ProxyRecord
 from config.net.entries import one_address
 from config.net.ip import plain
 
@@ -95,7 +96,8 @@ def explain_access(call: Call) -> Reply:
     not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the
     request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed
     in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by
-    default its first. `name` says how a user name with parameters is understood.
+    default its first. `name` says how a user name with parameters is understood, and `assumed` is what the
+    client is taken to know.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
@@ -111,7 +113,17 @@ def explain_access(call: Call) -> Reply:
         raise Invalid(reply.field, reply.error)
     if not read_target(body.target).literal and not call.caller.may("proxy.write"):
         reply = _without_addresses(reply)
-    return Reply(_view(_within_scope(call.caller, body.draft, reply)))
+    view = _view(_within_scope(call.caller, body.draft, reply))
+    return Reply({**view, "assumed": _assumed(proxy.record, body, reply)})
+
+
+def _assumed(proxy: ProxyRecord, body: ExplainBody, found: Explanation) -> list[str]:
+    """What only the client knows; nothing where the request is refused before that is looked at."""
+    if not proxy.auth.enabled or found.stage in ("client", "user"):
+        return []
+    if body.credential is not None:
+        return ["credential"]
+    return [] if proxy.protocol == "socks4" else ["password"]
 
 
 def _explained(bridge: Bridge, proxy_id: str, query: Explain) -> object:

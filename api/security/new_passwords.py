@@ -5,9 +5,7 @@ from __future__ import annotations
 import secrets
 
 from api.security.users import ADMINISTRATOR
-from config.weak_passwords import weakness
-
-SHORTEST_PASSWORD = 8
+from config.weak_passwords import SHORTEST, weakness
 
 
 class WeakPassword(ValueError):
@@ -21,7 +19,7 @@ def new_password() -> str:
 
 def check_strength(password: str, username: str = ADMINISTRATOR) -> str:
     """`password`, if it may be the one of `username`; else `WeakPassword`."""
-    if not SHORTEST_PASSWORD <= len(password) <= 128:
+    if not SHORTEST <= len(password) <= 128:
         raise WeakPassword("the password must have 8 to 128 characters")
     if (why := weakness(password, username)) is not None:
         raise WeakPassword(f"the password {why}")

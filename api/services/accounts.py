@@ -28,6 +28,7 @@ from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, cha
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord, apply_auth
 from config.model.quotas import period_at
+from config.weak_passwords import weakness_of_account
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Accounts:
     def __init__(self, proxies: Proxies, bridge: Bridge) -> None:
         self._proxies = proxies
         self._bridge = bridge
+        self.weak_passwords = False
+        """Whether any password is taken."""
 
     def add(self, proxy_id: str, body: AccountInput, if_match: int | None) -> StoredProxy:
         """Add an account; the first one turns `auth.enabled` on."""
@@ -50,7 +53,9 @@ class Accounts:
         def alter(record: ProxyRecord) -> list[ProxyAccount]:
             if any(account.username == body.username for account in record.accounts):
                 raise InvalidProxy("username", f"there is an account {body.username!r} already")
-            return [*record.accounts, new_account(body, record.protocol, time.time())]
+            made = new_account(body, record.protocol, time.time())
+            self._refuse_weak(body, None, made)
+            return [*record.accounts, made]
 
         return self._change(proxy_id, alter, if_match)
 
@@ -60,6 +65,7 @@ class Accounts:
         def alter(record: ProxyRecord) -> list[ProxyAccount]:
             before = find(record, username)
             after = change_account(before, body, record.protocol, time.time())
+            self._refuse_weak(body, before.password_hash, after)
             return [after if account is before else account for account in record.accounts]
 
         return self._change(proxy_id, alter, if_match)
@@ -103,6 +109,11 @@ class Accounts:
                 more = 0 if before is None else before.connections
                 states[each] = replace(state, connections=state.connections + more)
         return states
+
+    def _refuse_weak(self, body: AccountUpdate, before: str | None, after: ProxyAccount) -> None:
+        why = weakness_of_account(body.password, after.username, before, after.password_hash)
+        if why is not None and not self.weak_passwords:
+            raise InvalidProxy("password", why)
 
     def _change(
         self, proxy_id: str, alter: Callable[[ProxyRecord], list[ProxyAccount]], if_match: int | None

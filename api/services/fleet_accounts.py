@@ -30,6 +30,7 @@ from config.model.fleet_accounts import (
 )
 from config.model.object_names import Named, names_of_rules
 from config.model.proxies import ProxyRecord
+from config.weak_passwords import weakness_of_account
 
 ATTEMPTS = 5
 """Of a change without `If-Match` that other changes of the same account overtake."""
@@ -101,6 +102,8 @@ class FleetAccounts:
         self._drop_usage = drop_usage
         self.refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None
         """Raises `Invalid` for the first name of no object."""
+        self.weak_passwords = False
+        """Whether any password is taken."""
 
     # --- reading ---
 
@@ -160,6 +163,7 @@ class FleetAccounts:
         """A new account, not stored yet. Hashes its password."""
         plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
         record = new_fleet_account(body, plan, time.time())
+        self._refuse_weak(body, None, record, path)
         self._refuse_unknown_proxies(record, None, path)
         self._refuse_unknown_lists(record, path)
         return AccountChange(None, record, path)
@@ -173,6 +177,7 @@ class FleetAccounts:
         if "plan" in body.model_fields_set:
             plan = "" if body.plan is None else self._plans.id_of(body.plan, f"{path}plan")
         after = change_fleet_account(before.record, body, plan, time.time())
+        self._refuse_weak(body, before.record, after, path)
         self._refuse_unknown_proxies(after, before.record, path)
         self._refuse_unknown_lists(after, path)
         return AccountChange(before, after, path)
@@ -230,6 +235,14 @@ class FleetAccounts:
         if if_match not in (None, stored.revision):
             raise StaleRevision(stored.revision)
         return stored
+
+    def _refuse_weak(
+        self, body: FleetAccountUpdate, before: FleetAccount | None, after: FleetAccount, path: str
+    ) -> None:
+        known = None if before is None else before.password_hash
+        why = weakness_of_account(body.password, after.username, known, after.password_hash)
+        if why is not None and not self.weak_passwords:
+            raise Invalid(f"{path}password", why)
 
     def _refuse_unknown_proxies(self, after: FleetAccount, before: FleetAccount | None, path: str) -> None:
         """Ids that the account has already may be of proxies that were deleted."""

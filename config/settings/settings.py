@@ -124,9 +124,13 @@ class Proxy(Group):
 
 
 class Accounts(Group):
-    """`accounts`: accounts that several proxies use. `self_service`: whether their holders may sign in at `/me`."""
+    """`accounts`: clients of proxies. `self_service`: whether holders of accounts may sign in at `/me`.
+
+    `weak_passwords`: whether accounts may have passwords that users may not have.
+    """
 
     self_service: bool = False
+    weak_passwords: bool = False
 
 
 class RateLimiting(Group):

@@ -23,6 +23,7 @@ from api.cli.remote.account_csv import BadLine, Line, entries, read, write
 from api.cli.request_body import display_name, read_text
 from api.cli.terminal.output import counted
 from config.files.durable import replace_file_of_user
+from config.weak_passwords import weakness_of_account
 
 TIMEOUT = 3600.0
 """Seconds that an import may take."""
@@ -53,13 +54,16 @@ def import_accounts(
         bool, typer.Option("--new", help="Add an account for each line, also for those with an id.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the lines, and change nothing.")] = False,
+    weak_passwords: Annotated[
+        bool, typer.Option("--weak-passwords", help="Take short passwords, and those that are tried first.")
+    ] = False,
 ) -> None:
     """Add the accounts of a CSV file, all of them or none; a line with an id changes that account.
 
     The first line names the columns: fields of the API, nested ones with dots. Passwords are hashed here.
     """
     text = read_text(file)
-    passwords = _checked(file, text)
+    passwords = _checked(file, text, weak_passwords)
     if dry_run or passwords >= MANY_PASSWORDS:
         data = _send(session, file, _body(text, new, _placeholders), dry_run=True)
     if not dry_run:
@@ -72,10 +76,10 @@ def import_accounts(
     session.out.done({"count": count, "dry_run": dry_run}, f"{display_name(file)}: {summary}.")
 
 
-def _checked(file: Path, text: str) -> int:
+def _checked(file: Path, text: str, weak_passwords: bool) -> int:
     """The number of passwords in a file that can be read. Raises `CommandError` that names the wrong lines."""
     passwords, wrong = 0, list[BadLine]()
-    for each in entries(text):
+    for each in entries(text) if weak_passwords else map(_judged, entries(text)):
         if isinstance(each, Line):
             passwords += "password" in each.body
         elif len(wrong) < ERRORS_MAX:
@@ -84,6 +88,14 @@ def _checked(file: Path, text: str) -> int:
         problems = tuple((_place(file, each.line, each.field), str(each)) for each in wrong)
         raise CommandError("The file can't be imported; nothing was changed", None, Status.USAGE, problems)
     return passwords
+
+
+def _judged(entry: Line | BadLine) -> Line | BadLine:
+    """The service gets hashes, in which it can't see whether a password is weak."""
+    if isinstance(entry, BadLine):
+        return entry
+    why = weakness_of_account(entry.body.get("password"), str(entry.body.get("username", "")), None, "")
+    return entry if why is None else BadLine(entry.number, "password", f"{why.partition(' (')[0]}; or --weak-passwords")
 
 
 class _Body(NamedTuple):

@@ -150,8 +150,10 @@ def explain(
     rules = [(f"{each['policy']}[{each['index']}]", _matching(each)) for each in data["rules"]]
     known = [("user name", _understood(data["name"]))] if data["name"] else []
     fields = [("headers", headers)] if (headers := _headers(data["headers"])) else []
+    assumed = [("assumed", f"the {each} is right; a wrong one is 407") for each in data["assumed"]]
     pairs = [
         *((name, data[name]) for name in names),
+        *assumed,
         *known,
         *addresses,
         *rules,

@@ -94,7 +94,7 @@ class ExplainedUpstreams(ResponseModel):
 class Explanation(ResponseModel):
     """The decision about a request: its reason, and the rule and stage that decide; ids of account and credential.
 
-    `name` is null where the user name has no parameters.
+    `name` is null where the user name has no parameters. `assumed` is what only the client knows.
     """
 
     decision: Literal["allow", "deny"]
@@ -111,3 +111,4 @@ class Explanation(ResponseModel):
     source: ExplainedSource | None
     upstreams: ExplainedUpstreams | None
     name: ExplainedName | None
+    assumed: list[Literal["password", "credential"]]

@@ -168,7 +168,17 @@ def test_all_wrong_lines_are_named_and_nothing_is_stored(shell: Shell, product: 
     assert "No such file" in shell("accounts", "import", str(tmp_path / "none")).err
     assert shell("accounts", "import", str(tmp_path / "none")).status == 2
     file.write_text("username,password,password_hash\na,b,c\n")
-    assert "must be left out where a password is given" in shell("accounts", "import", str(file)).err
+    assert (
+        "must be left out where a password is given" in shell("accounts", "import", str(file), "--weak-passwords").err
+    )
+    file.write_text("username,password\na,1\nb,battery staples\nlong-name,Long-Name\n")
+    weak = shell("accounts", "import", str(file))
+    assert (weak.status, usernames(product)) == (2, set())
+    assert f"{file}:2: password: must have 8 characters at least; or --weak-passwords" in weak.err
+    assert f"{file}:4: password: must not be the user name" in weak.err
+    assert shell.good("accounts", "import", str(file), "--weak-passwords").out.endswith(
+        "3 accounts are added, 0 are changed.\n"
+    )
 
 
 def test_many_passwords_are_hashed_only_when_the_rest_of_the_file_is_right(
@@ -176,10 +186,10 @@ def test_many_passwords_are_hashed_only_when_the_rest_of_the_file_is_right(
 ) -> None:
     monkeypatch.setattr(account_files, "MANY_PASSWORDS", 2)
     file = tmp_path / "accounts.csv"
-    file.write_text("username,password,plan\na,one,none\nb,two,\n")
+    file.write_text("username,password,plan\na,one of two,none\nb,two of two,\n")
     refused = shell("accounts", "import", str(file))
     assert (refused.status, "Hashing" in refused.err, f"{file}:2: plan" in refused.err) == (1, False, True)
-    file.write_text("username,password,plan\na,one,\nb,two,\n")
+    file.write_text("username,password,plan\na,one of two,\nb,two of two,\n")
     assert "Hashing 2 passwords" in shell.good("accounts", "import", str(file)).err
     assert usernames(product) == {"a", "b"}
 

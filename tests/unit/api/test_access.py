@@ -114,7 +114,33 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
         "source": None,
         "name": None,
         "upstreams": None,
+        "assumed": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "question", "stage", "assumed"),
+    [
+        ({}, {"user": "ada"}, "name", []),
+        ({"auth": {"enabled": True}}, {"user": "ada"}, "name", ["password"]),
+        ({"auth": {"enabled": True}}, {"credential": "crd_1"}, "account", ["credential"]),
+        ({"auth": {"enabled": True}}, {"user": "eve"}, "user", []),
+        ({"auth": {"enabled": True}}, {"user": "ada"}, "client", []),
+        ({"auth": {"enabled": True}, "protocol": "socks4"}, {"user": "ada"}, "name", []),
+    ],
+)
+def test_explain_names_what_only_the_client_knows(
+    api: Api,
+    headers: dict[str, str],
+    fields: dict[str, Any],
+    question: dict[str, Any],
+    stage: str,
+    assumed: list[str],
+) -> None:
+    proxy = create(api, headers, **fields)
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, stage=stage)
+    found = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, **question}, headers).json["data"]
+    assert found["assumed"] == assumed
 
 
 def test_explain_says_where_a_request_would_leave_from(api: Api, headers: dict[str, str]) -> None:

@@ -125,7 +125,7 @@ def test_an_import_checks_without_changing_and_takes_more_but_as_hashes(
         "create[0].username"
     }
     monkeypatch.setattr("api.resources.account_batches.BATCH_MAX", 1)
-    passwords = [{"username": f"p{number}", "password": "x"} for number in range(2)]
+    passwords = [{"username": f"p{number}", "password": f"password of {number}"} for number in range(2)]
     assert "password_hash" in str(problems(api, {"create": passwords}, "/accounts/import"))
 
 

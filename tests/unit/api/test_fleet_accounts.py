@@ -242,7 +242,7 @@ def test_a_new_proxy_may_not_know_two_accounts_of_one_name(api: Api, token: dict
 
 
 def test_names_of_a_proxy_itself_clash_too(api: Api, token: dict[str, str]) -> None:
-    inline = {"username": "ada", "password": "x"}
+    inline = {"username": "ada", "password": "of the proxy"}
     one = proxy(api, 3128, accounts=[inline])
     two = proxy(api, 3129, auth={"enabled": True, "username": "ada", "password": "x"})
     for proxy_id in (one, two):

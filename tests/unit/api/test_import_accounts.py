@@ -24,10 +24,10 @@ PLANS = [
 ]
 OFFICE = {"timezone": "Europe/Berlin", "windows": [{"days": ["mon"], "from": "08:00", "to": "18:00"}]}
 ACCOUNTS = [
-    {"username": "ada", "password": "of ada", "proxies": {"names": ["east"]}, "plan": "basic", "schedule": OFFICE},
+    {"username": "ada", "password": "that of ada", "proxies": {"names": ["east"]}, "plan": "basic", "schedule": OFFICE},
     {"username": "ada", "password": "of the other ada", "proxies": {"names": ["west"]}, "metadata": {"crm": "7"}},
     {"username": "job", "limits": {"connections": 0}, "allow_destinations": [], "plan": "gold"},
-    {"username": "old", "password": "of old", "expires_at": "2020-01-01T00:00:00Z", "enabled": False},
+    {"username": "old", "password": "that of old", "expires_at": "2020-01-01T00:00:00Z", "enabled": False},
 ]
 SECTIONS: dict[str, Any] = {"proxies": PROXIES, "plans": PLANS, "accounts": ACCOUNTS}
 
@@ -79,7 +79,7 @@ def test_a_document_makes_plans_and_accounts_and_is_no_change_again(here: Import
 def test_an_export_makes_the_same_elsewhere(here: Importing, there: Importing) -> None:
     here.apply(sections=SECTIONS)
     document = here.export("encrypted", **SEALED)
-    assert "of ada" not in str(document)
+    assert "that of ada" not in str(document)
     assert "$2b$" not in str(document)
     response = there.post(document, **SEALED)
     assert response.status_code == 200, response.text
@@ -107,7 +107,7 @@ def test_accounts_of_one_name_are_known_again_without_deleted_proxies_and_in_any
     here: Importing,
 ) -> None:
     """The ids of a stored account are in the order in which they came; a document has names in alphabetical order."""
-    of_both = {"username": "ada", "password": "of both", "proxies": {"names": ["west", "east"]}}
+    of_both = {"username": "ada", "password": "that of both", "proxies": {"names": ["west", "east"]}}
     here.apply(proxies=PROXIES, accounts=[of_both])
     north = {**PROXIES[0], "name": "north", "port": 3130}
     here.apply(proxies=[north], accounts=[of_both, {**of_both, "proxies": {"names": ["north"]}}])

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { entryOf, isAddress, steps, type Explanation } from "../src/screens/proxies/rules/explain";
 
-const allowed = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null } as unknown as Explanation;
+const allowed = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null, assumed: [] } as unknown as Explanation;
 const open = { auth: { enabled: false, username: null }, upstreams: [] };
 const closed = { auth: { enabled: true, username: "alice" }, upstreams: [] };
 const outcomes = (found: Explanation, proxy: Parameters<typeof steps>[1]) => steps(found, proxy).map(({ stage, outcome }) => `${stage} ${outcome}`);
@@ -37,4 +37,11 @@ test("policies are a stage where there are rules of them", () => {
   const rules = [{ policy: "builds", index: 0, name: "no ads", matches: "yes" as const, why: "all of it matches", use: "deny", mode: "enforce" as const }];
   const denied: Explanation = { ...allowed, decision: "deny", reason: "policy_denied", rule: "policy builds[0] no ads", stage: "policy", rules };
   expect(outcomes(denied, open).slice(0, 3)).toEqual(["client passed", "policy denied", "name open"]);
+});
+
+test("a password that only the client knows is assumed, unless the request is refused before", () => {
+  const named: Explanation = { ...allowed, account: "acc_1", assumed: ["password"] };
+  expect(outcomes(named, closed).slice(0, 3)).toEqual(["client passed", "user assumed", "account passed"]);
+  expect(outcomes({ ...named, decision: "deny", stage: "account" }, closed).slice(0, 3)).toEqual(["client passed", "user assumed", "account denied"]);
+  expect(outcomes({ ...named, decision: "deny", stage: "user", assumed: [] }, closed).slice(0, 2)).toEqual(["client passed", "user denied"]);
 });

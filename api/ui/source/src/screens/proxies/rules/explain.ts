@@ -6,7 +6,7 @@ export type Explanation = Schemas["Explanation"];
 /** In the order in which a request comes to them. */
 export const STAGES = ["client", "user", "account", "credential", "policy", "name", "resolve", "egress_guard", "address"] as const;
 export type Stage = (typeof STAGES)[number];
-export type Outcome = "passed" | "denied" | "reported" | "open";
+export type Outcome = "passed" | "assumed" | "denied" | "reported" | "open";
 
 export interface Step {
   stage: Stage;
@@ -23,7 +23,7 @@ interface Configured {
 export function steps(found: Explanation, proxy: Configured): Step[] {
   const there = STAGES.filter((stage) => stage === found.stage || applies(stage, found, proxy));
   const at = there.indexOf(found.stage as Stage);
-  return there.map((stage, index) => ({ stage, outcome: outcome(found, index, at), rule: index === at ? found.rule : "" }));
+  return there.map((stage, index) => ({ stage, outcome: outcome(found, stage, index, at), rule: index === at ? found.rule : "" }));
 }
 
 function applies(stage: Stage, { account, credential, target, rules }: Explanation, { auth, upstreams }: Configured): boolean {
@@ -37,7 +37,8 @@ function applies(stage: Stage, { account, credential, target, rules }: Explanati
   return true;
 }
 
-function outcome({ decision, reason }: Explanation, index: number, at: number): Outcome {
+function outcome({ decision, reason, assumed }: Explanation, stage: Stage, index: number, at: number): Outcome {
+  if (stage === "user" && assumed.length > 0 && (decision === "allow" || index < at)) return "assumed";
   if (decision === "allow") return index === at && isReported(reason) ? "reported" : "passed";
   if (index === at) return "denied";
   return index < at ? "passed" : "open";
