@@ -16,7 +16,7 @@ from api.cli.remote.import_export import TIMEOUT, change_lines, commit_listed, s
 from api.cli.terminal.output import Column, counted, safe
 from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
 
-_IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc)_[0-9a-f]{16,}|settings", re.ASCII)
+_IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc|list|pool|policy)_[0-9a-f]{16,}|settings", re.ASCII)
 _RANGE = re.compile(r"([1-9][0-9]*)(?:\.{2,3}([1-9][0-9]*))?", re.ASCII)
 _NAMED = 3
 """Objects of a revision that a row of the list names; of more it has the number."""

@@ -102,6 +102,13 @@ def test_a_revision_of_many_objects_has_their_number(shell: Shell, product: Prod
     assert shell.good("history", "-n", "1").rows[0][4:] == ["- 30 accounts", f"undoes {made}"]
 
 
+def test_any_kind_of_object_is_named_by_its_id_too(shell: Shell, product: Product) -> None:
+    made = product.data("POST", "/policies", {"name": "by-id", "rules": []})["policy"]["id"]
+    assert shell.good("history", "--object", made).rows == shell.good("history", "--object", "by-id").rows != []
+    shell.good("rollback", "--only", str(newest(product)), "--object", made, "--yes")
+    assert product.api("GET", f"/policies/{made}").status_code == 404
+
+
 def test_what_is_no_revision_is_an_error_that_says_so(shell: Shell, product: Product) -> None:
     assert shell("history", "twelve").status == 2
     assert shell("history", str(newest(product) + 1)).status == 5
