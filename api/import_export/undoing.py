@@ -186,13 +186,32 @@ class Undo:
 
     def _add_problems(self, change: DocumentChange, present: Body | None, conflicts: Sequence[Path]) -> None:
         """An error for each field, with the revisions that changed it."""
-        key = change.collection, change.id
-        later = [*islice(self._reader.later(key, self._revision), SEARCHED)]
+        found = self._reader.later((change.collection, change.id), self._revision)
+        later = [_Later(revision, each) for revision, each in islice(found, SEARCHED)]
         for path in dict.fromkeys(conflicts[:MOST_PROBLEMS]):
-            causes = [revision for revision, each in later if _shape(each.before, path) != _shape(each.after, path)]
+            causes = [each.revision for each in later if each.has_changed(path)]
             is_gone = value_at(ABSENT if present is None else present, path) is ABSENT
-            deed, causes = ("removed", causes[:1]) if is_gone else ("changed", causes)
-            self._problems.add(_field(change, path), f"was {deed} since{_of(change, path)}{_by(causes)}")
+            self._problems.add(_field(change, path), _error(change, path, causes, is_gone))
+
+
+class _Later:
+    """A later change of the document, and what it changed."""
+
+    def __init__(self, revision: Revision, change: DocumentChange) -> None:
+        self.revision = revision
+        self._bodies = [ABSENT if each is None else each for each in (change.before, change.after)]
+        self._changed = frozenset(changed_paths(self._bodies[0], self._bodies[1]))
+        self._above = frozenset(path[:length] for path in self._changed for length in range(len(path)))
+
+    def has_changed(self, path: Path) -> bool:
+        """Whether it changed something there; of a list with identities only the order counts."""
+        if not self._changed.isdisjoint(path[:length] for length in range(len(path) + 1)):
+            return True
+        if path not in self._above:
+            return False
+        name = path[-1] if path else ""
+        before, after = (_elements(name, value_at(each, path)) for each in self._bodies)
+        return before is None or after is None or [*before] != [*after]
 
 
 def _compared(collection: str, body: Body | None) -> Any:
@@ -209,27 +228,17 @@ def _renewed(body: Any, present: Body) -> Any:
     return {**body, **{name: present[name] for name in PASSWORDS}}
 
 
-def _shape(body: Body | None, path: Path) -> Any:
-    """What is compared: of a list with identities their order."""
-    value = value_at(ABSENT if body is None else body, path)
-    elements = _elements(path[-1] if path else "", value)
-    return value if elements is None else [*elements]
-
-
-def _of(change: DocumentChange, path: Path) -> str:
-    if change.collection == settings.COLLECTION:
-        return ""
-    return f"{' in' if path else ':'} the {kind_of(change.collection)} {change.name!r}"
-
-
-def _by(causes: Sequence[Revision]) -> str:
-    """Who did it, and what to undo first; newest first."""
+def _error(change: DocumentChange, path: Path, causes: Sequence[Revision], is_gone: bool) -> str:
+    """What was done with the field since, by whom, and what to undo first; newest first."""
+    is_settings = change.collection == settings.COLLECTION
+    where = "" if is_settings else f"{' in' if path else ':'} the {kind_of(change.collection)} {change.name!r}"
+    by_hand = "delete it by hand" if change.before is None and not is_settings else "change it by hand"
+    deed, causes = ("removed", causes[:1]) if is_gone else ("changed", causes)
     named = ", ".join(f"{each.number} ({_person(each)})" for each in causes[:NAMED])
-    if len(causes) == 1:
-        return f" by revision {named}; undo that first, or change it by hand"
     more = f" and {len(causes) - NAMED} more" if len(causes) > NAMED else ""
-    by = f" by the revisions {named}{more}; undo these first, in this order, or" if causes else ";"
-    return f"{by} change it by hand"
+    if len(causes) > 1:
+        return f"was {deed} since{where} by the revisions {named}{more}; undo these first, in this order, or {by_hand}"
+    return f"was {deed} since{where}{f' by revision {named}; undo that first, or' if causes else ';'} {by_hand}"
 
 
 def _person(revision: Revision) -> str:

@@ -112,7 +112,7 @@ def test_what_it_created_is_deleted_unless_it_was_changed_or_others_use_it(api: 
     assert [api.store.get("proxies", proxy["id"]), api.store.find("proxies")] == [None, []]
     assert problems(api, first) == {
         f"pools.{pool}.description": f"was changed since in the pool 'europe' by revision {second + 1} (admin);"
-        " undo that first, or change it by hand"
+        " undo that first, or delete it by hand"
     }
     undone(api, second + 1)
     undone(api, first)
@@ -181,6 +181,26 @@ def test_rules_of_a_policy_are_taken_back_one_by_one(api: Api, token: dict[str, 
     assert names() == ["ads", "videos"]
     (policy,) = api.store.find("policies")
     assert policy.body["ended"] == 1  # else tunnels would outlive the next change that ends them
+
+
+def test_only_who_moved_a_rule_stands_in_the_way_of_the_order(api: Api, token: dict[str, str]) -> None:
+    ads, shops, videos = RULES
+    path = f"/policies/{api.post('/policies', {'name': 'people', 'rules': RULES}, token).json['data']['policy']['id']}"
+    api.patch(path, {"rules": [videos, ads, shops]}, token)
+    moved = newest(api)
+    api.patch(path, {"rules": [videos, ads, {**shops, "mode": "report"}]}, token)
+    api.patch(path, {"rules": [ads, videos, {**shops, "mode": "report"}]}, token)
+    ((field, error),) = problems(api, moved).items()
+    assert field == f"{path[1:].replace('/', '.')}.rules"
+    assert f"by revision {moved + 2} (admin);" in error
+    undone(api, moved + 2)
+    undone(api, moved)
+    rules = api.get(path, token).json["data"]["policy"]["rules"]
+    assert [(each["name"], each["mode"]) for each in rules] == [
+        ("ads", "enforce"),
+        ("shops", "report"),
+        ("videos", "enforce"),
+    ]
 
 
 def test_of_an_import_one_object_can_be_taken_back_and_settings_too(api: Api, token: dict[str, str]) -> None:
