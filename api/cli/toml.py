@@ -1,10 +1,13 @@
 """Writes TOML 1.0: tables, arrays of tables, and values; `tomllib` reads it.
 
+A table inside of an entry that fits into a line is written in one, as a person would: `quota = { bytes = 5 }`; so are
+those of an array, each in a line of its own. Sections, and what is at the top of the document, are never.
+
 TOML has no null, so members that are None are left out; None in an array can't be written and is a `ValueError`.
 
-tomli-w writes each entry of an array on a line of its own, and short tables of an array inside of brackets. Exports
-would have neither the form that the documentation shows nor a line for each field, which errors of `apply` name, and
-the defaults in `docs/proxyfleet.toml` would take several lines each.
+tomli-w writes each entry of an array on a line of its own, and short tables of an array inside of brackets, sections
+too. Exports would not have the form that the documentation shows, and the defaults in `docs/proxyfleet.toml` would take
+several lines each.
 """
 
 from __future__ import annotations
@@ -16,24 +19,21 @@ from typing import Any
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 WIDE = 100
-"""Characters of a line; a longer array is written over several."""
+"""Characters of a line; a longer array is written over several, and a longer table with a header."""
 
 
-def dumps(document: Mapping[str, Any], short: bool = False) -> str:
-    """`document` as TOML. `tomllib.loads` gives it back, but for members that are None.
-
-    With `short` tables inside of others are in braces where these fit into a line.
-    """
-    return "\n".join(_table(document, (), short)).strip("\n") + "\n"
+def dumps(document: Mapping[str, Any]) -> str:
+    """`document` as TOML. `tomllib.loads` gives it back, but for members that are None."""
+    return "\n".join(_table(document, ())).strip("\n") + "\n"
 
 
-def _table(table: Mapping[str, Any], path: tuple[str, ...], short: bool) -> Iterator[str]:
+def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     """Plain members first: members after a header belong to it."""
     inner: list[tuple[str, Any]] = []
     for name, value in table.items():
         if value is None:
             continue
-        if (isinstance(value, Mapping) or _of_tables(value)) and not (short and path and _is_short(name, value)):
+        if (isinstance(value, Mapping) or _of_tables(value)) and not (path and _fits(name, value)):
             inner.append((name, value))
         else:
             yield f"{_key(name)} = {_value(value)}"
@@ -42,12 +42,13 @@ def _table(table: Mapping[str, Any], path: tuple[str, ...], short: bool) -> Iter
         for each in [value] if isinstance(value, Mapping) else value:
             yield ""
             yield f"[{header}]" if isinstance(value, Mapping) else f"[[{header}]]"
-            yield from _table(each, (*path, name), short)
+            yield from _table(each, (*path, name))
 
 
-def _is_short(name: str, value: Any) -> bool:
-    line = f"{_key(name)} = {_value(value)}"
-    return len(line) <= WIDE and "\n" not in line
+def _fits(name: str, value: Any) -> bool:
+    """Whether a table, or each of an array, is short enough for a line."""
+    lines = [f"  {_value(each)}," for each in value] if _of_tables(value) else [f"{_key(name)} = {_value(value)}"]
+    return all(len(line) <= WIDE and "\n" not in line for line in lines)
 
 
 def _of_tables(value: Any) -> bool:
@@ -69,13 +70,14 @@ def _value(value: Any) -> str:
         members = ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items() if each is not None)
         return f"{{ {members} }}" if members else "{}"
     if isinstance(value, (list, tuple)):
-        return _array([_value(each) for each in value])
+        return _array([_value(each) for each in value], apart=_of_tables(value))
     raise ValueError(f"{type(value).__name__} can't be written as TOML")
 
 
-def _array(values: list[str]) -> str:
+def _array(values: list[str], apart: bool = False) -> str:
+    """In one line if it fits, unless its values are to be in lines of their own."""
     line = f"[{', '.join(values)}]"
-    return line if len(line) <= WIDE else "".join(["[\n", *(f"  {value},\n" for value in values), "]"])
+    return line if len(line) <= WIDE and not apart else "".join(["[\n", *(f"  {value},\n" for value in values), "]"])
 
 
 def _string(text: str) -> str:

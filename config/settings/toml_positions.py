@@ -1,7 +1,7 @@
 """The line of each key in a TOML file, which `tomllib` does not report.
 
-It scans lines and is no parser: the file is known to be TOML. Keys inside an inline table or an array have the line of
-the key that has it.
+It scans lines and is no parser: the file is known to be TOML. Each table of an array has its line. Keys inside an
+inline table have the line of that, and values of any other array the line of the key that has it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lines_of(text: str) -> dict[tuple[str, ...], int]:
     implied: dict[tuple[str, ...], int] = {}
     arrays: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
-    for number, statement in _statements(text):
+    for number, statement, entries in _statements(text):
         header = statement.startswith("[")
         path = tuple(_parts(statement.lstrip("[") if header else statement))
         if statement.startswith("[["):
@@ -41,6 +41,7 @@ def lines_of(text: str) -> dict[tuple[str, ...], int]:
         whole = table if header else table + path
         for each in (whole, _numbered(whole, arrays)):
             found.setdefault(each, number)
+            found.update({(*each, str(index)): line for index, line in enumerate(() if header else entries)})
             for length in range(1, len(each)):
                 implied.setdefault(each[:length], number)
     return implied | found
@@ -65,17 +66,26 @@ def line_of(lines: dict[tuple[str, ...], int], path: Sequence[object]) -> int | 
     return None
 
 
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Headers and assignments with the line that they begin on; a value may go on over several lines."""
+def _statements(text: str) -> Iterator[tuple[int, str, list[int]]]:
+    """Headers and assignments with the line that they begin on; a value may go on over several lines.
+
+    Of an array the lines, too, on which its tables begin.
+    """
     begin, start, line, depth = 0, 1, 1, 0
+    entries: list[int] = []
+    outermost = ""
     for token in _TOKEN.finditer(text):
         word = token[0]
         if word == "\n" and depth == 0:
-            yield start, text[begin : token.start()].strip()
-            begin, start = token.end(), line + 1
+            yield start, text[begin : token.start()].strip(), entries
+            begin, start, entries = token.end(), line + 1, []
+        if word in "[{" and depth == 0:
+            outermost = word
+        elif word == "{" and depth == 1 and outermost == "[":
+            entries.append(line)
         depth += (word in "[{") - (word in "]}") if len(word) == 1 and word != "\n" else 0
         line += word.count("\n")
-    yield start, text[begin:].strip()
+    yield start, text[begin:].strip(), entries
 
 
 def _parts(statement: str) -> Iterator[str]:

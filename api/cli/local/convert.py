@@ -159,7 +159,7 @@ _SECTIONS = (("proxy", "proxies"), ("account", "accounts"), ("policy", "policies
 def _text(document: dict[str, Any], as_json: bool) -> str:
     from api.cli import toml
 
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n" if as_json else toml.dumps(document, short=True)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n" if as_json else toml.dumps(document)
 
 
 def _write(file: Path, text: str) -> None:

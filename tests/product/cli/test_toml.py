@@ -29,6 +29,47 @@ def test_members_that_are_none_are_left_out_and_tables_come_last() -> None:
     assert tomllib.loads(text) == {"t": {"x": 1}, "list": [{"b": 1}, {"b": 2}], "z": ["y" * 60, "w" * 60]}
 
 
+def test_small_tables_of_an_entry_are_in_a_line_and_each_of_an_array_in_its_own() -> None:
+    upstreams = [{"host": "h", "auth": {"username": "u", "password": None}}, {"host": "i", "labels": {"country": "de"}}]
+    wide = {"name": "n" * 60, "description": "d" * 60}
+    document = {
+        "settings": {"logging": {"level": "info"}},
+        "accounts": [{"username": "alice", "quota": {"bytes": 5, "period": "month"}, "limits": {}, "tags": ["a"]}],
+        "pools": [{"name": "exits", "upstreams": upstreams, "check": wide, "rules": [{"a": 1}, wide]}],
+    }
+    assert (
+        dumps(document)
+        == f"""\
+[settings]
+logging = {{ level = "info" }}
+
+[[accounts]]
+username = "alice"
+quota = {{ bytes = 5, period = "month" }}
+limits = {{}}
+tags = ["a"]
+
+[[pools]]
+name = "exits"
+upstreams = [
+  {{ host = "h", auth = {{ username = "u" }} }},
+  {{ host = "i", labels = {{ country = "de" }} }},
+]
+
+[pools.check]
+name = "{"n" * 60}"
+description = "{"d" * 60}"
+
+[[pools.rules]]
+a = 1
+
+[[pools.rules]]
+name = "{"n" * 60}"
+description = "{"d" * 60}"
+"""
+    )
+
+
 def test_none_in_an_array_is_refused() -> None:
     with pytest.raises(ValueError, match="NoneType"):
         dumps({"a": [None]})

@@ -81,7 +81,7 @@ username = "e"
     ("path", "line"),
     [
         (("proxies", 0, "name"), 2),
-        (("proxies", 0, "upstreams", 0, "host"), 3),
+        (("proxies", 0, "upstreams", 0, "host"), 4),
         (("proxies", 0, "auth", "username"), 7),
         (("proxies", 1), 8),
         (("proxies", 1, "name"), 9),
@@ -94,6 +94,33 @@ username = "e"
 )
 def test_what_is_in_an_array_of_tables_is_found_by_its_number(path: tuple[Any, ...], line: int) -> None:
     assert line_of(lines_of(ARRAYS), path) == line
+
+
+INLINE = """\
+[[pools]]
+name = "a"
+upstreams = [
+  { host = "h", auth = { username = "u" }, ports = [{ x = 1 }] },
+  # one more
+  { host = "i" }, { host = "j" },
+]
+check = { url = "x", of = [{}] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("pools", 0, "upstreams"), 3),
+        (("pools", 0, "upstreams", 0, "auth", "username"), 4),
+        (("pools", 0, "upstreams", 1, "host"), 6),
+        (("pools", 0, "upstreams", 2), 6),
+        (("pools", 0, "upstreams", 3), 3),  # there is none
+        (("pools", 0, "check", "url"), 8),
+    ],
+)
+def test_each_table_of_an_array_has_its_line(path: tuple[Any, ...], line: int) -> None:
+    assert line_of(lines_of(INLINE), path) == line
 
 
 @given(
