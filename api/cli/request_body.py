@@ -130,10 +130,15 @@ _STEP = re.compile(r"[^.\[\]]+")
 """A step of a path of the API such as `proxies[1].auth.username`."""
 
 
+def is_stream(file: Path) -> bool:
+    """Whether it stands for standard input or output."""
+    return str(file) == "-"
+
+
 def read_text(file: Path) -> str:
     """The text of a file, or of standard input for `-`. Raises `CommandError`; a bad file is a wrong argument."""
     try:
-        return sys.stdin.buffer.read().decode() if str(file) == "-" else file.read_text(encoding="utf-8")
+        return sys.stdin.buffer.read().decode() if is_stream(file) else file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise CommandError(f"{display_name(file)}: is not UTF-8 text", status=Status.USAGE) from error
     except OSError as error:
@@ -142,4 +147,4 @@ def read_text(file: Path) -> str:
 
 def display_name(file: Path) -> str:
     """The name of a file in messages."""
-    return "standard input" if str(file) == "-" else str(file)
+    return "standard input" if is_stream(file) else str(file)

@@ -11,6 +11,7 @@ import typer
 
 from api.cli.commands import CONFIGURE, local_command
 from api.cli.errors import CommandError, Status
+from api.cli.request_body import is_stream
 from api.cli.terminal.output import Output, counted, safe
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ def convert(
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FILE", help="Write the document there: TOML, or JSON for a name in .json."),
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Write the document there: TOML, or JSON for a name in .json; - is standard output.",
+        ),
     ] = None,
     report: Annotated[
         Path | None,
@@ -144,9 +149,9 @@ def _write_document(out: Output, found: Converted, file: Path | None, compared: 
         out.data({"document": found.document, "report": found.report.data(), **more}, lambda: None)
     elif compared is not None:
         out.lines(map(safe, compared.texts()))
-    elif file is None:
+    elif file is None or is_stream(file):
         out.document(_text(found.document, as_json=False))
-    if file is None:
+    if file is None or is_stream(file):
         return
     _write(file, _text(found.document, as_json=file.suffix == ".json"))
     sections = [counted(len(found.document.get(name, [])), one, name) for one, name in _SECTIONS]

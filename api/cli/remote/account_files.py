@@ -20,7 +20,7 @@ import typer
 from api.cli.commands import Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.remote.account_csv import BadLine, Line, entries, read, write
-from api.cli.request_body import display_name, read_text
+from api.cli.request_body import display_name, is_stream, read_text
 from api.cli.terminal.output import counted
 from config.files.durable import replace_file_of_user
 from config.weak_passwords import weakness_of_account
@@ -153,13 +153,13 @@ def _send(session: Session, file: Path, body: _Body, dry_run: bool = False) -> A
 def export_accounts(
     session: Session,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The file to write; by default standard output.")
+        Path | None, typer.Argument(metavar="FILE", help="The file to write; by default, and for -, standard output.")
     ] = None,
 ) -> None:
     """Write the accounts of the fleet as CSV, without passwords; importing it again changes nothing."""
     accounts = list(session.api.cursor_pages("/accounts", "accounts", inline=False, limit=PAGE))
     text = "".join(write(accounts, sorted({name for each in accounts for name in each["metadata"]})))
-    if file is None:
+    if file is None or is_stream(file):
         session.out.document(text)
         return
     try:

@@ -18,7 +18,7 @@ from api.cli import toml
 from api.cli.commands import CONFIGURE, Session, YesOption, command, confirm, either
 from api.cli.errors import CommandError, Status
 from api.cli.quantities import with_unit
-from api.cli.request_body import display_name, mapping_of, read_text, with_lines
+from api.cli.request_body import display_name, is_stream, mapping_of, read_text, with_lines
 from api.cli.terminal.output import BAD, DIM, GOOD, WARN, cell_text, counted, safe
 from api.cli.terminal.secret_input import passphrase as ask_passphrase
 from config.files.durable import replace_file_of_user
@@ -47,7 +47,7 @@ def export_config(
     session: Session,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="The file to write, JSON if it ends in .json; by default standard output."),
+        typer.Argument(metavar="FILE", help="The file to write, JSON if it ends in .json; - is standard output."),
     ] = None,
     secrets: Annotated[bool, typer.Option("--secrets", help="Include the secrets, sealed under a passphrase.")] = False,
     passphrase_file: PassphraseOption = None,
@@ -65,9 +65,9 @@ def export_config(
         from api.import_export import minimal as sparse
 
         data = sparse.minimal(data)
-    as_json = session.out.format == "json" if file is None else file.suffix == ".json"
+    as_json = session.out.format == "json" if file is None or is_stream(file) else file.suffix == ".json"
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if as_json else _as_toml(data)
-    if file is None:
+    if file is None or is_stream(file):
         session.out.document(text)
         return
     _write(file, text)

@@ -72,14 +72,18 @@ def show_plan(session: Session, plan: PlanArgument) -> None:
 @command(group, "create", fields=FIELDS)
 def create_plan(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Accounts refer to it by this name.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Accounts refer to it by this name; or in a file.", show_default=False),
+    ] = None,
+    *,
     fields: dict[str, Any],
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
     """Create a plan."""
     data = session.api.post("/plans", body_of({"name": name, **parsed(fields)}, settings, file))
-    session.out.done(data, f"{name} is created ({data['plan']['id']}).")
+    session.out.done(data, f"{data['plan']['name']} is created ({data['plan']['id']}).")
 
 
 @command(group, "update", fields={**FIELDS, "name": NEW_NAME})

@@ -16,6 +16,7 @@ from api.cli.commands import WATCH, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, account_id, find_id
 from api.cli.quantities import Size
+from api.cli.request_body import is_stream
 from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.output import Column
 from api.cli.terminal.progress import progress
@@ -94,7 +95,11 @@ def logs(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of records at most.")] = 100,
     export: Annotated[
         Path | None,
-        typer.Option("--export", metavar="FILE", help="Write all into a file, a line of JSON each, newest first."),
+        typer.Option(
+            "--export",
+            metavar="FILE",
+            help="Write all into a file, a line of JSON each, newest first; - is standard output.",
+        ),
     ] = None,
 ) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
@@ -146,6 +151,9 @@ def _latest(session: Session, query: dict[str, Any], limit: int) -> dict[str, An
 
 def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
     """Write the whole export, or no file of this name: a part would look like all of it."""
+    if is_stream(file):
+        session.out.stream(session.api.stream("/logs/export", query))
+        return
     part = file.with_name(f".{file.name}.part")
     count = 0
     try:

@@ -89,14 +89,14 @@ class Commands:
         title = self.kind.title
 
         def create_object(
-            session: Session, name: Any, fields: dict[str, Any], settings: Any = None, file: FileOption = None
+            session: Session, name: Any = None, *, fields: dict[str, Any], settings: Any = None, file: FileOption = None
         ) -> None:
             data = session.api.post(f"/{self.collection}", body_of({"name": name, **fields}, settings, file))
             _warn(session, data)
-            session.out.done(data, f"{name} is created ({data[title]['id']}).")
+            session.out.done(data, f"{data[title]['name']} is created ({data[title]['id']}).")
 
         create_object.__annotations__["name"] = Annotated[
-            str, typer.Argument(metavar="NAME", help="What others name it by.")
+            str | None, typer.Argument(metavar="NAME", help="What others name it by; or in a file.", show_default=False)
         ]
         create_object.__annotations__["settings"] = self._settings
         _add(group, "create", create_object, f"Create a {title}.", {"description": DESCRIPTION, **self.fields})

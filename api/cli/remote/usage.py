@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from typing import Annotated, Any, Literal
 
 import typer
@@ -86,6 +85,4 @@ def _write_csv(session: Session, query: dict[str, Any]) -> None:
     """Write the response while it is received."""
     if session.out.format == "json":
         raise CommandError("--csv and -o json don't go together", status=Status.USAGE)
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for piece in session.api.stream("/usage", {**query, "format": "csv"}):
-        session.out.document(decoder.decode(piece))
+    session.out.stream(session.api.stream("/usage", {**query, "format": "csv"}))

@@ -10,6 +10,7 @@ written as escapes.
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -176,6 +177,12 @@ class Output:
             self.out.flush()
             self.out.buffer.write(text.encode())
         self.out.flush()
+
+    def stream(self, pieces: Iterable[bytes]) -> None:
+        """Print a document in UTF-8 that comes in pieces."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        for piece in pieces:
+            self.document(decoder.decode(piece))
 
     def message(self, text: str) -> None:
         """Print what was done; not with `-o json`, where programs have the data."""

@@ -154,6 +154,15 @@ def test_an_export_as_toml_or_json_is_what_apply_takes_and_changes_nothing(
     assert shell.good("export", "-o", "json").data == json.loads((tmp_path / "fleet.json").read_text())
 
 
+def test_a_hyphen_is_standard_output_of_every_export(shell: Shell, fleet: Product) -> None:
+    fleet.proxy(name="desk")
+    assert tomllib.loads(shell.good("export", "-").out)["proxies"][0]["name"] == "desk"
+    assert shell.good("export", "-", "-o", "json").data["proxies"][0]["name"] == "desk"
+    assert shell.good("accounts", "export", "-").out == shell.good("accounts", "export").out
+    assert shell.good("logs", "--export", "-").out == ""
+    assert not Path("-").exists()
+
+
 def test_secrets_travel_under_a_passphrase(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     secret = tmp_path / "passphrase"
     secret.write_text("correct horse, battery\n")

@@ -66,6 +66,7 @@ def test_all_records_of_a_search_are_exported_into_a_file(
     done = shell.good("logs", "--proxy", proxy["name"], "--export", str(file))
     assert done.out == f"{file}: 3 records\n"
     assert [json.loads(line)["target_url"][-1] for line in file.read_text().splitlines()] == ["2", "1", "0"]
+    assert shell.good("logs", "--proxy", proxy["name"], "--export", "-").out == file.read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"access.ndjson", "home"}
     assert shell("logs", "--status", "200", "--export", str(tmp_path / "no" / "x")).status == 1
     assert shell("logs", "--follow", "--export", str(tmp_path / "x")).status == 2

@@ -33,6 +33,17 @@ def test_objects_are_created_listed_changed_and_deleted(shell: Shell) -> None:
 
 
 @pytest.mark.product
+def test_a_file_names_what_is_created_from_it_unless_the_argument_does(shell: Shell) -> None:
+    for group, more in (("policies", {}), ("pools", {}), ("plans", {}), ("lists", {"kind": "domains", "entries": []})):
+        body = json.dumps({"name": "from-file", **more})
+        assert "from-file is created" in shell.good(group, "create", "--from", "-", stdin=body).out
+        assert "other is created" in shell.good(group, "create", "other", "--from", "-", stdin=body).out
+        assert "name: is required" in shell(group, "create", *(("--kind", "domains") if more else ())).err
+        for name in ("from-file", "other"):
+            shell.good(group, "delete", name, "--yes")
+
+
+@pytest.mark.product
 def test_an_upstream_of_a_pool_is_reported_and_the_state_of_the_pool_shows_it(shell: Shell) -> None:
     upstream = {"protocol": "http", "host": "exit1.example", "port": 3128, "name": "exit1"}
     shell.good("pools", "create", "reported", "--set", f"upstreams={json.dumps([upstream])}")

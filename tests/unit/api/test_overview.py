@@ -160,7 +160,7 @@ def test_upstreams_of_one_proxy_are_one_entry_with_their_number_and_what_to_do(a
     assert found["error"] == "7 of them, u0, u1, u2, u3, u4, …: u6 refused"
     assert found["since"] == timestamp_text(now - 6)
     dead = Problem("upstreams_unreachable", "all are down", now, serves=False)
-    api.fleet.problems = {each: (*problems[:2], dead) for each in api.fleet.problems}
+    api.fleet.problems = dict.fromkeys(api.fleet.problems, (*problems[:2], dead))
     found = entry(api)
     assert (found["reason"], found["severity"]) == ("upstreams_unreachable", "error")
     assert (found["count"], found["detail"]) == (2, "all are down")
