@@ -50,7 +50,8 @@ def account_id(api: Client, name_or_id: str, inline: bool = False) -> str:
     named = [one for one in found if one["username"] == name_or_id]
     fleet = [one for one in named if inline or not one["inline"]]
     if named and not fleet:
-        proxy = named[0]["proxies"]["ids"][0]
+        identifier = named[0]["proxies"]["ids"][0]
+        proxy = names(api, PROXY).get(identifier, identifier)
         raise CommandError(
             f"{name_or_id!r} is an account of the proxy {proxy} alone, not of the fleet",
             f"It is changed there: proxyfleet accounts update {proxy} {name_or_id}; it has no credentials",

@@ -88,7 +88,7 @@ def _all() -> Iterator[Operation]:
 
 _CONTENTS = resource(f"{V1}/lists/{{list_id}}", read="proxy.read", write="proxy.write")(
     get("/check", "checkList", list_contents.check_list, ListChecked, query=list_contents.CheckTarget, reads="lists"),
-    post("/refresh", "refreshList", list_contents.refresh_list, Refreshing),
+    post("/refresh", "refreshList", list_contents.refresh_list, Refreshing, audit="list.refreshed"),
 )
 
 _REPORTS = resource(f"{V1}/pools/{{pool_id}}", write="proxy.write")(
@@ -100,7 +100,7 @@ _REPORTS = resource(f"{V1}/pools/{{pool_id}}", write="proxy.write")(
         body=UpstreamReport,
         audit=False,
     ),
-    post("/refresh", "refreshPool", list_contents.refresh_pool, Refreshing),
+    post("/refresh", "refreshPool", list_contents.refresh_pool, Refreshing, audit="pool.refreshed"),
 )
 
 TABLE = (*_all(), *_CONTENTS, *_REPORTS)

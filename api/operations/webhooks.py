@@ -25,7 +25,7 @@ TABLE = resource(f"{V1}/webhooks", read="settings.read", write="settings.write")
     ),
     delete(_ONE, "deleteWebhook", webhooks.delete_webhook, Deleted, if_match=True),
     post(f"{_ONE}/rotate-secret", "rotateWebhookSecret", webhooks.rotate_secret, NewWebhook, if_match=True),
-    post(f"{_ONE}/test", "testWebhook", webhooks.test_webhook, WebhookTested),
+    post(f"{_ONE}/test", "testWebhook", webhooks.test_webhook, WebhookTested, audit="webhook.tested"),
     get(
         f"{_ONE}/deliveries",
         "listDeliveries",
@@ -33,5 +33,11 @@ TABLE = resource(f"{V1}/webhooks", read="settings.read", write="settings.write")
         DeliveryPage,
         query=webhooks.ListDeliveries,
     ),
-    post(f"{_ONE}/deliveries/{{delivery_id}}/redeliver", "redeliver", webhooks.redeliver, OneDelivery),
+    post(
+        f"{_ONE}/deliveries/{{delivery_id}}/redeliver",
+        "redeliver",
+        webhooks.redeliver,
+        OneDelivery,
+        audit="webhook.redelivered",
+    ),
 )

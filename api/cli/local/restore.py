@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from config.files.paths import DataDir
 
 COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
+LISTED = 10
+"""Differences that are listed before the question."""
 LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", "field"))
 
 
@@ -101,7 +104,7 @@ def _confirmed(
     if out.format != "json":
         made, files = result["created_at"], len(found.manifest.files)
         out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all intact.")
-        out.table(COLUMNS, result["changes"], "Configuration and keys do not differ.")
+        list_changes(out, result["changes"], dry_run)
         if found.lost:
             out.message("These secrets are not restored; enter them again afterwards:")
             out.table(LOST_COLUMNS, result["lost_secrets"], "")
@@ -111,6 +114,16 @@ def _confirmed(
         return False
     confirm(f"Replace the data in {data.path}?", yes)
     return True
+
+
+def list_changes(out: Output, changes: list[dict[str, Any]], dry_run: bool) -> None:
+    """Each of them; of many, which a dry run has listed, only their numbers before the question."""
+    if dry_run or len(changes) <= LISTED:
+        out.table(COLUMNS, changes, "Configuration and keys do not differ.")
+        return
+    counted = Counter((each["kind"], each["change"]) for each in changes)
+    numbers = ", ".join(f"{kind} {change}: {number}" for (kind, change), number in counted.items())
+    out.message(f"{len(changes)} differences: {numbers}. --dry-run lists them.")
 
 
 def _as_data(found: PreparedRestore) -> dict[str, Any]:

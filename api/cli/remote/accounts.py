@@ -13,7 +13,7 @@ import typer
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, add_group, command, confirm
 from api.cli.errors import CommandError, Status
-from api.cli.lookup import PROXY, account_id, find_id
+from api.cli.lookup import PROXY, account_id, find_id, names
 from api.cli.quantities import Size
 from api.cli.remote.account_fields import CONNECTIONS, EXPIRES, PERIOD, QUOTA, parsed
 from api.cli.remote.plans import quota_of
@@ -84,10 +84,24 @@ def _own(account: Any, name: str, text: Any) -> Any:
 
 
 def _proxies(account: Any) -> Any:
+    """The proxies that it reaches; `_named` has put names in place of ids."""
     proxies = account["proxies"]
     if account["inline"]:
-        return f"{proxies['ids'][0]} alone"
+        return f"{proxies['names'][0]} alone"
     return "all" if proxies.get("all") else Fields(proxies)
+
+
+def _named(session: Session, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The accounts, for people: with names of proxies in place of ids, unless the caller may not list proxies."""
+    if not any(inside(each, "proxies.ids") for each in accounts):
+        return accounts
+    known = names(session.api, PROXY)
+
+    def named(given: dict[str, Any]) -> dict[str, Any]:
+        others = {name: value for name, value in given.items() if name != "ids"}
+        return {"names": [known.get(each, each) for each in given["ids"]], **others} if "ids" in given else others
+
+    return [{**each, "proxies": named(each["proxies"])} if "proxies" in each else each for each in accounts]
 
 
 def _connections(account: Any) -> Any:
@@ -140,14 +154,14 @@ def list_accounts(
     query = {"q": text, "plan": plan, "tag": tag, "status": status, "sort": sort}
     found = list(session.api.cursor_pages("/accounts", "accounts", **query))
     data = {"accounts": found, "next_cursor": None}
-    session.out.data(data, lambda: session.out.table(FLEET_COLUMNS, found, "There is no account."))
+    session.out.data(data, lambda: session.out.table(FLEET_COLUMNS, _named(session, found), "There is no account."))
 
 
 @command(group, "show")
 def show_account(session: Session, account: AccountArgument, username: UsernameArgument = None) -> None:
     """Show an account."""
     data = session.api.get(_place(session, account, username, inline=True).path)
-    session.out.data(data, lambda: session.out.details(_details(data["account"])))
+    session.out.data(data, lambda: session.out.details(_details(*_named(session, [data["account"]]))))
     _warn(session, data)
 
 

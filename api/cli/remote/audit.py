@@ -48,9 +48,10 @@ def _changes(row: Any) -> str | None:
         return f"{row['operation']} needs {details['required_permission']}"
     if "reason" in details or "error" in details:
         return str(details.get("reason", details.get("error")))
-    if row["before"] is None or row["after"] is None:
+    of_settings = row["action"].startswith("settings.")  # their document is made by the first change, and goes at last
+    if not of_settings and (row["before"] is None or row["after"] is None):
         return None
-    return ", ".join(name for name, _, _ in _fields(row["before"], row["after"]))
+    return ", ".join(name for name, _, _ in _fields(row["before"], row["after"]) if name != "id")
 
 
 def _fields(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

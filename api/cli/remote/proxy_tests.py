@@ -18,6 +18,9 @@ from api.cli.request_body import read_mapping
 from api.cli.terminal.output import Column
 from api.cli.terminal.secret_input import StdinOption, password
 
+Pair = tuple[str, str]
+"""A line of details."""
+
 
 @cache  # the group is the same in every application
 def add_commands(group: typer.Typer) -> None:
@@ -147,20 +150,30 @@ def explain(
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
     addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]
-    rules = [(f"{each['policy']}[{each['index']}]", _matching(each)) for each in data["rules"]]
+    decides, others = _apart(data["rules"], data["rule"])
     known = [("user name", _understood(data["name"]))] if data["name"] else []
     fields = [("headers", headers)] if (headers := _headers(data["headers"])) else []
     assumed = [("assumed", f"the {each} is right; a wrong one is 407") for each in data["assumed"]]
     pairs = [
         *((name, data[name]) for name in names),
         *assumed,
+        *decides,
         *known,
         *addresses,
-        *rules,
         *_upstreams(data["upstreams"]),
         *fields,
+        *others,
     ]
     session.out.data(data, lambda: session.out.details(pairs))
+
+
+def _apart(rules: list[dict[str, Any]], deciding: str | None) -> tuple[list[Pair], list[Pair]]:
+    """The rule that decides, if it is of a policy, and the others."""
+    found: tuple[list[Pair], list[Pair]] = ([], [])
+    for each in rules:
+        place = f"{each['policy']}[{each['index']}]"
+        found[deciding != f"policy {place} {each['name']}"].append((place, _matching(each)))
+    return found
 
 
 def _headers(headers: dict[str, Any]) -> list[str]:

@@ -181,7 +181,7 @@ def set_settings(
         raise
     if before is not None:
         _follow(session, before, data["server"])
-    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+    _print_of(session, data, [value.partition("=")[0] for value in values])
 
 
 @command(settings_group, "unset")
@@ -195,7 +195,13 @@ def unset_settings(
         data = session.api.delete(f"/settings/{quoted(name)}")
         if before is not None:
             _follow(session, before, data["server"])
-    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+    _print_of(session, data, names)
+
+
+def _print_of(session: Session, data: dict[str, Any], names: list[str]) -> None:
+    """Print these settings as they are now; for programs all of them."""
+    changed = [each for each in _flat(data) if each["name"] in names]
+    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, changed))
 
 
 def _follow(session: Session, before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -230,10 +230,14 @@ def test_usage_is_shown_by_interval_and_group_and_written_as_csv(
 def test_an_account_of_one_proxy_is_listed_and_shown_and_left_out_of_exports(shell: Shell, product: Product) -> None:
     proxy = product.proxy(accounts=[{"username": "inl", "password": "battery staple"}])
     shell.good("accounts", "create", "eve", "--without-password")
-    assert [row[0] for row in shell.good("accounts", "list").rows] == ["eve", "inl"]
+    shell.good("accounts", "create", "max", "--without-password", "--proxy", proxy["name"])
+    listed = {row[0]: row[3] for row in shell.good("accounts", "list").rows}
+    assert listed == {"eve": "all", "inl": f"{proxy['name']} alone", "max": f"names {proxy['name']}"}
+    assert shell.good("accounts", "show", "inl").details["proxies"] == f"{proxy['name']} alone"
+    shell.good("accounts", "delete", "max", "--yes")
     assert shell.good("accounts", "show", "inl", "-o", "json").data["account"]["inline"] is True
     assert "inl" not in shell.good("accounts", "export").out
     for command in (("accounts", "update", "inl", "--disable"), ("credentials", "mint", "inl", "--ttl", "1h")):
         refused = shell(*command)
-        assert (refused.status, f"of the proxy {proxy['id']} alone" in refused.err) == (5, True), refused.err
+        assert (refused.status, f"of the proxy {proxy['name']} alone" in refused.err) == (5, True), refused.err
     product.data("DELETE", f"/proxies/{proxy['id']}")

@@ -11,6 +11,8 @@ import typer.main
 from api.cli.application import MODULES, application
 from api.cli.errors import CommandError, combined
 from api.cli.flags import converted
+from api.cli.local import restore
+from api.cli.remote.audit import COLUMNS as AUDIT
 from api.cli.remote.webhooks import DELIVERIES, sent_again
 from api.cli.terminal.output import Output
 from config import VERSION
@@ -74,6 +76,34 @@ def test_an_error_of_an_entry_of_a_list_names_the_option() -> None:
     error.options = {"scope.ip_whitelist": "--network"}
     assert error.label("scope.ip_whitelist[0]") == "scope.ip_whitelist[0] (--network)"
     assert error.label("scope.ip_whitelist_x") == "scope.ip_whitelist_x"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        (None, {"id": "settings", "logging": {"level": "debug"}}, "logging.level"),
+        ({"logging": {"level": "debug"}}, {"proxy": {"default_timeout": 9}}, "logging.level, proxy.default_timeout"),
+        ({"id": "settings", "logging": {"level": "debug"}}, None, "logging.level"),
+    ],
+)
+def test_a_change_of_settings_names_them_the_first_and_the_last_too(
+    before: dict[str, Any] | None, after: dict[str, Any] | None, named: str
+) -> None:
+    (column,) = (each for each in AUDIT if each.title == "CHANGES")
+    assert column.cell({"action": "settings.updated", "details": None, "before": before, "after": after}) == named
+    assert column.cell({"action": "proxy.created", "details": None, "before": None, "after": {"id": "prx_1"}}) == "-"
+
+
+def test_many_differences_are_counted_before_the_question_and_listed_by_a_dry_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    many = [{"change": "changed", "kind": "proxies", "name": f"p{n}", "fields": "tags"} for n in range(11)]
+    one = {"change": "removed", "kind": "users", "name": "eva", "fields": None}
+    restore.list_changes(Output("table"), [*many, one], dry_run=False)
+    assert capsys.readouterr().out == "12 differences: proxies changed: 11, users removed: 1. --dry-run lists them.\n"
+    for changes, dry_run in (([*many, one], True), (many[:10], False)):
+        restore.list_changes(Output("table"), changes, dry_run)
+        assert len(capsys.readouterr().out.splitlines()) == 1 + len(changes)
 
 
 def test_a_delivery_whose_time_has_come_waits_for_others() -> None:

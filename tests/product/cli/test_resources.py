@@ -157,6 +157,19 @@ def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: 
     assert "headers" not in result
 
 
+def test_explain_has_the_rule_that_decides_before_the_others(shell: Shell, proxy: dict[str, Any]) -> None:
+    matches = [*({"destinations": [f"{name}.test"]} for name in "abc"), {}]
+    rules = [{"name": f"r{n}", "match": each, "action": {"use": "deny"}} for n, each in enumerate(matches)]
+    shell.good("policies", "create", "long", "--set", f"rules={json.dumps(rules)}")
+    shell.good("proxies", "update", proxy["name"], "--policy", "long")
+    lines = shell.good("proxies", "explain", proxy["name"], "http://1.1.1.1/").out.splitlines()
+    places = [line.split("\t")[0] for line in lines if line.startswith("long[")]
+    assert places == ["long[3]", "long[0]", "long[1]", "long[2]"]
+    assert lines.index(next(line for line in lines if line.startswith("long[3]"))) < len(lines) - 3
+    shell.good("proxies", "update", proxy["name"], "--set", "policy=null")
+    shell.good("policies", "delete", "long", "--yes")
+
+
 def test_explain_tries_a_policy_before_it_is_stored(shell: Shell, proxy: dict[str, Any], tmp_path: Path) -> None:
     draft = tmp_path / "draft.toml"
     draft.write_text(
@@ -326,8 +339,15 @@ def test_settings_are_shown_and_set(shell: Shell) -> None:
     shell.good("settings", "set", "proxy.default_timeout=31")
     after = dict(row[:2] for row in shell.good("settings", "show").rows)
     assert after == {**before, "proxy.default_timeout": "31"}
-    unset = dict(row[:2] for row in shell.good("settings", "unset", "proxy.default_timeout").rows)
-    assert unset == before
+    unset = shell.good("settings", "unset", "proxy.default_timeout")
+    assert unset.rows == [["proxy.default_timeout", before["proxy.default_timeout"]]]
+    assert shell.good("settings", "set", "proxy.default_timeout=32", "logging.level=info").rows == [
+        ["logging.level", "info"],
+        ["proxy.default_timeout", "32"],
+    ]
+    everything = shell.good("settings", "unset", "proxy.default_timeout", "logging.level", "-o", "json").data
+    assert everything.keys() == {"server", "logging", "auth", "proxy", "history"}
+    assert dict(row[:2] for row in shell.good("settings", "show").rows) == before
     assert shell("settings", "unset", "proxy.colour").status == 5
     refused = shell("settings", "set", "logging.level=loud")
     assert (refused.status, "logging.level: must be one of" in refused.err) == (1, True)

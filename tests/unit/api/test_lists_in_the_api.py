@@ -354,6 +354,8 @@ def test_only_a_list_with_a_source_is_refreshed(api: Api) -> None:
     view = made(api, entries=None, source=SOURCE)["list"]
     asked = api.post("/lists/ads/refresh", None, api.token())
     assert asked.json["data"] == {"id": view["id"], "refreshing": True}
+    newest = api.get("/audit", api.token(), query_string="limit=1&action=list.*").json["data"]["audit"][0]
+    assert (newest["action"], newest["resource"]["name"]) == ("list.refreshed", "ads")
     assert api.services.list_fetches.is_under_way(view["id"])
     made(api, name="own")
     assert error_of(api.post("/lists/own/refresh", None, api.token()))[0] == 400

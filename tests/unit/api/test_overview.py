@@ -253,6 +253,7 @@ def test_a_full_disk_and_the_first_password(api: Api, monkeypatch: pytest.Monkey
         ("warning", "memory", None, "memory_full"),
         ("warning", "user", api.admin.id, "first_password"),
     ]
+    assert overview(api)["attention"]["entries"][-1]["name"] == "admin"
 
 
 @pytest.mark.usefixtures("others")

@@ -288,6 +288,13 @@ def test_a_test_says_how_it_went(api: Api, sender: FakeSender) -> None:
     assert tested.json["data"] == {"delivered": True, "status_code": 204, "response_time": 12, "error": None}
     assert sender.asked[-1] == SendTestEvent(made["id"], tested.headers["X-Request-Id"])
     assert api.post("/webhooks/wh_x/test", None, api.token()).status_code == 404
+    assert last_action(api) == "webhook.tested"
+
+
+def last_action(api: Api) -> str:
+    return str(
+        api.get("/audit", api.token(), query_string="limit=1&action=webhook.*").json["data"]["audit"][0]["action"]
+    )
 
 
 def test_deliveries_are_returned_with_their_attempts_and_sent_again(api: Api, sender: FakeSender) -> None:
@@ -305,6 +312,7 @@ def test_deliveries_are_returned_with_their_attempts_and_sent_again(api: Api, se
     again = api.post(f"{path}/dlv_1/redeliver", None, api.token())
     assert again.json["data"]["delivery"] == view
     assert sender.asked[-1] == Redeliver(made["id"], "dlv_1")
+    assert last_action(api) == "webhook.redelivered"
     sender.deliveries = ()
     assert api.post(f"{path}/dlv_2/redeliver", None, api.token()).status_code == 404
     assert error_of(api.get(f"{path}?status=lost", api.token()))[2]["field"] == "status"
