@@ -63,6 +63,8 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         forwarding.Idle: _FORWARDING,
         forwarding.Sleep: _SUPERVISOR,
         forwarding.Resume: _SUPERVISOR,
+        pools.CheckPool: _API,
+        pools.CheckPoolOnce: _SUPERVISOR,
         pools.CheckPools: _SUPERVISOR,
         supervision.DrainConnections: _SUPERVISOR,
         metrics.DropProxyMetrics: _SUPERVISOR,

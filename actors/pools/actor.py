@@ -6,13 +6,15 @@ import logging
 import socket
 import time
 from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from actors.bus.codec import unpack
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.fleet_objects import PoolSpec
-from actors.bus.messages.pools import CheckPools
+from actors.bus.messages.pools import CheckPoolOnce, CheckPools
 from actors.bus.messages.problems import Problem, ReportProblems
 from actors.bus.messages.specs import DnsSpec, EgressSpec
 from actors.forwarding.isolation import CrashLog
@@ -23,6 +25,7 @@ from actors.forwarding.net.resolver_link import ResolverLink
 from actors.forwarding.upstreams.reaching import access_to_upstreams
 from actors.pools.checked_pool import CheckedPool
 from actors.pools.state import pool_state
+from actors.pools.summary import longest_check
 from actors.problems import Problems
 from actors.process import Actor, Boot
 
@@ -44,6 +47,8 @@ class PoolsActor(Actor):
         self._dialer.on_crash = lambda error: self._crashes.add("a check of an upstream", error, self.loop.now)
         self._packed: dict[str, bytes] = {}
         self._pools: dict[str, CheckedPool] = {}
+        self._once: dict[str, CheckedPool] = {}
+        """Those that no proxy uses while they are checked once."""
         self._problems = Problems(self.loop, time.time, self._report)
         self._apply_dns()
         self.loop.call_every(OBSERVE_PERIOD, self._observe)
@@ -54,6 +59,8 @@ class PoolsActor(Actor):
         if isinstance(message, CheckPools):
             self._dialer.access = access_to_upstreams(message.egress)
             self._configure(message.pools)
+        elif isinstance(message, CheckPoolOnce):
+            self._check_once(unpack(PoolSpec, message.packed))
         else:
             refuse(sender, message, reply)
 
@@ -78,6 +85,19 @@ class PoolsActor(Actor):
         self._observe()
         self._problems.report_soon()
 
+    def _check_once(self, spec: PoolSpec) -> None:
+        """Check it now. One that no proxy uses has no checks of its own, and no problems."""
+        known = self._pools.get(spec.id) or self._once.get(spec.id)
+        if known is None:
+            alone = replace(spec, upstreams=replace(spec.upstreams, check_enabled=False))
+            known = self._once[spec.id] = self._checked(alone, None)
+            longest = longest_check(len(known.members), known.spec.check_timeout)
+            self.loop.call_later(longest, partial(self._end_once, spec.id))
+        known.check_now()
+
+    def _end_once(self, pool_id: str) -> None:
+        self._once.pop(pool_id).stop()
+
     def _checked(self, spec: PoolSpec, former: CheckedPool | None) -> CheckedPool:
         if former is not None:
             former.stop()
@@ -93,6 +113,6 @@ class PoolsActor(Actor):
 
     def drain(self, _seconds: float) -> None:
         """See `Actor`."""
-        for pool in self._pools.values():
+        for pool in (*self._pools.values(), *self._once.values()):
             pool.stop()
         self.finish()

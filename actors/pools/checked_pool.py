@@ -75,7 +75,8 @@ class _Checks(HealthChecks[Member]):
     def _check(self, upstream: Member) -> None:
         pause = upstream.slot.paused_until - self._loop.now
         if pause > 0:
-            self._schedule(upstream, pause)
+            if self._upstreams.spec.check_enabled:
+                self._schedule(upstream, pause)
         else:
             super()._check(upstream)
 
@@ -114,6 +115,10 @@ class CheckedPool:
         self.pool = spec
         self._state.reconfigure(spec)
         return True
+
+    def check_now(self) -> None:
+        """Check all upstreams once."""
+        self._checks.check_now()
 
     def stop(self) -> None:
         """No more checks: another object takes over."""

@@ -8,6 +8,14 @@ from typing import NamedTuple
 from actors.pools.slot import BANNED_UNTIL, LATENCY, READY_AT, STATE, STATES
 from actors.pools.state_file import BANS, CHECKS, CHECKS_FAILED, StateFile, open_existing
 
+CHECKS_APART = 0.01
+"""Seconds between the first checks of two upstreams: the first one is checked at once."""
+
+
+def longest_check(upstreams: int, timeout: float) -> float:
+    """Seconds after which a check of all upstreams has surely ended."""
+    return upstreams * CHECKS_APART + timeout + 1.0
+
 
 class Summary(NamedTuple):
     """How many upstreams are in each state; each is in one of the first three.

@@ -32,6 +32,7 @@ from actors.bus.messages.common import (
 )
 from actors.bus.messages.fleet_objects import FleetObject
 from actors.bus.messages.forwarding import Configure, Idle
+from actors.bus.messages.pools import CheckPool
 from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import DrainConnections, QueryRuntime, QueryWorkers, StartExplainer
@@ -149,6 +150,9 @@ class ActorSupervisor:
             Hello: self._hello,
             Idle: self._sleepers.idle,
             StartExplainer: self._explainers.start,
+            CheckPool: lambda _sender, message, reply: reply(
+                self._pools.check_once(None if self.is_ending else self._desired.objects.packed(message.key))
+            ),
             Listening: self._listening,
             QueryRuntime: lambda _sender, message, reply: reply(self._report.report(message)),
             QueryWorkers: lambda _sender, message, reply: reply(self._report.workers(message)),

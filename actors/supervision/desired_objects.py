@@ -39,6 +39,11 @@ class DesiredObjects:
             self._by_id.pop(identifier, None)
         self._index()
 
+    def packed(self, key: str) -> bytes | None:
+        """The packed object with this key; None if there is none."""
+        found = self._by_key.get(key)
+        return None if found is None else found.packed
+
     def needed_by(self, names: tuple[str, ...]) -> dict[str, bytes]:
         """By key, the packed objects with these keys and all that they name. A key of no object is left out.
 

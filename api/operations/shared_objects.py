@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from api.http.body import MAX_IMPORT
 from api.openapi.schemas.base import Deleted
-from api.openapi.schemas.shared_objects import ONE, PAGES, ListChecked, PoolUpstreamReported, Refreshing
+from api.openapi.schemas.shared_objects import (
+    ONE,
+    PAGES,
+    ListChecked,
+    PoolChecking,
+    PoolUpstreamReported,
+    Refreshing,
+)
 from api.operations.operation import V1, Operation, create, delete, get, post, resource, update
 from api.resources import list_contents, pool_reports
 from api.resources.shared_objects import Handlers, ListObjects
@@ -92,6 +99,7 @@ _CONTENTS = resource(f"{V1}/lists/{{list_id}}", read="proxy.read", write="proxy.
 )
 
 _REPORTS = resource(f"{V1}/pools/{{pool_id}}", write="proxy.write")(
+    post("/check", "checkPool", pool_reports.check_pool, PoolChecking),
     post(
         "/upstreams/{upstream}/report",
         "reportPoolUpstream",

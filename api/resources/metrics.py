@@ -149,9 +149,9 @@ def _pools(call: Call) -> list[PoolSummary]:
     from api.services.prometheus_pools import PoolSummary
 
     services = call.services
-    objects = services.shared_objects
+    objects, in_use = services.shared_objects, services.runtime.pools_in_use() or ()
     pools = (objects.complete(each).record for each in objects.all(POOLS))
-    return [PoolSummary(each.id, each.name, services.pool_states.summary(each)) for each in pools]
+    return [PoolSummary(each.id, each.name, services.pool_states.summary(each), each.name in in_use) for each in pools]
 
 
 def _top_accounts(call: Call) -> Sequence[TopAccount]:

@@ -18,6 +18,7 @@ from actors.bus.messages.events import Event
 from actors.bus.messages.fleet_objects import FleetObject
 from actors.bus.messages.forwarding import AllowTestClient
 from actors.bus.messages.metrics import ProxyStats, QueryStats, Stats
+from actors.bus.messages.pools import CheckPool
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.supervision import (
@@ -186,7 +187,7 @@ class FakeFleet:
             return RuntimeReport(proxies, self.helpers, 1.0, pools=self.pools_in_use)
         if isinstance(message, QueryWorkers):
             return Workers({each: self.workers[each] for each in message.proxy_ids if each in self.workers})
-        return Done() if isinstance(message, RestartProxy) else None
+        return Done() if isinstance(message, (RestartProxy, CheckPool)) else None
 
     def _prepare(self, stored: Stored) -> Any:
         port = stored.get("server", {}).get("port")

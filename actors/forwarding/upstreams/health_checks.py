@@ -24,13 +24,12 @@ from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFail
 from actors.forwarding.upstreams.proxy_header import preface_for
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.net.transport import Transport
+from actors.pools.summary import CHECKS_APART
 
 if TYPE_CHECKING:
     from actors.forwarding.upstreams.url_check import CheckUrl
 
 JITTER = 0.1
-FIRST_APART = 0.01
-"""Seconds between the first checks of two upstreams: the first one is checked at once."""
 
 
 class CheckedUpstream(Protocol):
@@ -97,7 +96,7 @@ class HealthChecks(Generic[U]):
         self._running: dict[U, Attempt] = {}
         self._stopped = False
         for number, upstream in enumerate(upstreams.members if upstreams.spec.check_enabled else ()):
-            self._schedule(upstream, number * FIRST_APART)
+            self._schedule(upstream, number * CHECKS_APART)
 
     def stop(self) -> None:
         """No more checks."""
@@ -130,6 +129,15 @@ class HealthChecks(Generic[U]):
         probe = CredentialsProbe(upstream.spec.username, upstream.spec.password, suspected)
         self._begin(upstream, probe, must_respond=not suspected)
 
+    def check_now(self) -> None:
+        """Check all of them once, also where checks are off; those with a check under way have it."""
+        for number, upstream in enumerate(self._upstreams.members):
+            timer = self._timers.pop(upstream, None)
+            if timer is not None:
+                timer.cancel()
+            if upstream not in self._running:
+                self._schedule(upstream, number * CHECKS_APART)
+
     def _schedule(self, upstream: U, delay: float) -> None:
         self._timers[upstream] = self._loop.call_later(delay, partial(self._check, upstream))
 
@@ -139,8 +147,9 @@ class HealthChecks(Generic[U]):
             self._request(upstream)
             return
         if upstream.state == DOWN and upstream.reached_handshake and not _is_conclusive(upstream):
-            self._schedule(upstream, self._until_next(upstream))  # it can be reached and doesn't work: left to traffic
-            return
+            if self._upstreams.spec.check_enabled:
+                self._schedule(upstream, self._until_next(upstream))
+            return  # it can be reached and doesn't work: left to traffic
         if spec.protocol == "socks5":
             self._begin(upstream, Socks5Handshake(None, spec.username, spec.password))
         elif _sends_credentials(upstream):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,10 @@ from config.model.choices import LIST_FORMATS, LIST_KINDS, POOL_FORMATS, POOL_PO
 
 DESCRIPTION = Annotated[str | None, typer.Option("--description", help="What it is for.")]
 NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name; not while something names it.")]
+CHECK_PAUSE = 0.2
+"""Seconds until a check is looked at again."""
+CHECK_MARGIN = 5.0
+"""Seconds in which the process of the checks starts."""
 _SHARED = (Column("DESCRIPTION", "description", spare=True), Column("ID", "id", whole=True))
 
 
@@ -293,9 +298,31 @@ def refresh_pool(session: Session, key: PoolArgument) -> None:
 @command(pools, "state")
 def show_state(session: Session, key: PoolArgument) -> None:
     """Show what is known of the upstreams of a pool: up or down, latency in ms, cool-downs and bans."""
-    status = session.api.get(f"/pools/{quote(key, safe='')}")["pool"]["status"]
-    found = status["upstreams"]
-    session.out.data(status, lambda: session.out.table(_STATE_COLUMNS, found, "The pool has no upstreams."))
+    _print_state(session, session.api.get(f"/pools/{quote(key, safe='')}")["pool"]["status"])
+
+
+@command(pools, "check")
+def check_pool(session: Session, key: PoolArgument) -> None:
+    """Check the upstreams of a pool now, whether a proxy uses it or not, and show what is known of them then."""
+    path = f"/pools/{quote(key, safe='')}"
+    before = _checks(session.api.get(path)["pool"]["status"])
+    deadline = time.monotonic() + session.api.post(f"{path}/check")["seconds"] + CHECK_MARGIN
+    status = session.api.get(path)["pool"]["status"]
+    while time.monotonic() < deadline and any(now <= was for now, was in zip(_checks(status), before, strict=False)):
+        time.sleep(CHECK_PAUSE)
+        status = session.api.get(path)["pool"]["status"]
+    _print_state(session, status)
+
+
+def _checks(status: Mapping[str, Any]) -> list[int]:
+    return [each["checks"] for each in status["upstreams"]]
+
+
+def _print_state(session: Session, status: Mapping[str, Any]) -> None:
+    if status["used"] is False and session.out.format != "json":
+        session.out.note("No active proxy uses the pool, so it is not checked by itself.")
+    rows = status["upstreams"]
+    session.out.data(status, lambda: session.out.table(_STATE_COLUMNS, rows, "The pool has no upstreams."))
 
 
 @command(pools, "report")

@@ -107,7 +107,7 @@ class ExitView(ResponseModel):
     `upstreams` (its own) or `pool`, with the name of that.
 
     `usable` says how many of the `total` upstreams are up and not left alone, `unknown` of how many nothing is known
-    yet; null when nobody can say, and with `direct`.
+    yet; null while that is not known, and with `direct`.
     """
 
     kind: Literal["direct", "upstreams", "pool"]

@@ -174,6 +174,14 @@ class PoolStatus(PoolSummary):
     upstreams: list[PoolUpstreamStatus]
 
 
+class PoolChecking(ResponseModel):
+    """The upstreams of a pool are being checked; all of that ends within `seconds`."""
+
+    id: str
+    checking: Literal[True]
+    seconds: float
+
+
 class PoolUpstreamReported(ResponseModel):
     """The state of the upstream after the report."""
 

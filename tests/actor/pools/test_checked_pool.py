@@ -50,6 +50,21 @@ def test_what_a_proxy_finds_out_is_reported_by_the_checks(checking: Checking, fa
     assert farm.total == 0, "nothing is checked where checks are off"
 
 
+def test_a_check_that_is_asked_for_is_one_of_each_upstream_also_where_checks_are_off(
+    checking: Checking, farm: Farm
+) -> None:
+    spec = pool_of(farm.ports[0], closed_port(), farm.ports[1], check_enabled=False)
+    checked = checking.configure(spec)
+    slots = checking.slots_elsewhere(spec)
+    slots[2].failed(checking.loop.now, "429", "status", "it responds 429")
+    checked.check_now()
+    checked.check_now()
+    checking.until(lambda: [slot.state for slot in slots[:2]] == ["up", "down"])
+    for _ in range(20):
+        checking.turn()
+    assert [slot.health(0.0).checks for slot in slots] == [1, 1, 0], "none that has asked for a pause"
+
+
 def test_a_pool_without_a_living_upstream_is_a_problem_of_its_own(checking: Checking, farm: Farm) -> None:
     spec = pool_of(*farm.ports[:2], check_enabled=False)
     checking.configure(spec)

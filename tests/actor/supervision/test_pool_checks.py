@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from actors.bus.messages.common import POOLS, PROXY_RESOLVER, Done
 from actors.bus.messages.fleet_objects import FleetObject
+from actors.bus.messages.pools import CheckPool
 from actors.bus.messages.specs import DnsSpec
 from actors.bus.messages.supervision import ApplyObjects, RemoveProxy, Runtime
 from tests.actor.supervision.supervised import Supervised
@@ -64,6 +65,18 @@ def test_a_proxy_that_is_stopped_uses_no_pool(supervised: Supervised) -> None:
     wait_gone(supervised)
     supervised.put(replace(proxy, revision=3))
     wait_running(supervised)
+    assert supervised.end() == 0
+
+
+def test_it_is_started_to_check_a_pool_that_no_proxy_uses(supervised: Supervised) -> None:
+    supervised.ask(ApplyObjects((POOL,)))
+    assert supervised.ask(CheckPool("pool:gone")) == Done()
+    assert checks(supervised) is None
+    assert supervised.ask(CheckPool("pool:paris")) == Done()
+    wait_running(supervised)
+    assert supervised.fleet().pools == ()
+    supervised.put(spec("one", free_port(), objects=("pool:paris",)))
+    assert supervised.fleet().pools == ("paris",)
     assert supervised.end() == 0
 
 

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.kit.scripted_origins import Origin
+from tests.kit.upstreams import closed_port
 from tests.product.cli.shell import Shell
 
 
@@ -41,6 +43,27 @@ def test_a_file_names_what_is_created_from_it_unless_the_argument_does(shell: Sh
         assert "name: is required" in shell(group, "create", *(("--kind", "domains") if more else ())).err
         for name in ("from-file", "other"):
             shell.good(group, "delete", name, "--yes")
+
+
+@pytest.mark.product
+def test_a_pool_that_no_proxy_uses_is_checked_when_asked_for(shell: Shell) -> None:
+    with Origin(lambda sock: sock.close()) as alive:
+        upstreams = [
+            {"protocol": "http", "host": "127.0.0.1", "port": port, "name": name}
+            for name, port in (("alive", alive.port), ("dead", closed_port()))
+        ]
+        shell.good("pools", "create", "unused", "--set", f"upstreams={json.dumps(upstreams)}")
+        printed = shell.good("pools", "check", "unused")
+        assert "No active proxy uses the pool" in printed.err
+        status = shell.good("pools", "state", "unused", "-o", "json").data
+        assert [(each["name"], each["state"], each["checks"]) for each in status["upstreams"]] == [
+            ("alive", "up", 1),
+            ("dead", "down", 1),
+        ]
+        assert (status["state"], status["usable"], status["used"]) == ("degraded", 1, False)
+        assert shell.good("pools", "check", "unused", "-o", "json").data["upstreams"][0]["checks"] == 2
+        assert shell.good("pools", "show", "unused").details["usable"] == "1 of 2, not used, so not checked"
+    shell.good("pools", "delete", "unused", "--yes")
 
 
 @pytest.mark.product

@@ -11,6 +11,7 @@ import pytest
 from actors.bus.codec import unpack
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.fleet_objects import PoolSpec
+from actors.bus.messages.pools import CheckPool
 from actors.pools.slot import Slot
 from actors.pools.state import pool_state
 from api.services.object_kinds import POOLS
@@ -125,6 +126,15 @@ def test_a_pool_says_whether_a_proxy_uses_it_and_it_is_checked(api: Api, pool: d
     assert [status(api)[name] for name in ("used", "checked")] == [None, False]
 
 
+def test_a_check_is_asked_for_and_the_response_says_when_it_has_ended(api: Api, pool: dict[str, Any]) -> None:
+    asked = api.post("/pools/paris/check", None, api.token())
+    assert asked.json["data"] == {"id": pool["id"], "checking": True, "seconds": 6.03}
+    assert (SUPERVISOR, CheckPool("pool:paris")) in api.fleet.received
+    assert api.post("/pools/lyon/check", None, api.token()).status_code == 404
+    api.fleet.gone.add(SUPERVISOR)
+    assert api.post("/pools/paris/check", None, api.token()).status_code == 500
+
+
 def test_a_bad_upstream_is_left_alone_by_all_at_once_and_used_again_when_it_is_good(
     api: Api, pool: dict[str, Any]
 ) -> None:
@@ -223,7 +233,7 @@ def test_prometheus_has_the_state_of_pools(api: Api, pool: dict[str, Any]) -> No
     slots(api)[0].succeeded(time.monotonic())
     report(api, "up1", verdict="bad")
     record = api.services.shared_objects.get(POOLS, "paris").record
-    parts = Parts(pools=[PoolSummary(record.id, record.name, api.services.pool_states.summary(record))])
+    parts = Parts(pools=[PoolSummary(record.id, record.name, api.services.pool_states.summary(record), True)])
     text = expose((), {}, {}, None, parts=parts).decode()
     labels = f'name="paris",pool="{pool["id"]}"'
     assert f'proxyfleet_pool_upstreams{{{labels},state="up"}} 1.0' in text

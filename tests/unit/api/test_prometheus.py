@@ -22,8 +22,10 @@ from actors.bus.messages.upstreams import UpstreamState
 from actors.bus.messages.webhooks import WebhookStatus
 from actors.histogram import bucket_of
 from actors.metrics.account_usage import UsageLedger
+from actors.pools.summary import Summary
 from api.services.metrics import Proxy
 from api.services.prometheus import Parts, expose
+from api.services.prometheus_pools import PoolSummary
 from api.services.top_accounts import TopAccount
 from tests.kit.api_stage import PROXY, Api, error_of
 from tests.kit.folders import ROOT
@@ -57,6 +59,7 @@ PARTS = Parts(
     {"prx_1": (UpstreamState("p1", "down", 1.0, 0, 0, 0, 0, 0, 2.5, None),)},
     [("wh_1", "ops", WebhookStatus(3, None, 1.0, "503", 4))],
     [TopAccount("acc_1", "ada", 10, 20)],
+    pools=[PoolSummary("pool_1", "paris", Summary(1, 1, 0, 1, 0, 1, 0.01, 4, 1, 0), True)],
 )
 SENDER = WebhookSenderState(9, 3, 2)
 
@@ -144,6 +147,9 @@ def test_all_names_begin_with_ours_and_no_label_can_hold_a_client() -> None:
                 "upstream",
                 "webhook",
                 "account",
+                "pool",
+                "state",
+                "by",
             }
 
 
@@ -169,6 +175,20 @@ def test_dashboard_and_alerts_are_all_read() -> None:
     panels = json.loads((GRAFANA / "dashboard.json").read_text())["panels"]
     alerts = (GRAFANA / "alerts.yml").read_text().count("- alert:")
     assert len(EXPRESSIONS) == sum(len(panel["targets"]) for panel in panels) + alerts
+
+
+def test_the_documents_say_what_each_alert_means() -> None:
+    rules = re.findall(r"- alert: (\w+)", (GRAFANA / "alerts.yml").read_text())
+    rows = re.findall(r"^\| `(Proxyfleet\w+)` \|", (GRAFANA.parent / "operations.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(rules)
+
+
+def test_alerts_can_tell_pools_that_no_proxy_uses() -> None:
+    pools = [PoolSummary("pool_1", "paris", Summary(0, 2, 0, 2, 0, 0, None), in_use) for in_use in (True, False)]
+    for pool, expected in zip(pools, (1, 0), strict=True):
+        text = expose([], {}, {}, None, parts=Parts(pools=[pool]))
+        assert value(text, "proxyfleet_pool_in_use") == expected
+        assert value(text, "proxyfleet_pool_usable_upstreams") == 0
 
 
 def test_the_table_of_the_documents_names_every_metric() -> None:
