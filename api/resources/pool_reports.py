@@ -20,7 +20,7 @@ def check_pool(call: Call) -> Reply:
     them have ended, and `status` of the pool has the results. An upstream that has asked for a pause (429, 5xx) is not
     checked in that time. One that is checked already is not checked twice.
     """
-    record = readable(POOLS, call).record
+    record = call.services.shared_objects.complete(readable(POOLS, call)).record
     request(call.services.bridge, SUPERVISOR, CheckPool(POOL_KEY + record.name), Done)
     return Reply(
         {"id": record.id, "checking": True, "seconds": longest_check(len(record.upstreams), record.check.timeout)}

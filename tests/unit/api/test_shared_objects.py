@@ -176,6 +176,14 @@ def test_a_rule_that_does_less_than_it_seems_to_is_warned_about(api: Api) -> Non
     rules = [{"name": "a", "match": {"paths": ["/simple/*"]}, "action": {"use": "deny"}}]
     response = api.post("/policies", {"name": "builds", "rules": rules}, api.token())
     assert [each["field"] for each in response.json["data"]["warnings"]] == ["rules[0].match.paths"]
+    rules = [
+        {"name": "plain", "match": {"methods": ["*"]}, "action": {"use": "deny"}},
+        {"name": "tunnels", "match": {"tunnel": True}, "action": {"use": "deny"}},
+    ]
+    response = api.post("/policies", {"name": "all", "rules": rules}, api.token())
+    assert response.json["data"]["policy"]["rules"][1]["match"] == {"tunnel": True}
+    [warned] = response.json["data"]["warnings"]
+    assert warned["warning"].endswith("so over HTTPS all requests pass")
 
 
 def test_whether_tunnels_are_ended_is_of_the_change_and_in_no_response(api: Api) -> None:

@@ -186,12 +186,23 @@ def test_all_of_an_action_is_sent() -> None:
         ({"action": {"use": "deny", "egress": ["127.0.0.1"]}}, "rules[0].action.egress"),
         ({"action": {"use": "deny", "limits": {"connections": 1}}}, "rules[0].action.limits"),
         ({"action": {"egress": ["203.0.113.9"]}}, "rules[0].action.egress[0]"),
+        ({"match": {"tunnel": True, "methods": ["*"]}}, "rules[0].match.tunnel"),
+        ({"match": {"tunnel": True, "paths": ["/*"]}}, "rules[0].match.tunnel"),
+        ({"match": {"tunnel": True}, "action": {"headers": {"remove": ["Cookie"]}}}, "rules[0].match.tunnel"),
     ],
 )
 def test_an_action_that_says_two_things_is_refused(rule: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidResource) as caught:
         a_policy(rule)
     assert caught.value.field == field
+
+
+def test_rules_are_about_any_method_of_plain_http_or_about_tunnels() -> None:
+    plain, tunnels = policy_spec(
+        a_policy({"name": "plain", "match": {"methods": ["*"]}}, {"name": "tunnels", "match": {"tunnel": True}}), 1
+    ).rules
+    assert (plain.methods, plain.tunnel) == (("*",), False)
+    assert (tunnels.methods, tunnels.tunnel) == ((), True)
 
 
 def test_two_rules_of_one_name_are_refused() -> None:
@@ -217,6 +228,8 @@ def test_a_policy_has_so_many_entries_in_all_and_lists_are_for_more() -> None:
         ({"match": {"accounts": ["a:b"]}}, "match.accounts[0]"),
         ({"match": {"methods": ["GET", "CONNECT"]}}, "match.methods[1]"),
         ({"match": {"paths": ["simple"]}}, "match.paths[0]"),
+        ({"match": {"tunnel": False}}, "match.tunnel"),
+        ({"match": {"tunnel": "yes"}}, "match.tunnel"),
         ({"match": {"clients": ["10.0.0.0/33"]}}, "match.clients[0]"),
         ({"match": {"schedule": {"timezone": "Mars"}}}, "match.schedule.timezone"),
         ({"match": {"hosts": ["a"]}}, "match.hosts"),

@@ -18,6 +18,11 @@ describe("a rule in its form", () => {
   it("comes back as it was, with fields that the form does not know", () => {
     expect(ruleBody(ruleValue(stored as never))).toEqual(stored);
   });
+  it("is about tunnels or says nothing of them", () => {
+    const tunnels = { name: "t", mode: "enforce" as const, match: { tunnel: true }, action: { use: "deny" } };
+    expect(ruleBody(ruleValue(tunnels as never))).toEqual(tunnels);
+    expect(ruleBody({ ...ruleValue(tunnels as never), tunnel: false }).match).toEqual({});
+  });
   it("leaves out what is empty, and what an action does not have", () => {
     const rule = { ...blankRule("one"), reason: "no", set: "X-A: 1" };
     expect(ruleBody(rule)).toEqual({ name: "one", match: {}, action: { use: "deny", reason: "no" }, mode: "enforce" });
@@ -26,6 +31,8 @@ describe("a rule in its form", () => {
   it("is named in a few words", () => {
     expect(summaryOf(ruleValue(stored as never))).toBe("tag:ci · *.example, list:a · GET · country=de");
     expect(summaryOf({ ...blankRule("x"), destinations: ["a", "b", "c", "d", "e"] })).toBe("a, b, c +2");
+    expect(summaryOf({ ...blankRule("x"), methods: ["*"], destinations: ["a"] })).toBe("a · plain HTTP");
+    expect(summaryOf({ ...blankRule("x"), tunnel: true, destinations: [":443"] })).toBe(":443 · tunnels");
     expect([summaryOf(blankRule("x")), actionOf({ use: "deny" }).word]).toEqual(["every request", "deny"]);
   });
 });

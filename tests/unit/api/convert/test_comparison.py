@@ -68,8 +68,7 @@ def line(request: str, outcome: str, way: str = "HIER_NONE/-", time: str = DAY, 
         line("GET http://192.0.2.7/", "TCP_DENIED/403"),
         line("GET http://a.example/", "TCP_DENIED/403", client="192.0.2.1", way="HIER_NONE/198.51.100.1"),
         '10.0.0.1 - - [03/Jun/2024:12:00:00 +0000] "GET http://bad.example/ HTTP/1.1" 403 3900 TCP_DENIED:HIER_NONE',
-        '10.0.0.1 - - [03/Jun/2024:12:00:00 +0000] "GET http://bad.example/ HTTP/1.1" 403 3900 "-" "x" '
-        "TCP_DENIED:HIER_NONE",
+        '10.0.0.1 - - [03/Jun/2024:12:00:00 +0000] "GET http://bad.example/ HTTP/1.1" 403 3 "" "" TCP_DENIED:HIER_NONE',
         '10.0.0.1 - - [03/Jun/2024:05:00:00 +0000] "CONNECT a.example:443 HTTP/1.1" 403 3900 TCP_DENIED:HIER_NONE',
     ],
 )
