@@ -94,6 +94,10 @@ class Actor:
         """Finish what is under way within this time, then call `finish`."""
         self.finish()
 
+    def drain_sooner(self, _seconds: float) -> None:
+        """It drains, and has no more time than that."""
+        return
+
     def ready(self) -> None:
         """Report to the supervisor that it can work. From now on it must keep its liveness deadlines."""
         self.mailbox.tell(SUPERVISOR, Hello(self.boot.instance, os.getpid()))
@@ -125,10 +129,12 @@ class Actor:
         self.settings_changed(groups.keys())
 
     def stop(self, drain: float) -> None:
-        """Begin to end, once."""
-        if not self._stopping:
-            self._stopping = True
-            self.drain(drain)
+        """Begin to end, once; another time only sooner."""
+        if self._stopping:
+            self.drain_sooner(drain)
+            return
+        self._stopping = True
+        self.drain(drain)
 
     def terminate(self) -> None:
         """End after a SIGTERM: when the supervisor stops it if the whole product ends, else by itself."""

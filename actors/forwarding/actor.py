@@ -13,6 +13,7 @@ from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 
 from actors.bus.codec import unpack
 from actors.bus.events import counters_topic
+from actors.bus.loop import Timer
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.accounts import AccountStates, CollectUsage, PushTotals, QueryAccounts
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Unreachable, actor_proxy, proxy_label
@@ -20,6 +21,7 @@ from actors.bus.messages.forwarding import (
     AllowTestClient,
     CloseConnections,
     Configure,
+    DrainEnded,
     Explain,
     GroupConnections,
     Idle,
@@ -64,6 +66,8 @@ log = logging.getLogger(__name__)
 PAGE = resource.getpagesize()
 FIRST_REQUEST = 1.0
 """Seconds that a client which has only connected may take for its request, once the actor is to end."""
+DRAIN_ENDED = "drain_ended"
+"""The reason of records of what was cut at the end of a drain."""
 USAGE_AWAITED = 2.0
 """Seconds that what accounts have used before may take to arrive at the start."""
 
@@ -106,6 +110,9 @@ class ForwardingActor(Actor):
         self.forwarding.authenticator.on_renewed = PasswordRenewals(self.mailbox).send
         self._sleeper: Sleeper | None = None
         self._listen_by = 0.0
+        self._end = 0.0
+        self._end_timer: Timer | None = None
+        """Of a drain: the end of its time."""
         self._label = ""
         self._place = 0, 1
         """Its index among the workers, and how many these are."""
@@ -315,9 +322,19 @@ class ForwardingActor(Actor):
             if isinstance(connection, ClientConnection):
                 connection.stop_keep_alive(allow_first_request=True)
         self.loop.call_later(min(self._first_request, seconds), self._stop_unused)
-        self.loop.call_later(seconds, self._cut)
+        self._end = self.loop.now + seconds
+        self._end_timer = self.loop.call_later(seconds, self._cut)
+        if forwarding.connections:
+            log.info("drains for up to %g s: %d connections are open", seconds, len(forwarding.connections))
         if not forwarding.connections:
             self._emptied()
+
+    def drain_sooner(self, seconds: float) -> None:
+        """See `Actor`."""
+        if self._end_timer is not None and self.loop.now + seconds < self._end:
+            self._end = self.loop.now + seconds
+            self._end_timer.cancel()
+            self._end_timer = self.loop.call_later(seconds, self._cut)
 
     def _stop_unused(self) -> None:
         for connection in tuple(self.forwarding.connections):
@@ -327,8 +344,12 @@ class ForwardingActor(Actor):
                 connection.end("connection_terminated")
 
     def _cut(self) -> None:
-        for connection in tuple(self.forwarding.connections):
-            connection.end("connection_terminated")
+        left = tuple(self.forwarding.connections)
+        if left:
+            log.warning("the time to drain is over: %d connections are cut", len(left))
+            self.mailbox.tell(SUPERVISOR, DrainEnded(self.boot.instance, len(left)))
+        for connection in left:
+            connection.end(DRAIN_ENDED)
 
     def _emptied(self) -> None:
         """No client is left: send the last counters and records, and end when they have arrived."""

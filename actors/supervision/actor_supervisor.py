@@ -31,7 +31,7 @@ from actors.bus.messages.common import (
     forwarding_name,
 )
 from actors.bus.messages.fleet_objects import FleetObject
-from actors.bus.messages.forwarding import Configure, Idle
+from actors.bus.messages.forwarding import Configure, DrainEnded, Idle
 from actors.bus.messages.pools import CheckPool
 from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import ProxySpec
@@ -113,18 +113,18 @@ class ActorSupervisor:
         proxy_resolver = OccasionalActor(proxy_resolver_spec(classes), context, self, self._fixed)
         self._occasional = {POOLS: self._pools, PROXY_RESOLVER: proxy_resolver}
         self._reconciler = Reconciler(
-            context.loop,
-            self._desired,
-            self._actors,
-            self._egress,
-            self._pools,
-            proxy_resolver,
-            lambda: self.is_ending,
+            context.loop, self._desired, self._actors, self._egress, self._pools, proxy_resolver, lambda: self.is_ending
         )
         self._starting = StartWaiters(context.loop, self._actors.is_starting)
         self._names = ProxyNamePublisher(context.router, self._fixed)
         self._report = RuntimeReporter(
-            self._desired, self._actors, self._fixed, self._problems.book, self._sleepers, self._pools
+            self._desired,
+            self._actors,
+            self._fixed,
+            self._problems.book,
+            self._sleepers,
+            self._pools,
+            self._predecessors,
         )
         self._problems.own = self._report.own_problems
         self._checked_at = context.loop.now
@@ -158,6 +158,7 @@ class ActorSupervisor:
             QueryWorkers: lambda _sender, message, reply: reply(self._report.workers(message)),
             ReportProblems: self._problems.received,
             ReplayEvents: self._replay_events,
+            DrainEnded: lambda _sender, message, _reply: self._predecessors.was_cut(message.cut),
         }
 
     # --- orders from the supervisor ---
@@ -227,8 +228,7 @@ class ActorSupervisor:
         self._sleepers.ending = True
         for proxy_id in tuple(self._sleepers.by_id):
             self._actors.stop(proxy_id, noop)
-        for name in self._predecessors.names():
-            self._predecessors.drain(name, self._config.drain_timeout)
+        self._predecessors.drain_all(self._config.drain_timeout)
         self._shut_down(list(self._actors.all()), on_end, lambda: len(self._predecessors) > 0)
 
     def end_fixed(self, on_end: Callable[[], None]) -> None:

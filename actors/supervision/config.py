@@ -18,6 +18,7 @@ class SupervisionConfig:
     """
 
     drain_timeout: float
+    upgrade_drain: float
     egress_policy: str
     egress_allow: tuple[str, ...]
     upstreams_allow: tuple[str, ...] | None
@@ -31,6 +32,7 @@ class SupervisionConfig:
         published = tcp_parts(settings.metrics.publish)
         return cls(
             settings.server.drain_timeout,
+            settings.server.upgrade_drain,
             settings.proxy.egress_guard,
             settings.proxy.egress_allow,
             settings.proxy.upstreams_allow,

@@ -16,6 +16,7 @@ from actors.supervision.processes.lifecycle import State
 from actors.supervision.processes.managed_actor import ManagedActor
 from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.sleepers import Sleepers
+from actors.supervision.upgrade.predecessors import Predecessors
 from actors.supervision.worker_states import combined
 
 
@@ -30,6 +31,7 @@ class RuntimeReporter:
         problems: ProblemBook,
         sleepers: Sleepers,
         pools: PoolChecks,
+        predecessors: Predecessors,
     ) -> None:
         self._desired = desired
         self._proxies = proxies
@@ -37,6 +39,7 @@ class RuntimeReporter:
         self._problems = problems
         self._sleepers = sleepers
         self._pools = pools
+        self._predecessors = predecessors
         self._started_at = time.time()
 
     def report(self, query: QueryRuntime) -> RuntimeReport:
@@ -54,6 +57,10 @@ class RuntimeReporter:
         }
         actors = {name: self._runtime([actor]) for name, actor in self._fixed.items()}
         whole = RuntimeReport(proxies, actors, self._started_at, pools=self._pools.in_use)
+        older = self._predecessors.instances()
+        if older:
+            until = self._predecessors.until - time.monotonic() + time.time()
+            whole = replace(whole, older=older, older_connections=self._predecessors.connections, older_until=until)
         return whole if query.asleep_since is None else self._with_sleepers(whole, query.asleep_since)
 
     def _all(self, query: QueryRuntime) -> Iterable[str]:
@@ -90,9 +97,11 @@ class RuntimeReporter:
         degraded = states.count("degraded")
         running = states.count("running") + degraded
         asleep = len(self._sleepers.by_id)
+        older = self._predecessors.instances()
         return (
             f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
             f"{f', {asleep} asleep' if asleep else ''}"
+            f"{f', {self._predecessors.connections} connections in older processes' if older else ''}"
         )
 
     @property

@@ -15,13 +15,14 @@ from actors.bus.messages.forwarding import (
     Ended,
     QueryConnections,
 )
+from actors.bus.messages.supervision import RuntimeReport
 from actors.forwarding.connections.table import SORTS
 from api.bus_bridge import Bridge
 from api.call import Call, Reply
 from api.errors import Invalid, NotFound, PeerUnavailable
 from api.http.query import Query, choice, integer, network, text
 from api.services.fleet_connections import FleetConnections
-from api.services.worker_requests import request_workers
+from api.services.worker_requests import older_addresses, request_workers
 from config.model.proxies import ProxyRecord
 from config.text.formatting import timestamp_text
 
@@ -67,19 +68,21 @@ def list_connections(call: Call) -> Reply:
     query: ListConnections = call.query
     message = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
     proxy = call.services.proxies.get(call.params["proxy_id"]).record
-    page = _page(call.services.bridge, proxy, message)
+    page = _page(call.services.bridge, proxy, message, call.services.runtime.whole())
     visible = call.upstreams
     return Reply({"connections": [connection_view(each, visible) for each in page.connections], "total": page.total})
 
 
-def _page(bridge: Bridge, proxy: ProxyRecord, message: QueryConnections) -> Connections:
-    """A page of all workers' connections; a proxy that is inactive or sleeps has none."""
-    if proxy.status == "inactive":
+def _page(bridge: Bridge, proxy: ProxyRecord, message: QueryConnections, report: RuntimeReport | None) -> Connections:
+    """A page of the connections of all workers, and of those of an older program; without such, a proxy that is
+    inactive or sleeps has none."""
+    drains = bool(older_addresses(report, [proxy]))
+    if proxy.status == "inactive" and not drains:
         return Connections((), 0)
-    if proxy.workers == 1:
+    if proxy.workers == 1 and not drains:
         pages: list[Connections] = request_workers(bridge, proxy, message, Connections)
         return pages[0] if pages else Connections((), 0)
-    fleet = FleetConnections(bridge, [proxy])
+    fleet = FleetConnections(bridge, [proxy], report)
     rows, total = fleet.page(message)
     for reason in fleet.silent.values():
         raise PeerUnavailable(forwarding_name(proxy.id), reason)
@@ -119,11 +122,15 @@ def require_filter(query: Query, filtered: bool, everything: str | None) -> None
 
 
 def _end(call: Call, message: CloseConnections) -> int:
-    """How many the processes of the proxy have closed; an inactive one has none."""
-    proxy = call.services.proxies.get(call.params["proxy_id"]).record
+    """How many the processes of the proxy have closed; an inactive one has none but of an older program."""
+    proxy, bridge = call.services.proxies.get(call.params["proxy_id"]).record, call.services.bridge
+    older = older_addresses(call.services.runtime.whole(), [proxy])
+    replies = bridge.ask_all(dict.fromkeys(older, message)).values() if older else ()
+    ended = sum(each.count for each in replies if isinstance(each, Ended))  # one that has gone has none left
     if proxy.status == "inactive":
-        return 0
-    return sum(each.count for each in request_workers(call.services.bridge, proxy, message, Ended))
+        return ended
+    found: list[Ended] = request_workers(bridge, proxy, message, Ended)
+    return ended + sum(each.count for each in found)
 
 
 def connection_view(connection: Connection, upstreams: frozenset[str] | None) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def list_connections(call: Call) -> Reply:
     only = query.of_account(account)
     if query.group_by is not None and query.sort is not None:
         raise Invalid("sort", "must be left out where group_by is given: the largest groups come first")
-    fleet = FleetConnections(call.services.bridge, _proxies(call, query.proxy, account))
+    fleet = FleetConnections(call.services.bridge, _proxies(call, query.proxy, account), call.services.runtime.whole())
     if query.group_by is not None:
         groups, total = _groups(call, fleet, only, query)
         return Reply({"groups": groups, "total": total, "unavailable": _unavailable(call, fleet)})
@@ -94,7 +94,7 @@ def end_connections(call: Call) -> Reply:
     only = query.of_account(account)
     require_filter(query, only != EVERYTHING or query.proxy is not None, query.all)
     proxies = _proxies(call, query.proxy, account)
-    fleet = FleetConnections(call.services.bridge, proxies)
+    fleet = FleetConnections(call.services.bridge, proxies, call.services.runtime.whole())
     ended = fleet.end(only)
     named = {"proxy_id": proxies[0].id} if query.proxy is not None and proxies else {}
     given = {name: value for name in query.parameters if (value := getattr(query, name)) not in (None, 0)}

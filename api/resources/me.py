@@ -154,7 +154,7 @@ def list_connections(call: Call) -> Reply:
         if activity is None:
             raise PeerUnavailable(METRICS, "no proxies of an account")
         proxies = [each for each in proxies if each.id in activity.proxies]
-    fleet = FleetConnections(call.services.bridge, proxies)
+    fleet = FleetConnections(call.services.bridge, proxies, call.services.runtime.whole())
     only = ConnectionFilter(user=account.username)
     rows, total = fleet.page(QueryConnections(only, query.sort, query.limit, query.offset))
     silent = [{"proxy": each.name, "error": fleet.silent[each.id]} for each in proxies if each.id in fleet.silent]

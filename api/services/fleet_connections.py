@@ -23,10 +23,11 @@ from actors.bus.messages.forwarding import (
     GroupConnections,
     QueryConnections,
 )
+from actors.bus.messages.supervision import RuntimeReport
 from actors.forwarding.connections.table import PAGE_MAX
 from api.bus_bridge import Bridge, is_asleep, reason_of
 from api.services.connection_groups import FetchedGroups, Group, merged
-from api.services.worker_requests import addresses_of
+from api.services.worker_requests import addresses_of, older_addresses
 from config.model.proxies import ProxyRecord
 
 WAIT = 3.0
@@ -48,13 +49,16 @@ class Row(NamedTuple):
 
 
 class FleetConnections:
-    """The connections of these proxies, for one response. An inactive proxy has none."""
+    """The connections of these proxies, for one response. An inactive proxy has none but in processes that drain."""
 
-    def __init__(self, bridge: Bridge, proxies: Iterable[ProxyRecord]) -> None:
+    def __init__(self, bridge: Bridge, proxies: Iterable[ProxyRecord], report: RuntimeReport | None) -> None:
+        """`report` knows the processes of an older program that drain."""
         self.silent: dict[str, str] = {}
         """By proxy id, why there is no reply."""
         self._bridge = bridge
-        self._proxies = addresses_of(bridge, [each for each in proxies if each.status == "active"])
+        every = list(proxies)
+        active = addresses_of(bridge, [each for each in every if each.status == "active"])
+        self._proxies = {**active, **older_addresses(report, every)}
         self._silent: set[str] = set()
         """Addresses of those that don't reply."""
         self._ends = time.monotonic() + WAIT

@@ -95,6 +95,7 @@ class HealthService:
                 "pid": self._supervisor_pid or os.getpid(),
                 "compiled": runs_compiled(),
                 "tls_tickets": "shared" if self._run.tickets.exists() else "process",
+                "older_processes": _older_view(fleet),
                 **_resource_view(metrics),
             },
             "proxy": _proxies_view(metrics, checks["proxy_service"], _wanted(self._proxies.all())),
@@ -203,6 +204,16 @@ def _own_metrics() -> SystemMetrics:
         bandwidth_out=0.0,
         total=NO_STATS,
     )
+
+
+def _older_view(fleet: RuntimeReport | None) -> View | None:
+    if fleet is None or not fleet.older:
+        return None
+    return {
+        "processes": sum(map(len, fleet.older.values())),
+        "connections": fleet.older_connections,
+        "until": timestamp_text(fleet.older_until),
+    }
 
 
 def _resource_view(metrics: SystemMetrics) -> View:

@@ -11,7 +11,7 @@ from typing import Any
 
 from actors.bus.mailbox import NOT_ON_THE_BUS, address_of
 from actors.bus.messages.common import SUPERVISOR, Unreachable, forwarding_name
-from actors.bus.messages.supervision import QueryWorkers, Workers
+from actors.bus.messages.supervision import QueryWorkers, RuntimeReport, Workers
 from actors.bus.messages.upstreams import Upstreams, UpstreamState
 from api.bus_bridge import Bridge, checked, is_asleep
 from config.model.proxies import ProxyRecord
@@ -36,6 +36,12 @@ def addresses_of(bridge: Bridge, proxies: Iterable[ProxyRecord]) -> dict[str, Pr
         if proxy.id not in known:
             found[name] = proxy
     return found
+
+
+def older_addresses(report: RuntimeReport | None, proxies: Iterable[ProxyRecord]) -> dict[str, ProxyRecord]:
+    """By address on the bus, the proxy of each process of an older program that drains."""
+    older = {} if report is None else report.older
+    return {address_of(forwarding_name(proxy.id), each): proxy for proxy in proxies for each in older.get(proxy.id, ())}
 
 
 def _instances(bridge: Bridge, proxies: list[ProxyRecord]) -> Mapping[str, tuple[int, ...]]:

@@ -77,6 +77,7 @@ class Server(Group):
     port: Annotated[Port, Live()] = 8080
     max_connections: Annotated[int, Field(ge=1, le=100_000), Live()] = 1000
     drain_timeout: float = Field(10.0, ge=0, le=3600)
+    upgrade_drain: float = Field(3600.0, ge=0, le=86_400)
     trusted_proxies: tuple[Network, ...] = ()
     tls: ServerTls = ServerTls()
 

@@ -80,6 +80,7 @@ class FakeFleet:
         self.stats: dict[str, ProxyStats] = {}
         self.helpers = {name: Runtime("running", 7, 1.0, 0, None) for name in ("api", "metrics", "logs", "webhooks")}
         self.failed: set[str] = set()
+        self.older: dict[str, tuple[int, ...]] = {}
         self.problems: dict[str, tuple[Problem, ...]] = {}
         self.gone: set[str] = set()
         self.forwarding: Callable[[AllowTestClient], Any] = lambda _admit: Done()
@@ -183,8 +184,8 @@ class FakeFleet:
             found = EffectiveSettings.of(Settings(), self.stored).described()
             return SettingSources(tuple(each.plain() for each in found))
         if isinstance(message, QueryRuntime):
-            proxies = {each: self._runtime(spec) for each, spec in self.desired.items()}
-            return RuntimeReport(proxies, self.helpers, 1.0, pools=self.pools_in_use)
+            runtimes = {each: self._runtime(spec) for each, spec in self.desired.items()}
+            return RuntimeReport(runtimes, self.helpers, 1.0, pools=self.pools_in_use, older=self.older)
         if isinstance(message, QueryWorkers):
             return Workers({each: self.workers[each] for each in message.proxy_ids if each in self.workers})
         return Done() if isinstance(message, (RestartProxy, CheckPool)) else None

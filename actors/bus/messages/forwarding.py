@@ -37,6 +37,14 @@ class Idle:
 
 
 @message
+class DrainEnded:
+    """Forwarding actor → supervisor: its time to drain is over, and so many connections are cut. Nothing replies."""
+
+    instance: int
+    cut: int
+
+
+@message
 class Sleep:
     """Supervisor → forwarding actor: accept no more and keep what you know for the next process. → `Done` or `Failed`.
 

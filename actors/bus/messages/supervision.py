@@ -284,6 +284,9 @@ class RuntimeReport:
     has them (`asleep_runtime`). They are all that do where `asleep_all`, else those that have fallen asleep since that
     step; `woken` are those that have woken since. `asleep_step` is the step of this report. `pools` are the names of
     the pools that a proxy which is active may use.
+
+    `older` are the instances of forwarding actors of an older program that drain, by proxy; `older_connections` are
+    open in them, and `older_until` (Unix seconds) is the end of their time.
     """
 
     proxies: dict[str, Runtime]
@@ -294,6 +297,9 @@ class RuntimeReport:
     woken: tuple[str, ...] = ()
     asleep_step: int = 0
     pools: tuple[str, ...] = ()
+    older: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    older_connections: int = 0
+    older_until: float = 0.0
 
 
 def asleep_runtime(since: float, restarts: int, certificate_ends: float) -> Runtime:

@@ -177,7 +177,7 @@ class ProxyActors:
 
     def drain_predecessors(self, actor: ManagedActor) -> None:
         """Of one that runs: at once when all workers serve, else in a moment, since the last may take long to start."""
-        name, drain = actor.name, self._config.drain_timeout
+        name, drain = actor.name, self._config.upgrade_drain
         if all(each.serving is not None for each in self.of_proxy(actor.worker.proxy_id)):
             self._predecessors.drain(name, drain)
         elif self._predecessors.has(name):

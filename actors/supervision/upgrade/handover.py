@@ -40,13 +40,22 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """A process of a forwarding actor that an older program made; `leaving` when it drains already."""
+    """A process of a forwarding actor that an older program made; `leaving` when it drains already.
+
+    Then it may do so `until` (of the monotonic clock; 0: not known), and has done so through `upgrades`.
+    """
 
     name: str
     instance: int
     pid: int
     lifeline: int
     leaving: bool
+    until: float = 0.0
+    upgrades: int = 0
+
+
+_SINCE_FORMAT_1 = ("until", "upgrades")
+"""Fields that are handed over apart: an older program knows a predecessor without them."""
 
 
 @dataclass(slots=True)
@@ -78,7 +87,9 @@ class Handover:
     def content(self) -> dict[str, Any]:
         """As the next program reads it."""
         predecessors = [asdict(each) for each in self.predecessors]
-        return {"format": FORMAT, "listeners": self.listeners, "locks": self.locks, "elders": predecessors}
+        drains = [{name: each.pop(name) for name in _SINCE_FORMAT_1} for each in predecessors]
+        content = {"format": FORMAT, "listeners": self.listeners, "locks": self.locks, "elders": predecessors}
+        return {**content, "drains": drains}
 
     def descriptors(self) -> list[int]:
         """All descriptors that the next program needs."""
@@ -100,10 +111,17 @@ def receive_handover(environ: MutableMapping[str, str]) -> Handover:
         return Handover()
     with os.fdopen(int(number), "rb") as file:
         content: dict[str, Any] = msgpack.unpackb(file.read())
-    handover = Handover(content["listeners"], content["locks"], [Predecessor(**each) for each in content["elders"]])
+    handover = Handover(content["listeners"], content["locks"], predecessors_of(content))
     for descriptor in handover.descriptors():
         os.set_inheritable(descriptor, False)
     return handover
+
+
+def predecessors_of(content: dict[str, Any]) -> list[Predecessor]:
+    """Those in a map that this program or an older one has written."""
+    elders = content["elders"]
+    drains = content.get("drains", [{}] * len(elders))
+    return [Predecessor(**each, **drain) for each, drain in zip(elders, drains, strict=True)]
 
 
 def exec_successor(command: Sequence[str], environ: MutableMapping[str, str], handover: Handover) -> NoReturn:

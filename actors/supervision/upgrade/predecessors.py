@@ -1,22 +1,26 @@
 """Forwarding actors that an older program made and handed over (`actors.supervision.upgrade.handover`).
 
 A predecessor accepts and serves until this program has a process in its place; then it drains, and ends by itself or
-when its time is up. It was forked by a zygote that is gone, so it is this process's child, and its pidfd becomes
-readable when it has ended. It reconnects to the bus by itself and reports there as before.
+when its time is up (`server.upgrade_drain`). Later upgrades hand it on, `UPGRADES_MAX` of them. It was forked by a
+zygote that is gone, so it is this process's child, and its pidfd becomes readable when it has ended. It reconnects to
+the bus by itself and reports there as before.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, address_of
 from actors.bus.messages.common import Done, Stop, actor_proxy
+from actors.bus.messages.forwarding import ConnectionFilter, ConnectionGroups, GroupConnections
 from actors.process import ORPHAN_GRACE
 from actors.supervision.callbacks import noop
 from actors.supervision.upgrade.handover import Predecessor
@@ -24,6 +28,14 @@ from actors.supervision.upgrade.handover import Predecessor
 log = logging.getLogger(__name__)
 
 STOP_REPLY_MAX = 1.0
+UPGRADES_MAX = 3
+"""Through so many upgrades a process drains; then it has `server.drain_timeout` left, so that not ever more programs
+are in memory."""
+COUNT_PERIOD = 10.0
+"""Seconds between two counts of the connections that are open in those that drain."""
+REPLY_MAX = 5.0
+LOG_PERIOD = 600.0
+"""Seconds between two lines about them."""
 RETRY_AFTER = 0.05
 """Seconds until `Stop` is sent again: a predecessor may not have reconnected to the bus yet."""
 
@@ -36,6 +48,8 @@ class _Tracked:
         self.pidfd = pidfd
         self.asked = self.acknowledged = predecessor.leaving
         self.lifeline = predecessor.lifeline
+        self.until = math.inf
+        self.connections: int | None = None
 
     def close_lifeline(self) -> None:
         """End it soon, whatever it does (`actors.process`)."""
@@ -55,14 +69,19 @@ class Predecessors:
     """See the module. `on_end` is called whenever one has ended."""
 
     def __init__(self, loop: Loop, router: MailboxRouter, predecessors: Iterable[Predecessor], drain: float) -> None:
+        """`drain` is what those may take whose time is not known, or was long enough."""
         self._loop = loop
         self._router = router
         self._tracked: list[_Tracked] = []
         self.on_end: Callable[[], None] = noop
         self.on_process_end: Callable[[str, int], None] = lambda _proxy_id, _instance: None
         """Called with the proxy and the instance of one that has ended."""
+        self._cut = 0
+        self._logged_at = -math.inf
         for predecessor in predecessors:
             self._track(predecessor, drain)
+        if self._tracked:
+            loop.call_later(COUNT_PERIOD, self._count)
 
     def __len__(self) -> int:
         return len(self._tracked)
@@ -75,10 +94,38 @@ class Predecessors:
         """Whether one of this name lives, whatever it does."""
         return any(each.predecessor.name == name for each in self._tracked)
 
+    def instances(self) -> dict[str, tuple[int, ...]]:
+        """By proxy, the instances of those that drain."""
+        found: dict[str, tuple[int, ...]] = {}
+        for each in self._draining():
+            proxy_id = actor_proxy(each.predecessor.name)
+            found[proxy_id] = (*found.get(proxy_id, ()), each.predecessor.instance)
+        return found
+
+    @property
+    def connections(self) -> int:
+        """How many are open in those that drain, as of the last count."""
+        return sum(each.connections or 0 for each in self._draining())
+
+    @property
+    def until(self) -> float:
+        """When the last of those that drain has to end, of the loop's clock; 0 without any."""
+        return max((each.until for each in self._draining()), default=0.0)
+
+    def was_cut(self, connections: int) -> None:
+        """So many were open in one of them at the end of its time."""
+        self._cut += connections
+
+    def drain_all(self, seconds: float) -> None:
+        """Have all drain for no longer than that."""
+        for name in {each.predecessor.name for each in self._tracked}:
+            self.drain(name, seconds)
+
     def drain(self, name: str, seconds: float) -> None:
-        """Have the predecessors of this name stop accepting and drain: a successor runs, or none is desired."""
+        """Have the predecessors of this name stop accepting and drain: a successor runs, or none is desired. Those that
+        drain already have no more time than that."""
         for each in self._tracked:
-            if each.predecessor.name == name and not each.asked:
+            if each.predecessor.name == name and (not each.asked or self._loop.now + seconds < each.until):
                 each.asked = True
                 self._limit(each, seconds)
                 self._ask(each, seconds)
@@ -90,7 +137,13 @@ class Predecessors:
             self._loop.unwatch(each.pidfd)
             os.close(each.pidfd)
         return [
-            replace(each.predecessor, lifeline=each.lifeline, leaving=each.acknowledged)
+            replace(
+                each.predecessor,
+                lifeline=each.lifeline,
+                leaving=each.acknowledged,
+                until=each.until if each.acknowledged else 0.0,
+                upgrades=each.predecessor.upgrades + each.acknowledged,
+            )
             for each in tracked
             if each.lifeline >= 0
         ]
@@ -109,8 +162,41 @@ class Predecessors:
         tracked = _Tracked(predecessor, pidfd)
         self._tracked.append(tracked)
         self._loop.watch(pidfd, select.EPOLLIN, lambda _mask: self._ended(tracked))
-        if predecessor.leaving:
+        if predecessor.leaving and predecessor.upgrades <= UPGRADES_MAX and predecessor.until:
+            self._limit(tracked, max(0.0, predecessor.until - self._loop.now))
+        elif predecessor.leaving:
             self._limit(tracked, drain)
+            self._ask(tracked, drain)
+
+    def _draining(self) -> list[_Tracked]:
+        return [each for each in self._tracked if each.asked]
+
+    def _count(self) -> None:
+        """Ask each that drains how many connections are open; the sum is in the log now and then."""
+        if not self._tracked:
+            return
+        self._loop.call_later(COUNT_PERIOD, self._count)
+        waiting = self._draining()
+        left = len(waiting)
+
+        def counted(tracked: _Tracked, reply: object) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(reply, ConnectionGroups):
+                tracked.connections = sum(count for count, _, _ in reply.groups.values())
+            if not left:
+                self._log()
+
+        for each in waiting:
+            to = address_of(each.predecessor.name, each.predecessor.instance)
+            ask = GroupConnections(ConnectionFilter(), None, 1)
+            self._router.ask(to, ask, partial(counted, each), REPLY_MAX)
+
+    def _log(self) -> None:
+        if self._loop.now - self._logged_at >= LOG_PERIOD and self._draining():
+            self._logged_at = self._loop.now
+            text = "%d connections are open in %d older processes, which drain for up to %.0f s more"
+            log.info(text, self.connections, len(self._draining()), self.until - self._loop.now)
 
     def _ask(self, tracked: _Tracked, drain: float) -> None:
         def replied(reply: object) -> None:
@@ -132,6 +218,7 @@ class Predecessors:
         def unless_ended(act: Callable[[], None]) -> Callable[[], None]:
             return lambda: act() if tracked in self._tracked else None
 
+        tracked.until = self._loop.now + drain
         self._loop.call_later(drain + ORPHAN_GRACE, unless_ended(tracked.close_lifeline))
         self._loop.call_later(drain + 2 * ORPHAN_GRACE, unless_ended(tracked.kill))
 
@@ -141,5 +228,7 @@ class Predecessors:
         os.close(tracked.pidfd)
         tracked.close_lifeline()
         self._tracked.remove(tracked)
+        if not self._tracked:
+            log.info("the last older process has ended; connections that were cut: %d", self._cut)
         self.on_process_end(actor_proxy(tracked.predecessor.name), tracked.predecessor.instance)
         self.on_end()

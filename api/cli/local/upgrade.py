@@ -33,5 +33,8 @@ def upgrade(
     given: dict[str, Any] = {"data_dir": data_dir, "run_dir": run_dir}
     settings = settings_of(config, {name: value for name, value in given.items() if value is not None})
     before, after = translated(NotUpgraded, lambda: upgrade_running(settings, timeout))
-    text = f"Upgraded from {before} to {after}; older connections drain."
+    text = (
+        f"Upgraded from {before} to {after}; older connections drain for up to {settings.server.upgrade_drain:g} s, "
+        "proxyfleet status counts them."
+    )
     out.done({"before": before, "after": after}, text)

@@ -42,6 +42,7 @@ def status(session: Session) -> None:
         *checks,
         ("processors", f"{server['cpu']['usage']} of the machine"),
         ("process", server["pid"]),
+        *([("older processes", _older(server["older_processes"]))] if server.get("older_processes") else []),
         (f"own memory ({memory['measure']})", Size(memory["used_bytes"])),
         ("proxies", _proxies(proxy)),
         ("connections", proxy["active_connections"]),
@@ -64,6 +65,10 @@ def _proxies(proxy: dict[str, Any]) -> str:
     text = f"{proxy['active_proxies']} of {proxy['wanted_proxies']} run"
     counts = [f"{proxy[f'{word}_proxies']} {word}" for word in ("degraded", "failed") if proxy[f"{word}_proxies"]]
     return f"{text} ({', '.join(counts)})" if counts else text
+
+
+def _older(older: dict[str, Any]) -> str:
+    return f"{older['processes']} drain until {older['until']}, {older['connections']} connections are open in them"
 
 
 def _problem(each: dict[str, Any]) -> str:

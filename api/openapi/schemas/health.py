@@ -111,6 +111,15 @@ class CpuFigures(ResponseModel):
     load_average: Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
+class OlderProcesses(ResponseModel):
+    """Processes of the program before an upgrade, which drain: the connections that are open in them, as of the last
+    ten seconds, and when the last of these is cut (`server.upgrade_drain`)."""
+
+    processes: int
+    connections: int
+    until: Moment
+
+
 class ServerFigures(ResponseModel):
     """The service on this machine.
 
@@ -123,6 +132,7 @@ class ServerFigures(ResponseModel):
     pid: int
     compiled: bool
     tls_tickets: Literal["shared", "process"]
+    older_processes: OlderProcesses | None
     memory: MemoryFigures
     cpu: CpuFigures
 

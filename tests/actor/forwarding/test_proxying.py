@@ -309,6 +309,15 @@ def test_the_drain_deadline_cuts_what_is_left() -> None:
     with Rig() as rig, Origin(echoes) as origin, tunnel(rig, origin):
         rig.stop(drain=0.2)
         assert rig.process.wait(60) == 0
+        assert rig.record(method="CONNECT")["reason"] == "drain_ended"
+
+
+def test_a_later_order_to_drain_holds_if_it_ends_sooner() -> None:
+    with Rig() as rig, Origin(echoes) as origin, tunnel(rig, origin):
+        for seconds in (600, 0.2, 900):
+            rig.stop(drain=seconds)
+        assert rig.process.wait(60) == 0
+        assert rig.record(method="CONNECT")["reason"] == "drain_ended"
 
 
 def test_the_actor_ends_when_its_supervisor_is_gone() -> None:

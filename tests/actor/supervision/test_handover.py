@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from actors.supervision.upgrade.handover import last_signals, unblock_signals
+from actors.supervision.upgrade.handover import Handover, Predecessor, last_signals, predecessors_of, unblock_signals
 
 
 @pytest.fixture
@@ -35,3 +36,12 @@ def test_a_signal_that_came_before_is_reported_and_a_later_one_waits_for_the_nex
 
 def test_without_a_signal_nothing_is_reported(wake: int) -> None:
     assert last_signals(wake) == b""
+
+
+def test_an_older_program_gets_predecessors_without_what_it_does_not_know() -> None:
+    leaving = Predecessor("forwarding.one", 1, 2, 3, leaving=True, until=7.5, upgrades=2)
+    content = Handover([], [], [leaving]).content()
+    assert content["elders"] == [{"name": "forwarding.one", "instance": 1, "pid": 2, "lifeline": 3, "leaving": True}]
+    assert predecessors_of(content) == [leaving]
+    del content["drains"]
+    assert predecessors_of(content) == [replace(leaving, until=0.0, upgrades=0)]

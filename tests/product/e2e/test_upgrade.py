@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -63,7 +64,8 @@ def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing(installed: Install
         with knocking_at(installed, origin, proxy) as knocking:
             installed.install("2.0.0")
             done = installed.upgrade()
-            assert (done.returncode, done.stdout) == (0, "Upgraded from 1.0.0 to 2.0.0; older connections drain.\n")
+            text = "older connections drain for up to 3600 s, proxyfleet status counts them."
+            assert (done.returncode, done.stdout) == (0, f"Upgraded from 1.0.0 to 2.0.0; {text}\n")
             knocking.wait_for_more()
             tunnel.send(f"GET /hello HTTP/1.1\r\nHost: {target}\r\n\r\n")
             assert tunnel.answer().status == 200
@@ -223,6 +225,39 @@ def test_upgrades_one_after_the_other_leave_nothing_behind(installed: Installed,
     names = ["api", "logs", "metrics", "resolver", "webhooks", "zygote", f"fwd-{proxy['id'][-8:]}"]
     wait_until(lambda: sorted(each.name() for each in installed.lasting()) == sorted(names), "predecessors have ended")
     wait_until(lambda: kept(installed.pid) == before, "as many descriptors as before")
+
+
+def older(product: Product) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = product.data("GET", "/status")["server"]["older_processes"]
+    return found
+
+
+def test_what_is_open_at_an_upgrade_goes_on_for_its_time_is_counted_and_is_cut_with_a_reason_of_its_own(
+    origin: Origin,
+) -> None:
+    env = {"PROXYFLEET_SERVER__DRAIN_TIMEOUT": "1", "PROXYFLEET_SERVER__UPGRADE_DRAIN": "600"}
+    with Installed(env=env) as installed:
+        proxy = installed.proxy(settings=PATIENT)
+        target = origin.url("/hello").split("/")[2]
+        old = proxy["runtime"]["pid"]
+        with Client(proxy["port"]) as tunnel, Client(proxy["port"]) as other:
+            tunnel.connect(target)
+            other.connect(target)
+            for version in ("2.0.0", "3.0.0"):
+                installed.install(version)
+                assert installed.upgrade().returncode == 0
+            counted = wait_until(lambda: (found := older(installed)) and found["connections"] == 2 and found, "counted")
+            assert counted["processes"] == 1
+            listed = installed.data("GET", f"/proxies/{proxy['id']}/connections")["connections"]
+            assert len(listed) == 2
+            installed.data("DELETE", f"/proxies/{proxy['id']}/connections/{listed[0]['id']}")
+            wait_until(lambda: (found := older(installed)) and found["connections"] == 1, "one was ended")
+            assert not ended(old)
+            began = time.monotonic()
+            assert installed.stop() == 0
+            assert time.monotonic() - began < 60  # of the stop's time, not of the upgrade's
+            assert ended(old)
+        assert "the time to drain is over: 1 connections are cut" in installed.log
 
 
 def test_a_stop_after_an_upgrade_ends_the_predecessors_too(installed: Installed, origin: Origin) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from actors.bus.mailbox import address_of
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import (
     CloseConnections,
@@ -321,3 +322,18 @@ def test_an_account_is_named_by_its_id_where_others_have_its_name(api: Api, head
     assert api.request("DELETE", f"/connections?account={ids[0]}", headers).json["data"]["ended"] == 1
     assert api.request("DELETE", f"/connections?account={ids[0]}&proxy=p1", headers).json["data"]["ended"] == 0
     assert error_of(api.get(f"/connections?account={ids[0]}&user=bob", headers))[2]["field"] == "account"
+
+
+def test_connections_of_an_older_program_are_listed_and_ended_too(api: Api, headers: dict[str, str]) -> None:
+    current, drains = Process([ONE]), Process([replace(ONE, id="6a")])
+    (proxy_id,) = serve(api, current)
+    api.fleet.older = {proxy_id: (3,)}
+    api.fleet.others[address_of(forwarding_name(proxy_id), 3)] = drains
+    for path in ("/connections", f"/proxies/{proxy_id}/connections"):
+        found = api.get(path, headers).json["data"]
+        assert ([each["id"] for each in found["connections"]], found["total"]) == (["5f", "6a"], 2)
+        assert api.request("DELETE", f"{path}?all=true", headers).json["data"]["ended"] == 2
+    assert api.request("DELETE", f"/proxies/{proxy_id}/connections/6a", headers).status_code == 200
+    api.post(f"/proxies/{proxy_id}/stop", None, headers)
+    assert api.get(f"/proxies/{proxy_id}/connections", headers).json["data"]["total"] == 1
+    assert api.get("/status", headers).json["data"]["server"]["older_processes"]["processes"] == 1

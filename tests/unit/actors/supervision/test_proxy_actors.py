@@ -150,7 +150,7 @@ def with_one_asleep(folder: Path, zygote: Zygote, listeners: Any) -> ProxyActors
     )
     context.settings.put({"logging": {}, "proxy": {}, "server": {"tls": {}}})
     observer: Any = SimpleNamespace(label=lambda name, _index=None: name)
-    config: Any = SimpleNamespace(drain_timeout=1.0)
+    config: Any = SimpleNamespace(drain_timeout=1.0, upgrade_drain=1.0)
     actors = ProxyActors(context, observer, "a:B", config, listeners, SimpleNamespace(), lambda _id: None)  # type: ignore[arg-type]
     observer.actor_down = observer.actor_up = actors.has_taken_over
     observer.actor_ready = lambda _actor, _instance: None
