@@ -2,7 +2,8 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { defineConfig, type Plugin } from "vite";
+import type { Plugin } from "vite";
+import { defineConfig } from "vitest/config";
 
 const here = dirname(fileURLToPath(import.meta.url));
 
@@ -29,6 +30,7 @@ function licenses(): Plugin {
 }
 
 export default defineConfig({
+  test: { css: true }, // colours are tested
   root: here,
   base: "/ui/",
   plugins: [

@@ -47,7 +47,7 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
       {},
       ...series.map((each, index) => {
         const stroke = color(each.color ?? `--series-${index + 1}`);
-        return { stroke, width: 1.6, fill: series.length === 1 ? faint(stroke) : undefined, spanGaps: false, points: { show: false } };
+        return { stroke, width: 1.6, dash: DASHES[index] ?? [], fill: series.length === 1 ? faint(stroke) : undefined, spanGaps: false, points: { show: false } };
       }),
     ],
     hooks: {
@@ -62,6 +62,9 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
     },
   };
 }
+
+/** Of the lines of one chart, which colour alone does not tell apart. */
+export const DASHES = [[], [7, 4], [2, 3]];
 
 /** Times of the axis: days where they are days apart, seconds where they are less than a minute apart. */
 function labels(splits: number[]): string[] {

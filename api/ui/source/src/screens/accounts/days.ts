@@ -22,3 +22,6 @@ export function lastDays(found: readonly Used[], n = 31, now = Date.now()): Day[
     return { from, to: from + DAY, bytes_in, bytes_out, requests };
   });
 }
+
+/** A day as a bar of a histogram. */
+export const partsOf = (day: Day) => [{ kind: "to" as const, n: day.bytes_out }, { kind: "from" as const, n: day.bytes_in }];

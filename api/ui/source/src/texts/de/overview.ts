@@ -10,8 +10,6 @@ export const overview = {
   "p95.note": "95. Perzentil",
   "connections": "Verbindungen",
   "connections.note": "jetzt offen",
-  "in": "von Clients",
-  "out": "zu Clients",
   "chart.requests": "Anfragen pro Sekunde",
   "chart.bandwidth": "Bandbreite",
   "chart.p95": "Antwortzeit, 95. Perzentil",

@@ -48,8 +48,6 @@ export const proxies = {
   "tab.rules": "Regeln",
   "chart.requests": "Anfragen pro Sekunde",
   "chart.bandwidth": "Bandbreite",
-  "chart.in": "Herein",
-  "chart.out": "Hinaus",
   "chart.times": "Antwortzeit",
   "chart.average": "Mittel",
   "chart.errors": "Fehlerrate",

@@ -43,6 +43,8 @@ export const common = {
   "retry": "Erneut versuchen",
   "save": "Speichern",
   "search": "Suchen",
+  "from_clients": "Von Clients",
+  "to_clients": "Zu Clients",
   "select_all": "Alle auswählen",
   "select_row": "{name} auswählen",
   "selected": "{n} ausgewählt|{n} ausgewählt",

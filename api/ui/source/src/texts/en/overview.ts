@@ -10,8 +10,6 @@ export const overview = {
   "p95.note": "95th percentile",
   "connections": "Connections",
   "connections.note": "open now",
-  "in": "from clients",
-  "out": "to clients",
   "chart.requests": "Requests per second",
   "chart.bandwidth": "Bandwidth",
   "chart.p95": "Response time, 95th percentile",

@@ -48,8 +48,6 @@ export const proxies = {
   "tab.rules": "Rules",
   "chart.requests": "Requests per second",
   "chart.bandwidth": "Bandwidth",
-  "chart.in": "In",
-  "chart.out": "Out",
   "chart.times": "Response time",
   "chart.average": "Average",
   "chart.errors": "Error rate",

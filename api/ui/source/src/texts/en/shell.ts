@@ -43,6 +43,8 @@ export const common = {
   "retry": "Try again",
   "save": "Save",
   "search": "Search",
+  "from_clients": "From clients",
+  "to_clients": "To clients",
   "select_all": "Select all",
   "select_row": "Select {name}",
   "selected": "{n} selected|{n} selected",

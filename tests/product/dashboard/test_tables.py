@@ -1,0 +1,412 @@
+"""Tables: each action of each row by keys alone (the grid and menu button patterns of ARIA, the letters of the help),
+the way back to a place in a list, columns that need more than the window, and paper."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.kit.browser import SignIn
+from tests.kit.name_servers import ScriptedNameServer, zone
+from tests.kit.product import PASSWORD, Product
+from tests.kit.wait import wait_until
+from tests.kit.wire import Client, basic
+
+USER = "keys-only"
+NAME = "cached.example"
+STOPS = 60
+"""Presses of Tab until the list has the focus, and of an arrow until a row or an action has, at most."""
+MANY = 120
+"""More than a page of the API."""
+FEW = 8
+LOW = {"width": 1280, "height": 420}
+ON_ROW = "() => document.activeElement?.matches('[data-index]') ?? false"
+ROW_TEXT = "() => document.activeElement?.closest('[data-index]')?.textContent ?? ''"
+INDEX = "() => Number(document.activeElement.closest('[data-index]').dataset.index)"
+SIDEWAYS = """() => [document.querySelector('[role=grid] .body'), document.documentElement]
+  .map((each) => each.scrollWidth > each.clientWidth)"""
+ON_PAPER = """() => [...document.querySelectorAll('nav, header, button, [role=search]')]
+  .filter((each) => each.checkVisibility() && each.matches('nav, .bar, [role=search], button:not(.value)'))
+  .map((each) => each.outerHTML.slice(0, 120))"""
+FOCUSED = "() => document.activeElement?.textContent?.trim() ?? ''"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a list. Each of its actions has a letter, or none, and what is seen when it is done: a text of the page,
+    or a part of another address."""
+
+    path: str
+    grid: str
+    text: str
+    actions: dict[str, tuple[str, str]]
+
+
+ROWS = {
+    "connection": Row(
+        "/connections",
+        "Connections",
+        "{target}",
+        {
+            "Only of this client": ("", "client="),
+            "Only of this user": ("", "user="),
+            "Only to this target": ("", "target="),
+            "Its client in the log": ("l", "/ui/logs?client="),
+            "Explain the decision": ("x", "/rules?target="),
+            "End": ("e", "The connection of 127.0.0.1 is ended"),
+        },
+    ),
+    "record": Row(
+        "/logs",
+        "Logs",
+        "denied.example",
+        {
+            "Only Status code: 403": ("", "status=403"),
+            "Only Reason: ": ("", "reason="),
+            "Only Method: GET": ("", "method=GET"),
+            "Only Client: 127.0.0.1": ("", "client="),
+            f"Only User: {USER}": ("", "user="),
+            "Only Proxy: ": ("", "proxy="),
+            "Explain the decision": ("x", "/rules?target="),
+            "Live connections of this client": ("", "/ui/connections?client="),
+        },
+    ),
+    "proxy": Row("/proxies", "Proxies", "the-other-one", {"Restart": ("", "is restarted"), "Stop": ("", "is stopped")}),
+    "stopped proxy": Row("/proxies", "Proxies", "the-stopped-one", {"Start": ("", "the-stopped-one is started")}),
+    "account of a proxy": Row(
+        "/proxies/{proxy}/accounts?kind=own",
+        "Accounts",
+        "removed",
+        {
+            "Edit": ("", "edit="),
+            "Reset usage": ("", "The usage of removed begins anew"),
+            "Explain a request of it": ("x", "/rules?user="),
+            "Requests of this account": ("l", "/ui/logs?user="),
+            "Delete": ("", "removed is deleted"),
+        },
+    ),
+    "credential": Row(
+        "/accounts/{account}/credentials", "Credentials", "one job", {"Revoke one job": ("", "one job is revoked")}
+    ),
+    "API key": Row(
+        "/keys",
+        "API keys",
+        "of a script",
+        {"Replace": ("", "The key"), "History": ("", "of a script"), "Revoke": ("", "of a script is revoked")},
+    ),
+    "session": Row("/sessions", "Sessions", "curl", {"End this session": ("e", "The session has ended")}),
+    "cached name": Row(
+        "/resolver", "Cached results", "{name}", {"Drop {name} from the cache": ("", "results are dropped")}
+    ),
+    "upstream": Row("/pools/exits", "State", "exit", {"Leave alone: exit": ("", "exit is left alone")}),
+}
+"""Actions that take the row away stand last."""
+OPENED = {
+    "/proxies": "Proxies",
+    "/accounts": "Accounts",
+    "/plans": "Plans",
+    "/users": "Users",
+    "/webhooks": "Webhooks",
+    "/lists": "Lists",
+    "/policies": "Policies",
+    "/pools": "Pools",
+    "/logs": "Logs",
+    "/history": "History",
+}
+"""Lists whose rows are opened with Enter, longer than the window."""
+
+
+class Keyboard:
+    """Moves about in a list without a mouse."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, *keys: str) -> None:
+        for each in keys:
+            self.page.keyboard.press(each)
+
+    def to_list(self, grid: str) -> None:
+        """From the begin of the page, by Tab."""
+        expect(self.rows(grid).first).to_be_visible()
+        self._until("Tab", lambda: bool(self.page.evaluate(ON_ROW)), "the list")
+
+    def to_row(self, grid: str, text: str) -> None:
+        expect(self.rows(grid).filter(has_text=text).first).to_be_visible()
+        self.to_list(grid)
+        self.press("Home")
+        self._until("ArrowDown", lambda: text in self.page.evaluate(ROW_TEXT), f"the row of {text}", now=True)
+
+    def menu(self, key: str = "Shift+F10") -> list[str]:
+        """Open it; its actions."""
+        self.press(key)
+        items = self.page.get_by_role("menuitem")
+        expect(items.first).to_be_focused()
+        return [each.locator("span").last.inner_text() for each in items.all()]
+
+    def choose(self, action: str) -> None:
+        """In the menu that is open."""
+        self._until("ArrowDown", lambda: self.page.evaluate(FOCUSED).startswith(action), action, now=True)
+        self.press("Enter")
+
+    def confirm(self, dialog: Locator, action: str) -> None:
+        """What a dialog wants to have typed, and its button."""
+        typed = dialog.get_by_role("textbox", name="Type ")
+        if typed.count():
+            expect(typed).to_be_focused()
+            label = dialog.get_by_text("to confirm").inner_text()
+            self.page.keyboard.type(label.removeprefix("Type ").removesuffix(" to confirm"))
+        button = dialog.locator("button[type=submit]")
+        self._until("Tab", lambda: button.evaluate("each => each === document.activeElement"), action, now=True)
+        self.press("Enter")
+
+    def rows(self, grid: str) -> Locator:
+        return self.page.get_by_role("grid", name=grid).locator("[data-index]")
+
+    def _until(self, key: str, done: Callable[[], bool], what: str, now: bool = False) -> None:
+        if now and done():
+            return
+        for _ in range(STOPS):
+            self.press(key)
+            if done():
+                return
+        pytest.fail(f"{STOPS} times {key} lead to {self.page.evaluate(FOCUSED)[:80]!r}, not to {what}")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    product: Product
+    names: dict[str, str]
+    port: int
+    targets: list[int]
+
+    def path(self, row: Row) -> str:
+        return f"/ui{row.path.format(**self.names)}"
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    """One product with something of each kind, more accounts, lists, revisions and records than a page has, and open
+    connections."""
+    with ExitStack() as open_ones:
+        server = open_ones.enter_context(ScriptedNameServer(zone({NAME: ("127.0.0.1",)}, ttl=600)))
+        environment = {
+            "PROXYFLEET_WEBHOOKS__ALLOW_PRIVATE": "true",
+            "PROXYFLEET_PROXY__DNS__SERVERS": json.dumps([server.address]),
+            "PROXYFLEET_PROXY__DNS_ALLOW": '["127.0.0.0/8"]',
+        }
+        product = open_ones.enter_context(Product(environment))
+        names = _made(product)
+        port = int(names["port"])
+        targets = []
+        for _ in range(3):
+            origin = open_ones.enter_context(socket.create_server(("127.0.0.1", 0)))
+            targets.append(origin.getsockname()[1])
+            client = open_ones.enter_context(Client(port))
+            head = client.connect(f"127.0.0.1:{targets[-1]}", basic(USER, PASSWORD))
+            assert b" 200 " in head, head
+        names["target"] = f"127.0.0.1:{targets[1]}"
+        with Client(port) as client:
+            client.get(f"http://{NAME}:9/", basic(USER, PASSWORD))
+            for number in range(MANY):
+                client.get(f"http://denied.example/{number}", basic(USER, PASSWORD))
+        wait_until(lambda: product.data("GET", "/logs?limit=1")["total"] >= MANY, "the records are there")
+        yield Fleet(product, names, port, targets)
+
+
+def _made(product: Product) -> dict[str, str]:
+    account = {"username": USER, "password": PASSWORD}
+    proxy = product.proxy(
+        name="the-running-one",
+        accounts=[account, {**account, "username": "removed"}],
+        access={"deny_destinations": ["denied.example"]},
+    )
+    product.proxy(name="the-other-one")
+    stopped = product.proxy(name="the-stopped-one")
+    product.data("POST", f"/proxies/{stopped['id']}/stop")
+    for number in range(14):
+        name = f"named-{number}"
+        body = {"name": name, "port": product.free_port(), "protocol": "http", "sleep_after": 60}
+        if number < FEW:
+            product.data("POST", "/proxies", body)
+        product.data("POST", "/plans", {"name": name})
+        product.data("POST", "/users", {"username": name, "password": PASSWORD})
+        product.data(
+            "POST", "/pools", {"name": name, "upstreams": [{"protocol": "http", "host": "127.0.0.1", "port": 9}]}
+        )
+        product.data("POST", "/policies", {"name": name, "rules": []})
+        product.data("POST", "/webhooks", {"name": name, "url": "http://127.0.0.1:9/", "events": ["account.expired"]})
+    for number in range(MANY):
+        product.data("POST", "/lists", {"name": f"list-{number}", "kind": "domains", "entries": ["a.example"]})
+    many = [{"username": f"many-{number:03}", "password": PASSWORD, "proxies": {"all": True}} for number in range(MANY)]
+    product.data("POST", "/accounts/batch", {"create": many})
+    of_fleet = product.data(
+        "POST", "/accounts", {"username": "with-a-job", "password": PASSWORD, "proxies": {"all": True}}
+    )["account"]
+    product.data("POST", f"/accounts/{of_fleet['id']}/credentials", {"name": "one job", "ttl": 3600})
+    product.data("POST", "/api-keys", {"name": "of a script", "permissions": ["proxy.read"]})
+    exits = [{"name": "exit", "protocol": "http", "host": "127.0.0.1", "port": 9}]
+    product.data("POST", "/pools", {"name": "exits", "upstreams": exits})
+    return {"proxy": proxy["id"], "port": str(proxy["port"]), "account": of_fleet["id"], "name": NAME}
+
+
+CASES = [(kind, action) for kind, row in ROWS.items() for action in row.actions]
+
+
+@pytest.mark.parametrize(("kind", "action"), CASES, ids=[f"{kind}: {action}" for kind, action in CASES])
+def test_an_action_of_a_row_is_done_by_keys_alone(kind: str, action: str, fleet: Fleet, sign_in: SignIn) -> None:
+    row = ROWS[kind]
+    letter, then = row.actions[action]
+    page = sign_in(base_url=fleet.product.base_url)
+    if kind == "session":
+        _signs_in_elsewhere(fleet.product)
+    page.goto(fleet.path(row))
+    keyboard = Keyboard(page)
+    keyboard.to_row(row.grid, row.text.format(**fleet.names))
+    wanted = [each.format(**fleet.names) for each in row.actions]
+    found = keyboard.menu()
+    assert len(found) == len(wanted)
+    assert all(one.startswith(other) for one, other in zip(sorted(found), sorted(wanted), strict=True)), found
+    if letter:
+        keyboard.press("Escape")
+        assert page.evaluate(ON_ROW)  # the focus is back
+        keyboard.press(letter)
+    else:
+        keyboard.choose(action.format(**fleet.names))
+    dialog = page.get_by_role("dialog")
+    if dialog.locator("button[type=submit]").count():
+        keyboard.confirm(dialog, action)
+    if "=" in then:
+        page.wait_for_url(lambda url: then in url)
+    else:
+        expect(page.get_by_text(then).first).to_be_visible()
+
+
+def _signs_in_elsewhere(product: Product) -> None:
+    body = {"username": "admin", "password": PASSWORD, "session": "cookie"}
+    login = f"{product.base_url}/api/v1/auth/login"
+    assert product.session.post(login, json=body, headers={"User-Agent": "curl/8"}, timeout=60).ok
+
+
+def test_values_of_a_row_are_filters_by_keys_and_escape_leads_back_to_the_row(fleet: Fleet, sign_in: SignIn) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    page.goto("/ui/logs")
+    keyboard = Keyboard(page)
+    keyboard.to_row("Logs", "denied.example")
+    row = page.evaluate(INDEX)
+    keyboard.press("ArrowRight", "ArrowRight", "ArrowRight")
+    assert page.evaluate(FOCUSED) != "403"
+    keyboard.press("ArrowLeft")
+    assert page.evaluate(FOCUSED) == "403"
+    keyboard.press("ArrowDown")
+    assert page.evaluate(FOCUSED) == "403"
+    assert page.evaluate(INDEX) == row + 1
+    keyboard.press("Escape")
+    assert page.evaluate(ON_ROW)
+    keyboard.press("ArrowRight", "ArrowRight", "Enter")
+    page.wait_for_url(lambda url: "status=403" in url)
+
+
+def test_after_the_end_of_a_connection_the_focus_is_on_the_next_row_and_no_second_one_ends(
+    fleet: Fleet, sign_in: SignIn
+) -> None:
+    with ExitStack() as open_ones:
+        origins = [open_ones.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        targets = sorted(f"127.0.0.1:{each.getsockname()[1]}" for each in origins)
+        for target in targets:
+            open_ones.enter_context(Client(fleet.port)).connect(target, basic(USER, PASSWORD))
+        page = sign_in(base_url=fleet.product.base_url)
+        page.goto("/ui/connections?sort=target")
+        keyboard = Keyboard(page)
+        keyboard.to_row("Connections", targets[0])
+        after = page.evaluate(
+            "() => document.activeElement.nextElementSibling.querySelector('[role=gridcell]').textContent"
+        )
+        keyboard.menu("Enter")
+        keyboard.choose("End")
+        expect(keyboard.rows("Connections").filter(has_text=targets[0])).to_have_count(0)
+        page.wait_for_function("text => document.activeElement?.matches('[data-index]') && text", arg=after)
+        assert after in page.evaluate(ROW_TEXT)
+        keyboard.press("Enter")
+        expect(page.get_by_role("menu", name="Actions: 127.0.0.1")).to_be_visible()
+        keyboard.press("Escape")
+        expect(keyboard.rows("Connections").filter(has_text=targets[1])).to_have_count(1)
+
+
+@pytest.mark.parametrize("path", OPENED)
+def test_back_leads_to_the_place_in_the_list_and_to_its_row(path: str, fleet: Fleet, sign_in: SignIn) -> None:
+    page = sign_in(base_url=fleet.product.base_url, viewport=LOW)
+    page.goto(f"/ui{path}")
+    keyboard = Keyboard(page)
+    keyboard.to_list(OPENED[path])
+    before = 0
+    while (last := _last(page, keyboard)) > before:
+        before = last
+    assert before >= (MANY - 1 if path in ("/accounts", "/lists", "/history", "/logs") else FEW)
+    keyboard.press("ArrowUp", "ArrowUp")
+    place = page.evaluate("() => [scrollY, document.activeElement.dataset.index, document.activeElement.textContent]")
+    assert place[0] > 0
+    keyboard.press("Enter")
+    page.wait_for_function("path => !location.pathname.endsWith(path)", arg=path)
+    expect(page.get_by_role("main").get_by_role("heading", level=1)).to_be_visible()
+    page.go_back()
+    page.wait_for_function("index => document.activeElement?.dataset.index === index", arg=place[1])
+    assert (
+        page.evaluate("() => document.activeElement.querySelector('[role=gridcell]:nth-child(2)').textContent")
+        in place[2]
+    )
+    assert abs(page.evaluate("scrollY") - place[0]) < 4
+
+
+def _last(page: Page, keyboard: Keyboard) -> int:
+    """The index of the last row that is loaded now, which gets the focus."""
+    keyboard.press("End")
+    page.wait_for_function("() => document.activeElement?.matches('[data-index]')")
+    page.wait_for_load_state("networkidle")
+    return int(page.evaluate("() => document.activeElement.dataset.index"))
+
+
+def test_each_column_that_is_ticked_is_there_and_the_table_scrolls_sideways_in_its_own_box(
+    fleet: Fleet, sign_in: SignIn
+) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    page.goto("/ui/logs?hidden=-")
+    grid = page.get_by_role("grid", name="Logs")
+    expect(grid.get_by_role("row").nth(3)).to_contain_text("http_request_denied")
+    page.get_by_role("button", name="Columns").click()
+    ticked = page.get_by_role("menuitemradio", checked=True).all_inner_texts()
+    assert len(ticked) > 8
+    titles = [each.strip() for each in grid.get_by_role("columnheader").all_inner_texts()]
+    assert titles == [*map(str.strip, ticked), "Actions"]
+    assert page.evaluate(SIDEWAYS) == [True, False]
+    last = grid.get_by_role("columnheader", name=ticked[-1].strip())
+    last.scroll_into_view_if_needed()
+    expect(last).to_be_in_viewport()
+    moved = "() => [...document.querySelectorAll('.head, [role=grid] .body')].map((each) => each.scrollLeft)"
+    page.wait_for_function(f"() => {{ const [one, other] = ({moved})(); return one > 0 && one === other; }}")
+
+
+@pytest.mark.parametrize(
+    "path", ["/usage?by=account", "/proxies/{proxy}/rules?target=http%3A%2F%2Fdenied.example%2F", "/accounts"]
+)
+def test_on_paper_are_all_loaded_rows_and_neither_navigation_nor_buttons(
+    path: str, fleet: Fleet, sign_in: SignIn
+) -> None:
+    page = sign_in(base_url=fleet.product.base_url)
+    page.goto(f"/ui{path.format(**fleet.names)}")
+    expect(page.get_by_role("main").locator(".card").first).to_be_visible()
+    if path == "/accounts":
+        expect(page.get_by_role("grid").locator("[data-index]").first).to_be_visible()
+        assert page.get_by_role("grid").locator("[data-index]").count() < MANY
+    page.emulate_media(media="print")
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(ON_PAPER) == []
+    if path == "/accounts":
+        assert page.get_by_role("grid").locator("[data-index]").count() >= 100
+    page.evaluate("() => dispatchEvent(new Event('afterprint'))")
