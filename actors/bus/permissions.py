@@ -49,6 +49,7 @@ _ACTORS = frozenset(
         common.RESOLVER,
         common.PROXY_RESOLVER,
         common.POOLS,
+        common.LAB,
         FORWARDING,
     }
 )

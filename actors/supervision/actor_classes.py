@@ -17,4 +17,5 @@ class ActorClasses(NamedTuple):
     webhooks: str = "actors.webhooks.actor:WebhooksActor"
     telemetry: str = "actors.telemetry.actor:TelemetryActor"
     resolver: str = "actors.resolver.actor:ResolverActor"
+    lab: str = "actors.lab:LabActor"
     pools: str = "actors.pools.actor:PoolsActor"

@@ -10,6 +10,7 @@ from actors.bus.codec import pack
 from actors.bus.messages.common import (
     API,
     EGRESS,
+    LAB,
     LOGS,
     METRICS,
     POOLS,
@@ -61,6 +62,11 @@ def api_spec(classes: ActorClasses, config: SupervisionConfig, params: dict[str,
 def tls_spec(classes: ActorClasses, sockets: Sockets) -> ActorSpec:
     """The TLS terminator of the API."""
     return ActorSpec(TLS, classes.tls, ("logging", "server"), {}, sockets)
+
+
+def lab_spec(classes: ActorClasses, sockets: Sockets) -> ActorSpec:
+    """The origin of `serve --lab`."""
+    return ActorSpec(LAB, classes.lab, ("logging",), {}, sockets)
 
 
 def params_at_start(configure: Configure) -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from actors.bus.events import Forwarder
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.common import (
     EGRESS,
+    LAB,
     LOGS,
     METRICS,
     POOLS,
@@ -84,10 +85,12 @@ class ActorSupervisor:
         classes: ActorClasses,
         config: SupervisionConfig,
         api: Sequence[ActorSpec],
+        more: Sequence[ActorSpec],
         listeners: ListenerRegistry,
         predecessors: Iterable[Predecessor],
     ) -> None:
-        """`api` are the API and its TLS terminator, if there is one; `predecessors` are of an older program."""
+        """`api` are the API and its TLS terminator, if there is one, and `more` run beside them; `predecessors` are of
+        an older program."""
         self._context = context
         self._events = events
         self._config = config
@@ -106,7 +109,7 @@ class ActorSupervisor:
         self._explainers = Explainers(context, classes.explaining, self._configuration)
         context.router.is_asleep = lambda name: actor_proxy(name) in self._sleepers
         self._fixed = {
-            spec.name: ManagedActor(spec, context, self) for spec in (*collector_specs(classes, config), *api)
+            spec.name: ManagedActor(spec, context, self) for spec in (*collector_specs(classes, config), *more, *api)
         }
         self._api = [self._fixed[spec.name] for spec in api]
         self._pools = PoolChecks(pools_spec(classes), context, self, self._fixed, lambda: self._problems.forget(POOLS))
@@ -264,7 +267,7 @@ class ActorSupervisor:
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:
             self._context.router.tell(api.name, DrainConnections())
-        last = (POOLS, METRICS, WEBHOOKS, LOGS, TELEMETRY, RESOLVER, PROXY_RESOLVER)
+        last = (POOLS, LAB, METRICS, WEBHOOKS, LOGS, TELEMETRY, RESOLVER, PROXY_RESOLVER)
         phases.append([self._fixed[name] for name in last if name in self._fixed])
         self._shutdown = PhasedShutdown(phases, self._end_actor, on_end, busy)
         self._shutdown.advance()

@@ -37,7 +37,7 @@ from actors.bus.messages.supervision import (
 from actors.memory import give_back
 from actors.process import Boot
 from actors.supervision.actor_classes import ActorClasses
-from actors.supervision.actor_specs import api_spec, tls_spec
+from actors.supervision.actor_specs import api_spec, lab_spec, tls_spec
 from actors.supervision.actor_supervisor import ActorSupervisor
 from actors.supervision.config import SupervisionConfig
 from actors.supervision.effective_settings import EffectiveSettings
@@ -94,6 +94,8 @@ class RuntimeResources:
     """The listening sockets that existed before; the API's is claimed already."""
     predecessors: Sequence[Predecessor] = ()
     """The forwarding actors of an older program that this process was."""
+    lab: socket.socket | None = None
+    """Where the origin of `serve --lab` listens."""
 
 
 class SupervisorProcess:
@@ -151,7 +153,7 @@ class SupervisorProcess:
         context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot, columns)
         context.settings.put(config.groups)
         context.packs = self._resources.run.workers
-        inherited = self._resources.inherited
+        inherited, lab = self._resources.inherited, self._resources.lab
         inherited.store.later = self._loop.call_later
         actors = ActorSupervisor(
             context,
@@ -159,6 +161,7 @@ class SupervisorProcess:
             classes,
             config,
             self._api_specs(classes, config),
+            [] if lab is None else [lab_spec(classes, lambda: [lab])],
             ListenerRegistry(time.monotonic, inherited.listen, inherited.store),
             self._resources.predecessors,
         )
@@ -304,7 +307,8 @@ class SupervisorProcess:
         """Pass on what must not end, and become the next program. Returns only if that is impossible."""
         self._actors.kill_fixed()
         listeners, predecessors = self._actors.hand_over()
-        handover = Handover([self._api.socket.fileno(), *listeners], list(self._resources.locks), predecessors)
+        lab = [] if self._resources.lab is None else [self._resources.lab.fileno()]
+        handover = Handover([self._api.socket.fileno(), *lab, *listeners], list(self._resources.locks), predecessors)
         self._spawner.close()
         self._router.close()
         self._events.close()

@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from actors.bus.messages.common import LAB
 from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.metrics import SystemMetrics
 from actors.bus.messages.supervision import RuntimeReport
@@ -96,6 +97,7 @@ class HealthService:
                 "compiled": runs_compiled(),
                 "tls_tickets": "shared" if self._run.tickets.exists() else "process",
                 "older_processes": _older_view(fleet),
+                "lab": fleet is not None and LAB in fleet.actors,
                 **_resource_view(metrics),
             },
             "proxy": _proxies_view(metrics, checks["proxy_service"], _wanted(self._proxies.all())),

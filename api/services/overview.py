@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
-from actors.bus.messages.common import LOGS, METRICS
+from actors.bus.messages.common import LAB, LOGS, METRICS
 from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
 from actors.bus.messages.records import CountLogs, LogCounts, QueryLogs
 from actors.logs.record_schema import HOST
@@ -142,7 +142,12 @@ class Overviews:
         visible = [each for each in flaws if _may_see(sight, each)]
         return {
             "range": name,
-            "health": {"status": status, "version": VERSION, "started_at": timestamp_text(started_at)},
+            "health": {
+                "status": status,
+                "lab": fleet is not None and LAB in fleet.actors,
+                "version": VERSION,
+                "started_at": timestamp_text(started_at),
+            },
             "now": self._now(sight.scope) if sight.metrics else None,
             "series": self._series(sight.scope, RANGES[name]) if sight.metrics else None,
             "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if sight.proxies else None,

@@ -22,6 +22,8 @@ PROXY_RESOLVER = "proxy-resolver"
 """A second resolver, for the name servers that proxies name, while there is such a proxy."""
 POOLS = "pools"
 """What checks the upstreams of pools, when a proxy can use one."""
+LAB = "lab"
+"""The origin of `serve --lab`."""
 TELEMETRY = "telemetry"
 """The push to an OpenTelemetry collector, when `telemetry.otlp.endpoint` is set."""
 

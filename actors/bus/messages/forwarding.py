@@ -304,9 +304,9 @@ class Connections:
 
 @message
 class GroupConnections:
-    """API → forwarding actor: count the open connections, a page of at most 1,000 groups. → `ConnectionGroups`.
+    """API or supervisor → forwarding actor: count the open connections. → `ConnectionGroups`.
 
-    `by` is one of `connections.GROUPS`; None puts all that match into one group. With `values` there are no groups but
+    The reply is a page of at most 1,000 groups. `by` is one of `connections.GROUPS`; None puts all that match into one group. With `values` there are no groups but
     of these.
     """
 
@@ -319,7 +319,7 @@ class GroupConnections:
 
 @message
 class ConnectionGroups:
-    """Forwarding actor → API: by value (empty for none), the number of connections, their bytes in and bytes out.
+    """Forwarding actor → API or supervisor: connections, their bytes in and bytes out by value (empty for none).
 
     `groups` is a page, the largest first; `total` counts all pages.
     """

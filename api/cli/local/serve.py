@@ -63,6 +63,9 @@ def serve(
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning, error or critical.")
     ] = None,
+    lab: Annotated[
+        bool, typer.Option("--lab", help="Run an origin on loopback to try proxies with, and let them reach loopback.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
 ) -> None:
     """Run the product in the foreground until SIGTERM or Ctrl-C."""
@@ -84,13 +87,26 @@ def serve(
             _preflight(settings_of(config, overrides))
             return
         with _zygote(context.obj) as zygote:
-            settings = settings_of(config, overrides)
+            settings = _open_for(lab, settings_of(config, overrides))
             for secret in ("ADMIN_PASSWORD", "API_KEY"):
                 os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
-            reload, origins = (lambda: load(config, overrides)), (lambda: Origins.read(config, overrides))
-            raise typer.Exit(run(settings, reload, origins, zygote))
+            reload = lambda: _open_for(lab, load(config, overrides))  # noqa: E731
+            origins = lambda: Origins.read(config, overrides)  # noqa: E731
+            raise typer.Exit(run(settings, reload, origins, zygote, lab))
 
     guarded(Output(), check_or_serve)
+
+
+def _open_for(lab: bool, settings: Settings) -> Settings:
+    """In a lab the egress guard is open for loopback, beside what the configuration allows; nothing of it is stored."""
+    if not lab:
+        return settings
+    from actors.lab import RANGES
+
+    proxy = settings.proxy
+    return settings.model_copy(
+        update={"proxy": proxy.model_copy(update={"egress_allow": (*proxy.egress_allow, *RANGES)})}
+    )
 
 
 def _zygote(started: ZygoteProcess | None) -> AbstractContextManager[ZygoteProcess]:
@@ -101,7 +117,11 @@ def _zygote(started: ZygoteProcess | None) -> AbstractContextManager[ZygoteProce
 
 
 def run(
-    settings: Settings, reload: Callable[[], Settings], origins: Callable[[], Origins], zygote: ZygoteProcess
+    settings: Settings,
+    reload: Callable[[], Settings],
+    origins: Callable[[], Origins],
+    zygote: ZygoteProcess,
+    lab: bool = False,
 ) -> int:
     """Everything from the settings to the end of the product; returns its exit status."""
     from actors.apart import apart
@@ -131,10 +151,11 @@ def run(
     given = settings.admin_password.get_secret_value() if settings.admin_password else None
     password = translated(OSError, lambda: apart(lambda: _make_administrator(data, given))) if is_first else None
     _show_password(data, password)
-    resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors)
+    origin = _lab_socket(inherited) if lab else None
+    resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors, origin)
 
     def greet() -> None:
-        _greet(settings, data, api_socket)
+        _greet(settings, data, api_socket, origin)
 
     process = SupervisorProcess(base, resources, reload, greet, stored=stored, origins=origins, zygote=zygote)
     return process.run(desired, objects)
@@ -178,7 +199,25 @@ def _show_password(data: DataDir, password: str | None) -> None:
     sys.stdout.flush()
 
 
-def _greet(settings: Settings, data: DataDir, api_socket: socket.socket) -> None:
+def _lab_socket(inherited: InheritedListeners) -> socket.socket:
+    """Where the origin of the lab listens: at the same address after an upgrade."""
+    import logging
+
+    from actors.lab import PORT, listening_address
+    from actors.supervision.listeners.bind import ListenError
+
+    try:
+        found = inherited.listen("127.0.0.1", PORT)
+    except ListenError:
+        found = socket.create_server(("127.0.0.1", 0))
+    logging.getLogger(__name__).warning(
+        "lab: the egress guard is open for loopback, and an origin to try proxies with listens at %s",
+        listening_address(found),
+    )
+    return found
+
+
+def _greet(settings: Settings, data: DataDir, api_socket: socket.socket, origin: socket.socket | None) -> None:
     """Where the dashboard and the API are, how to sign in, what to try next."""
     from config.net.host_names import from_this_machine
 
@@ -186,6 +225,7 @@ def _greet(settings: Settings, data: DataDir, api_socket: socket.socket) -> None
     scheme = "https" if settings.server.tls.enabled else "http"
     base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     known = f"the password in {data.initial_password}" if data.initial_password.exists() else "your password"
+    lab = "" if origin is None else f"  lab       {_lab_line(origin)}\n"
     sys.stdout.write(f"""
 Proxyfleet {VERSION} is running.
   page      {base}/ui/
@@ -194,10 +234,16 @@ Proxyfleet {VERSION} is running.
             as `admin` with {known}
   try       curl -u admin {base}/api/v1/health
   read      {base}/api/v1/docs
-  end       Ctrl-C
+{lab}  end       Ctrl-C
 
 """)
     sys.stdout.flush()
+
+
+def _lab_line(origin: socket.socket) -> str:
+    from actors.lab import listening_address
+
+    return f"{listening_address(origin)} is an origin to try proxies with; the egress guard is open for loopback"
 
 
 def _command() -> str:

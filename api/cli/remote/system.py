@@ -39,6 +39,7 @@ def status(session: Session) -> None:
         ("status", report["status"]),
         ("version", report["version"] + " (compiled)" * server.get("compiled", False)),
         ("uptime", Span(report["uptime_seconds"])),
+        *([("lab", "the egress guard is open for loopback (serve --lab)")] if server.get("lab") else []),
         *checks,
         ("processors", f"{server['cpu']['usage']} of the machine"),
         ("process", server["pid"]),

@@ -133,6 +133,8 @@ class ServerFigures(ResponseModel):
     compiled: bool
     tls_tickets: Literal["shared", "process"]
     older_processes: OlderProcesses | None
+    lab: bool
+    """It was started with `--lab`: the egress guard is open for loopback."""
     memory: MemoryFigures
     cpu: CpuFigures
 

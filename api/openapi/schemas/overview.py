@@ -8,9 +8,10 @@ from api.openapi.schemas.base import HealthState, Moment, Reason, ResponseModel
 
 
 class OverviewHealth(ResponseModel):
-    """The overall health, and since when the service runs."""
+    """The overall health, and since when the service runs. In a `lab` the egress guard is open for loopback."""
 
     status: HealthState
+    lab: bool
     version: str
     started_at: Moment
 

@@ -77,6 +77,7 @@ export const overview = {
   "reason.workers": "workers missing",
   "reason.listener": "port can't be opened",
   "reason.process": "does not run",
+  "lab": "Lab: proxies may reach loopback",
   "uptime": "Running for {time}",
   "version": "Version {version}",
 };
