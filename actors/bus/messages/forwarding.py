@@ -306,8 +306,8 @@ class Connections:
 class GroupConnections:
     """API or supervisor → forwarding actor: count the open connections. → `ConnectionGroups`.
 
-    The reply is a page of at most 1,000 groups. `by` is one of `connections.GROUPS`; None puts all that match into one group. With `values` there are no groups but
-    of these.
+    The reply is a page of at most 1,000 groups. `by` is one of `connections.GROUPS`; None puts all that match into one
+    group. With `values` there are no groups but of these.
     """
 
     only: ConnectionFilter
