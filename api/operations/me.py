@@ -11,7 +11,26 @@ from api.resources.account_credentials import ListCredentials
 from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
 
 TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
-    post("/login", "loginAccount", me.login, views.HolderToken, NONE, body=me.AccountLogin, audit=False),
+    post(
+        "/login",
+        "loginAccount",
+        me.login,
+        views.HolderToken,
+        NONE,
+        body=me.AccountLogin,
+        audit=False,
+        session_cookie=True,
+    ),
+    post(
+        "/resume",
+        "resumeAccount",
+        me.resume,
+        views.HolderSession,
+        NONE,
+        errors=(401,),
+        audit=False,
+        session_cookie=True,
+    ),
     post("/logout", "logoutAccount", me.logout, Message, audit=False),
     get("", "getMe", me.show, views.Me),
     Operation("PATCH", "", "updateMe", me.change_password, Message, body=me.OwnPassword),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr
 
@@ -15,13 +15,15 @@ from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
 from actors.forwarding.connections.table import SORTS
 from api.audit import origin
 from api.call import Call, Reply
-from api.errors import Invalid, PeerUnavailable
+from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated
+from api.http import session_cookie
 from api.http.query import Query, choice, integer, text
 from api.resources import account_credentials as credentials
-from api.resources.auth import NOT_CACHED
+from api.resources.auth import NOT_CACHED, check_page
 from api.resources.clients import OwnHost, snippets_of
 from api.resources.connections import connection_view
 from api.security.account_holder import AccountHolder
+from api.security.account_sessions import LIFETIME
 from api.services.account_views import usage_view, used_bytes
 from api.services.fleet_accounts import status_of
 from api.services.fleet_connections import FleetConnections, Row
@@ -42,13 +44,17 @@ DAYS = 31
 
 
 class AccountLogin(Body):
-    """The body of a sign-in. `proxy`, a name or an id, says which account is meant where several have the name."""
+    """The body of a sign-in. `proxy`, a name or an id, says which account is meant where several have the name.
+
+    With `"session": "cookie"` a cookie has the token, too, for pages of this API.
+    """
 
     model_config = example({"username": "alice", "password": "correct horse"})
 
     username: Annotated[StrictStr, Field(min_length=1, max_length=256)]
     password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
     proxy: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
+    session: Literal["cookie"] | None = None
 
 
 class OwnPassword(Body):
@@ -81,12 +87,37 @@ def login(call: Call) -> Reply:
 
     Exchanges the user name and the password of an account for a token that opens the operations below `/me`, and
     nothing else. After too many failures for one name from one address, sign-ins are refused with 429 for 15 minutes.
+    With `"session": "cookie"` a page of this API finds the token again after a reload: `POST /me/resume`.
     """
     body = call.body
+    check_page(call, body.session)
     holder, token = call.services.self_service.sign_in(body.username, body.password, body.proxy, call.address)
     origin().holder = holder
     _record(call, holder, "account.login")
-    return Reply(token_view(token), headers=NOT_CACHED)
+    cookies: tuple[str, ...] = ()
+    if body.session is not None and session_cookie.has_place(call.site, call.headers.get("origin")):
+        name, path = session_cookie.HOLDER_NAME, session_cookie.HOLDER_PATH
+        cookies = (session_cookie.set_cookie(call.site, token, LIFETIME, name, path),)
+    return Reply(token_view(token), headers=NOT_CACHED, cookies=cookies)
+
+
+def resume(call: Call) -> Reply:
+    """Continue a sign-in as the holder of an account.
+
+    Returns the token in the cookie of a sign-in with `"session": "cookie"`, and whose it is. The cookie opens nothing
+    else, and only pages of this API can use it. It lasts as long as the token.
+    """
+    token = session_cookie.token_in(call.headers.get("cookie"), call.site.secure, session_cookie.HOLDER_NAME)
+    if not token:
+        raise Unauthenticated("There is no sign-in of a holder here")
+    if call.is_cross_origin:
+        raise Denied(session_cookie.CROSS_ORIGIN)
+    holder = call.services.self_service.holder_of(f"Bearer {token}")
+    if holder is None:
+        raise Unauthenticated("The cookie is none of a holder")
+    seconds = max(1, int(holder.session.until - time.time()))
+    view = {**token_view(token), "expires_in": seconds, "username": holder.username}
+    return Reply(view, headers=NOT_CACHED)
 
 
 def logout(call: Call) -> Reply:

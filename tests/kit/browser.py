@@ -29,7 +29,7 @@ REPORT_VIOLATIONS = """
 addEventListener('securitypolicyviolation', (event) =>
   console.error(`content security policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`))
 """
-NO_SESSION = re.compile(r"/api/v1/auth/refresh: .* 401 ")
+NO_SESSION = re.compile(r"/api/v1/(auth/refresh|me/resume): .* 401 ")
 """Chromium's line about a page that asks for a session where there is none."""
 
 

@@ -23,6 +23,12 @@ class HolderToken(ResponseModel):
     token_type: Literal["Bearer"]
 
 
+class HolderSession(HolderToken):
+    """The token of a sign-in that goes on, and the name of its account."""
+
+    username: str
+
+
 class OwnProxy(ResponseModel):
     """A proxy that the account may use."""
 

@@ -128,8 +128,16 @@ def test_a_holder_chooses_one_of_many_proxies_and_copies_its_line(stranger: Page
     expect(stranger.locator(f"#{choice.get_attribute('list')} option")).to_have_count(9)
     choice.fill("many-07")
     expect(line).to_contain_text(f"of%20many:PASSWORD@127.0.0.1:{proxies[7]['port']}")
+    stranger.reload()
+    expect(line).to_contain_text(f"of%20many:PASSWORD@127.0.0.1:{proxies[0]['port']}")
+    kept = "[document.cookie, ...Object.keys(localStorage), ...Object.keys(sessionStorage)]"
+    assert stranger.evaluate(kept) == [""]
     choice.fill("none of them")
     expect(stranger.get_by_text("Your account has no proxy of this name")).to_be_visible()
+    sign_out(stranger)
+    is_signed_out(stranger)
+    stranger.reload()
+    is_signed_out(stranger)
     stranger.close()
     product.api("DELETE", f"/accounts/{account['id']}")
     for each in proxies:

@@ -630,6 +630,7 @@ def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
         "readyz",
         "login",
         "loginAccount",
+        "resumeAccount",
         "getSignInMethods",
         "refreshToken",
         "authorizeOAuth2",

@@ -90,6 +90,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/pools/*/check": {"POST": "proxy.write"},
     f"{V1}/pools/*/upstreams/*/report": {"POST": "proxy.write"},
     f"{V1}/me/login": {"POST": OPEN},
+    f"{V1}/me/resume": {"POST": SESSION},
     f"{V1}/me/logout": {"POST": HOLDER},
     f"{V1}/me": {"GET": HOLDER, "PATCH": HOLDER},
     f"{V1}/me/usage": {"GET": HOLDER},

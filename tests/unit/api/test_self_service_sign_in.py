@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import bcrypt
 import pytest
+from falcon.testing import Result
 
 from api.concurrency_limit import ConcurrencyLimit
 from api.security.account_sessions import LIFETIME, SESSIONS_PER_ACCOUNT, AccountSessions
@@ -146,3 +148,46 @@ def test_lapsed_sign_ins_are_removed(api: Api) -> None:
     assert sessions.find(old) is None
     assert sessions.find(new) is not None
     sessions.close()
+
+
+HERE = {"host": "127.0.0.1", "headers": {"Sec-Fetch-Site": "same-origin"}}
+
+
+def cookie_sign_in(api: Api, **where: Any) -> Result:
+    body = {"username": "alice", "password": PASSWORD, "session": "cookie"}
+    return api.post("/me/login", body, **{**HERE, **where})
+
+
+def resumed(api: Api, token: str, **where: Any) -> Result:
+    given = {**HERE, **where}
+    return api.post("/me/resume", None, {**given.pop("headers"), "Cookie": f"proxyfleet-holder={token}"}, **given)
+
+
+def test_a_page_continues_the_sign_in_of_its_cookie_until_that_ends(api: Api) -> None:
+    account(api)
+    signed_in = cookie_sign_in(api)
+    token = signed_in.json["data"]["access_token"]
+    cookie = signed_in.cookies["proxyfleet-holder"]
+    assert (cookie.value, cookie.http_only, cookie.path, cookie.max_age) == (token, True, "/api/v1/me", LIFETIME)
+    found = resumed(api, token).json["data"]
+    assert (found["access_token"], found["username"]) == (token, "alice")
+    assert 0 < found["expires_in"] <= LIFETIME
+    assert api.get("/me", {"Authorization": f"Bearer {token}"}).status_code == 200
+    api.post("/me/logout", None, {"Authorization": f"Bearer {token}"})
+    assert resumed(api, token).status_code == 401
+
+
+def test_the_cookie_of_a_holder_is_for_pages_of_this_api_and_opens_nothing_else(api: Api) -> None:
+    account(api)
+    token = cookie_sign_in(api).json["data"]["access_token"]
+    for headers in ({"Sec-Fetch-Site": "same-site"}, {"Origin": "http://127.0.0.1:1"}, {}):
+        assert resumed(api, token, headers=headers).status_code == 403
+    assert cookie_sign_in(api, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert resumed(api, "").status_code == 401
+    cookie = {"Sec-Fetch-Site": "same-origin", "Cookie": f"proxyfleet-holder={token}; proxyfleet={token}"}
+    assert api.get("/me", cookie, host="127.0.0.1").status_code == 401
+    assert api.post("/auth/refresh", None, cookie, host="127.0.0.1").status_code == 401
+    assert "set-cookie" not in cookie_sign_in(api, host="proxies.example").headers, "it would be sent in clear"
+    secure = cookie_sign_in(api, host="proxies.example", protocol="https").cookies["__Host-proxyfleet-holder"]
+    assert (secure.secure, secure.path, secure.same_site) == (True, "/", "Strict")
+    assert "set-cookie" not in api.post("/me/login", {"username": "alice", "password": PASSWORD}, **HERE).headers
