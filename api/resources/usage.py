@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.bus.messages.common import METRICS
 from api.call import Call, Document, Reply
-from api.errors import Invalid, PeerUnavailable
+from api.errors import Invalid, MissingPermission, PeerUnavailable
 from api.http.query import Query, choice, moment, text
 from api.services.usage_report import GROUPS, INTERVALS, Membership, Selection, UsageReport, csv_pieces, json_pieces
 from api.store.accounts import ACCOUNTS
@@ -41,6 +42,9 @@ class QueryUsageReport(Query):
         read=_read_groups,
     )
     account: str | None = text("Only of the account with this id", "acc_0123456789abcdef", 64, 1)
+    metadata: str | None = text(
+        "Columns of CSV with this metadata of accounts, separated by commas; `*` for all", "customer", 2048, 1
+    )
     format: str | None = choice("The format, in place of `Accept`", ("json", "csv"))
 
 
@@ -57,11 +61,13 @@ def report(call: Call) -> Reply:
         total = made.total()
     except sqlite3.Error as error:
         raise PeerUnavailable(METRICS, f"the usage of accounts cannot be read: {error}") from error
+    names = _metadata(call, selection)
     if _wants_csv(call):
         header = "; ".join(f"{name}={figure}" for name, figure in total.items())
         disposition = 'attachment; filename="usage.csv"'
         headers = {"X-Usage-Total": header, "Content-Disposition": disposition}
-        return Reply({}, headers=headers, document=Document(csv_pieces(made.pieces(), selection.groups), CSV))
+        found = csv_pieces(made.pieces(), selection.groups, names, lambda account_id: _metadata_of(call, account_id))
+        return Reply({}, headers=headers, document=Document(found, CSV))
     pieces = json_pieces(made.pieces(), selection.groups, selection.interval, total)
     return Reply({}, document=Document(pieces, "application/json"))
 
@@ -83,6 +89,28 @@ def _selection(call: Call) -> Selection:
 def _wants_csv(call: Call) -> bool:
     accept = call.headers.get("accept", "")
     return bool(call.query.format == "csv" or (call.query.format is None and CSV in accept.lower()))
+
+
+def _metadata(call: Call, selection: Selection) -> Sequence[str]:
+    """The names that the columns have; who reads them may read accounts, too."""
+    given = call.query.metadata
+    if given is None:
+        return ()
+    if not _wants_csv(call) or "account" not in selection.groups:
+        raise Invalid("metadata", "must be left out where the response is no CSV, or is not by account")
+    if not call.caller.may("proxy.read"):
+        raise MissingPermission("proxy.read", call.caller.key is not None)
+    if call.caller.scope is not None:
+        raise Invalid("metadata", "must be left out by a key with a scope, which sees no accounts")
+    if given == "*":
+        documents = call.services.account_store.documents(ACCOUNTS)
+        return sorted({name for document in documents for name in document.body.get("metadata", ())})
+    return tuple(dict.fromkeys(filter(None, (each.strip() for each in given.split(",")))))
+
+
+def _metadata_of(call: Call, account_id: str) -> Mapping[str, str]:
+    found = call.services.account_store.get(ACCOUNTS, account_id)
+    return {} if found is None else found.body.get("metadata", {})
 
 
 def _memberships(call: Call) -> dict[str, Membership]:

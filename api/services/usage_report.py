@@ -11,7 +11,7 @@ import io
 import itertools
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -313,15 +313,25 @@ def json_pieces(
     yield b"]}}"
 
 
-def csv_pieces(pieces: Iterable[list[Row]], groups: Collection[str]) -> Iterator[bytes]:
-    """Lines of CSV (RFC 4180) in pieces, the names of the columns first."""
+def csv_pieces(
+    pieces: Iterable[list[Row]],
+    groups: Collection[str],
+    metadata: Sequence[str] = (),
+    metadata_of: Callable[[str], Mapping[str, str]] = lambda _account_id: {},
+) -> Iterator[bytes]:
+    """Lines of CSV (RFC 4180) in pieces, the names of the columns first.
+
+    Rows of accounts have columns for these names of `metadata_of` them, which a deleted one has no more.
+    """
     texts: dict[Key, str] = {}
 
     def text(key: Key) -> str:
-        made = texts[key] = _csv_line(map(cell, key))
+        known = metadata_of(key[0] or "") if metadata else {}
+        made = texts[key] = _csv_line(map(cell, (*key, *(known.get(name) for name in metadata))))
         return made
 
-    yield f"{_csv_line(('from', 'to', *columns_of(groups), *FIGURES))}\r\n".encode()
+    columns = (*columns_of(groups), *(cell(f"metadata.{name}") for name in metadata))
+    yield f"{_csv_line(('from', 'to', *columns, *FIGURES))}\r\n".encode()
     for piece in pieces:
         lines = [
             f"{start},{end},{texts.get(key) or text(key)},{bytes_in},{bytes_out},{requests},{time / 1000},"

@@ -13,7 +13,7 @@ from api.cli.terminal.output import Column
 from api.cli.time_options import ago
 
 GROUPS = ("account", "proxy", "plan", "tag")
-OPTIONS = {"from": "--from", "to": "--to", "interval": "--interval", "group_by": "--group-by"}
+OPTIONS = {"from": "--from", "to": "--to", "interval": "--interval", "group_by": "--group-by", "metadata": "--metadata"}
 """The options by the API's parameters."""
 
 _ACCOUNT = (Column("ACCOUNT", "account", spare=True), Column("USER", "username"))
@@ -55,6 +55,10 @@ def usage(
     as_csv: Annotated[
         bool, typer.Option("--csv", help="CSV on standard output, complete and with plain bytes.")
     ] = False,
+    metadata: Annotated[
+        str | None,
+        typer.Option("--metadata", metavar="NAMES", help="Metadata of accounts as columns of CSV; * for all."),
+    ] = None,
 ) -> None:
     """Show what accounts have used, a row for each interval and group with any usage; --csv is for bills."""
     groups = _groups(group_by)
@@ -65,8 +69,10 @@ def usage(
         "group_by": ",".join(groups),
     }
     if as_csv:
-        _write_csv(session, query)
+        _write_csv(session, {**query, "metadata": metadata})
         return
+    if metadata is not None:
+        raise CommandError("--metadata is for --csv", status=Status.USAGE)
     data = session.api.get("/usage", **query)
     columns = (Column("FROM", "from", whole=True), *(each for group in groups for each in _GROUPED[group]), *_FIGURES)
     session.out.data(data, lambda: session.out.table(columns, data["usage"], "Nothing was used in this time."))

@@ -166,6 +166,33 @@ def test_csv_has_a_line_for_each_row_and_no_formula(api: Api, books: Books, how:
     ]
 
 
+def test_csv_has_metadata_of_accounts_by_choice_or_all(api: Api, books: Books) -> None:
+    body = {"username": "ada", "metadata": {"customer": "47,11", "site": "=1"}}
+    ada = api.post("/accounts", body, api.token()).json["data"]["account"]["id"]
+    api.post("/accounts", {"username": "eve", "metadata": {"note": "x"}}, api.token())
+    books.uses(ada, "px1", 100, "ada")
+    books.uses("acc_gone", "px1", 3, "gone")
+
+    def lines(metadata: str, **query: str) -> list[dict[str, str]]:
+        response = api.get("/usage", api.token(), params={**MARCH, "format": "csv", "metadata": metadata, **query})
+        assert response.status_code == 200, response.text
+        return sorted(csv.DictReader(io.StringIO(response.text)), key=lambda line: -int(line["bytes_in"]))
+
+    chosen, gone = lines("customer, nothing")
+    assert (chosen["metadata.customer"], chosen["metadata.nothing"]) == ("47,11", "")
+    assert (gone["username"], gone["metadata.customer"]) == ("gone", "")
+    (everything, _) = lines("*", group_by="account,proxy")
+    assert {name: text for name, text in everything.items() if name.startswith("metadata.")} == {
+        "metadata.customer": "47,11",
+        "metadata.note": "",
+        "metadata.site": "'=1",
+    }
+    limited = api.key(permissions=["metrics.read"])
+    query = {**MARCH, "format": "csv", "metadata": "*"}
+    assert api.get("/usage", limited, params=query).status_code == 403
+    assert api.get("/usage", limited, params={**MARCH, "format": "csv"}).status_code == 200
+
+
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1d1", "'=1"])
 def test_what_a_spreadsheet_would_evaluate_is_a_text(text: str) -> None:
     assert cell(text) == f"'{text}"
@@ -179,6 +206,8 @@ def test_what_a_spreadsheet_would_evaluate_is_a_text(text: str) -> None:
         ({"interval": "week"}, "interval"),
         ({"interval": "hour", "from": "2026-01-01T00:00:00Z"}, "interval"),
         ({"format": "xml"}, "format"),
+        ({"metadata": "*"}, "metadata"),
+        ({"metadata": "*", "format": "csv", "group_by": "proxy"}, "metadata"),
     ],
 )
 def test_a_wrong_parameter_is_named(api: Api, query: dict[str, str], field: str) -> None:
