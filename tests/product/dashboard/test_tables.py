@@ -31,7 +31,8 @@ ROW_TEXT = "() => document.activeElement?.closest('[data-index]')?.textContent ?
 INDEX = "() => Number(document.activeElement.closest('[data-index]').dataset.index)"
 SIDEWAYS = """() => [document.querySelector('[role=grid] .body'), document.documentElement]
   .map((each) => each.scrollWidth > each.clientWidth)"""
-ON_PAPER = """() => [...document.querySelectorAll('nav, .bar, [role=search], button:not(.value, [role=columnheader] *)')]
+ON_PAPER = """() => [...document
+  .querySelectorAll('nav, .bar, [role=search], button:not(.value, [role=columnheader] *)')]
   .filter((each) => each.checkVisibility())
   .map((each) => each.outerHTML.slice(0, 120))"""
 FOCUSED = "() => document.activeElement?.textContent?.trim() ?? ''"

@@ -124,7 +124,7 @@ def test_a_list_with_other_entries_is_sent_with_another_file(api: Api, token: di
     api.patch("/lists/mirrors", {"entries": ["other.example"]}, token)
     assert file() != before
     sent = len([each for _, each in api.fleet.received if isinstance(each, ApplyObjects)])
-    api.services._list_changed(api.get("/lists/mirrors", token).json["data"]["list"]["id"])
+    api.services._content_changed(api.get("/lists/mirrors", token).json["data"]["list"]["id"])
     assert len([each for _, each in api.fleet.received if isinstance(each, ApplyObjects)]) == sent + 1
 
 
