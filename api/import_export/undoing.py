@@ -186,19 +186,25 @@ class Undo:
 
     def _add_problems(self, change: DocumentChange, present: Body | None, conflicts: Sequence[Path]) -> None:
         """An error for each field, with the revisions that changed it."""
-        found = self._reader.later((change.collection, change.id), self._revision)
-        later = [_Later(revision, each) for revision, each in islice(found, SEARCHED)]
-        for path in dict.fromkeys(conflicts[:MOST_PROBLEMS]):
-            causes = [each.revision for each in later if each.has_changed(path)]
+        causes: dict[Path, list[Revision]] = {path: [] for path in conflicts[:MOST_PROBLEMS]}
+        later = self._reader.later((change.collection, change.id), self._revision)
+        for revision, each in islice(later, SEARCHED):
+            wanted = [path for path, found in causes.items() if len(found) <= NAMED]
+            if not wanted:
+                break
+            did = _Later(each)
+            for path in wanted:
+                if did.has_changed(path):
+                    causes[path].append(revision)
+        for path, found in causes.items():
             is_gone = value_at(ABSENT if present is None else present, path) is ABSENT
-            self._problems.add(_field(change, path), _error(change, path, causes, is_gone))
+            self._problems.add(_field(change, path), _error(change, path, found, is_gone))
 
 
 class _Later:
-    """A later change of the document, and what it changed."""
+    """What a later change of the document changed."""
 
-    def __init__(self, revision: Revision, change: DocumentChange) -> None:
-        self.revision = revision
+    def __init__(self, change: DocumentChange) -> None:
         self._bodies = [ABSENT if each is None else each for each in (change.before, change.after)]
         self._changed = frozenset(changed_paths(self._bodies[0], self._bodies[1]))
         self._above = frozenset(path[:length] for path in self._changed for length in range(len(path)))
@@ -235,7 +241,7 @@ def _error(change: DocumentChange, path: Path, causes: Sequence[Revision], is_go
     by_hand = "delete it by hand" if change.before is None and not is_settings else "change it by hand"
     deed, causes = ("removed", causes[:1]) if is_gone else ("changed", causes)
     named = ", ".join(f"{each.number} ({_person(each)})" for each in causes[:NAMED])
-    more = f" and {len(causes) - NAMED} more" if len(causes) > NAMED else ""
+    more = " and earlier ones" if len(causes) > NAMED else ""
     if len(causes) > 1:
         return f"was {deed} since{where} by the revisions {named}{more}; undo these first, in this order, or {by_hand}"
     return f"was {deed} since{where}{f' by revision {named}; undo that first, or' if causes else ';'} {by_hand}"

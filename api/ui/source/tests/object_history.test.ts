@@ -26,7 +26,7 @@ describe("what stands in the way of an undo", () => {
     expect(fieldWords("policies.policy_0f.rules[no ads].mode")).toBe("rules[no ads].mode");
     expect([fieldWords("settings.logging.level"), fieldWords("proxies.prx_0f")]).toEqual(["logging.level", ""]);
     expect(laterRevisions("was changed since in the proxy 'a' by revision 9 (greta); undo that first, or change it by hand")).toEqual([9]);
-    expect(laterRevisions("was changed since by the revisions 12 (a (b)), 10 (x, y), 9 (greta) and 2 more; undo these first")).toEqual([12, 10, 9]);
+    expect(laterRevisions("was changed since by the revisions 12 (a (b)), 10 (x, y), 9 (greta) and earlier ones; undo these first")).toEqual([12, 10, 9]);
     expect(laterRevisions("the pool 'europe' would be deleted, and the proxy 'first' names it")).toEqual([]);
   });
 });
