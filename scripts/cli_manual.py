@@ -43,7 +43,8 @@ and run on its machine as its user.
 - `proxyfleet login` keeps tokens in `$XDG_CONFIG_HOME/proxyfleet/credentials.json` (mode 0600) and renews them.
   Programs use an API key in `PROXYFLEET_API_KEY`; a key wins over a login.
 - The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`. A key
-  is never sent to the address of a login: with a key, name the address if it is not the default.
+  is never sent to the address of a login, where another program may listen by now: it is valid for long, and whoever
+  gets it has what it grants. With a key, name the address if it is not the default.
 - `--ca-file` of a login is kept with it; later commands at the same address need neither the option nor its variable.
 - Proxies of the environment (`https_proxy`, `no_proxy`) are used for other machines, never for this one.
 - A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No
@@ -59,7 +60,7 @@ and run on its machine as its user.
   printed. A size or a rate (`--quota`, and `--set` of `quota.bytes`, `limits.bandwidth_in` and
   `limits.bandwidth_out`) is a number of bytes or `5MB`, `5MiB`, `1Mbit/s` or `125kB/s`, and is printed as it was
   typed: `20 GiB` is 1024-based. The API's own texts, which `-o json` has, call 1024-based units `KB`, `MB` and `GB`.
-- **With `-o json`**: the `data` of the API's response. Commands with several requests (`proxies start A B`, `status`)
+- **With `-o json`**: the `data` of the API's response ([its form](#json)). Commands with several requests (`status`)
   print one object with all data; errors are one JSON object on standard error, also of a wrong command line.
 - Results go to standard output, all else to standard error. Characters that a terminal would obey are printed as
   escapes, also in JSON. Documents (`export`) are UTF-8 in every locale.
@@ -74,6 +75,52 @@ and run on its machine as its user.
 
 | status | meaning |
 |---|---|
+"""
+
+ENTRIES = {
+    "proxies list": "proxies",
+    "accounts list": "accounts",
+    "plans list": "plans",
+    "lists list": "lists",
+    "pools list": "pools",
+    "pools state": "upstreams",
+    "policies list": "policies",
+    "credentials list": "credentials",
+    "connections list": "connections",
+    "users list": "users",
+    "sessions list": "sessions",
+    "keys list": "api_keys",
+    "webhooks list": "webhooks",
+    "webhooks deliveries": "deliveries",
+    "settings sources": "settings",
+    "dns cache": "entries",
+    "logs": "logs",
+    "audit list": "audit",
+    "history": "revisions",
+    "history N": "changes",
+    "usage": "usage",
+}
+"""The member with the entries in the JSON of commands that print several."""
+
+JSON = """
+## JSON
+
+With `-o json` each command prints one object, and `jq` finds its content at:
+
+| command | content |
+|---|---|
+| `show`, `create`, `update` | the kind: `.proxy`, `.account`, `.list`, `.api_key` …; `.warnings[]` if there are any |
+| `keys create`, `keys rotate` | `.api_key`, and the key itself in `.key` |
+| `credentials mint` | `.credential`, and the secret in `.secret` |
+| `delete`, `revoke` | `.id`, and `.deleted` or `.revoked` |
+| `proxies start`, `stop`, `restart`, `test` | `.results[]`, in the order of the arguments |
+| `settings show`, `set`, `unset` | `.logging.level` and all others by group and key |
+| `proxies explain` | `.decision`, `.rule`, `.rules[]` |
+| `audit show`, `history N` | `.entry`; `.revision` |
+| `import`, `apply`, `rollback` | `.changed`, `.summary`, `.changes[]`, of a file `.not_compared` |
+| `status` | `.health`, `.status` |
+| `metrics` | `.metrics`, by name |
+| `logs --follow` | a record on each line |
 """
 
 COMPLETION = """
@@ -161,7 +208,8 @@ def manual() -> str:
     common = _table([(option, *get_args(option.annotation)[:2]) for option in common_options()])
     pages = "\n".join(_page(command) for command in commands(application()))
     title = "## Options of all commands that call the API"
-    return f"{HEAD}{statuses}{COMPLETION}{title}\n\n{common}\n## Commands\n\n{pages}"
+    entries = "".join(f"| `{command}` | `.{member}[]` |\n" for command, member in ENTRIES.items())
+    return f"{HEAD}{statuses}{JSON}{entries}{COMPLETION}{title}\n\n{common}\n## Commands\n\n{pages}"
 
 
 def _page(command: Command) -> str:

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 
 import pytest
-from cli_manual import Command, commands, manual
+from cli_manual import ENTRIES, Command, commands, manual
 from man_page import page
 
 from api.cli.application import application
 from tests.kit.folders import ROOT
+from tests.product.cli.shell import Shell
 
 DOCS = ROOT / "docs"
 PAGE, MAN_PAGE = DOCS / "cli.md", DOCS / "proxyfleet.1"
@@ -24,6 +25,20 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_the_manual_page_is_up_to_date() -> None:
     assert MAN_PAGE.read_text() == page(), "make it anew: scripts/cli-manual"
+
+
+@pytest.mark.product
+def test_the_json_of_each_command_has_its_entries_where_the_page_says(shell: Shell) -> None:
+    shell.good("accounts", "create", "of-json", "--without-password")
+    shell.good("pools", "create", "of-json")
+    shell.good("webhooks", "create", "of-json", "--target", "https://example.com/", "--event", "*")
+    newest = shell.good("history", "-o", "json").data["revisions"][0]["revision"]
+    for command, member in ENTRIES.items():
+        named = ["of-json"] if command in ("credentials list", "pools state", "webhooks deliveries") else []
+        words = command.replace(" N", f" {newest}").split()
+        assert isinstance(shell.good(*words, *named, "-o", "json").data[member], list), command
+    for group in ("accounts", "pools", "webhooks"):
+        assert {"id"} < shell.good(group, "delete", "of-json", "--yes", "-o", "json").data.keys()
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
