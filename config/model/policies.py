@@ -62,10 +62,12 @@ def _method(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    if {".", ".."} & set(text.lower().replace("%2e", ".").split("/")):
+    if {".", ".."} & set(text.partition("?")[0].lower().replace("%2e", ".").split("/")):
         raise ValueError("must have no segments . and ..: they are removed before paths are compared")
     if _PATH.fullmatch(text) is None:
-        raise ValueError("must begin with / and have visible ASCII without ? and #; * stands for any text")
+        raise ValueError(
+            "must begin with / and have visible ASCII without #; * stands for any text, and a query follows ?"
+        )
     return text
 
 
@@ -110,7 +112,8 @@ Reason = Annotated[
 class MatchInput(Part):
     """What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
 
-    The method `*` is any. `tunnel` is for CONNECT, SOCKS and all else that is not plain HTTP.
+    The method `*` is any; a pattern of `paths` may have a query behind `?`. `tunnel` is for CONNECT, SOCKS and all
+    else that is not plain HTTP.
 
     `accounts` are user names and `tag:` with a tag, `params` parameters of the user name. `listen_ports` are
     those of the proxy that the client came to, each a port or a range such as `20000-20999`.

@@ -1,7 +1,7 @@
 """A policy, compiled: finds the first rule that matches without asking each.
 
 Each condition has a table from what a request says to the rules that it satisfies, as bits (`masks`). What no table
-can tell is asked of the rules that are left, in order: lists, patterns with `*` inside, schedules.
+can tell is asked of the rules that are left, in order: lists, patterns with `*` inside or with queries, schedules.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def compile_policy(spec: PolicySpec, lists: Lists) -> CompiledPolicy:
 
 def _is_asked(rule: Rule) -> bool:
     """Whether something about the rule is in no table."""
-    inside = any(not (pattern.exact or pattern.is_prefix) for pattern in rule.paths)
+    inside = any(pattern.is_for_queries or not (pattern.exact or pattern.is_prefix) for pattern in rule.paths)
     return inside or rule.schedule is not None or len(rule.spec.params) > 1
 
 

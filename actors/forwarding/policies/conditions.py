@@ -161,8 +161,9 @@ class Rule:
         found = facts.readings
         if not found:
             return self.deny
-        strict = any(pattern.matches(found[0]) for pattern in self.paths)
-        lenient = any(pattern.lenient.matches(found[-1]) for pattern in self.paths)
+        paths = [pattern for pattern in self.paths if pattern.query_matches(facts.query, self.deny)]
+        strict = any(pattern.matches(found[0]) for pattern in paths)
+        lenient = any(pattern.lenient.matches(found[-1]) for pattern in paths)
         return strict or lenient if self.deny else strict and lenient
 
     def method_holds(self, facts: Facts) -> bool:

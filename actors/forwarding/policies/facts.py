@@ -59,6 +59,12 @@ class Facts:
         return plain(self.client_ip)
 
     @property
+    def query(self) -> str | None:
+        """What follows the `?` of the URL, None without one."""
+        _path, mark, query = self.path.partition("?")
+        return query if mark else None
+
+    @property
     def readings(self) -> tuple[str, ...]:
         """What the path may mean (`paths.readings`)."""
         if self._readings is None:

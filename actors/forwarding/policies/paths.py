@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNCERTAIN = re.compile(r"%(?![0-9A-Fa-f]{2})|%(?:2[Ff]|5[Cc]|25|[01][0-9A-Fa-f]|7[Ff])|[^\x21-\x7e]|\\")
 """An incomplete escape; an encoded slash, backslash, percent sign or control character; what no path has."""
+_UNCERTAIN_QUERY = re.compile(r"%(?![0-9A-Fa-f]{2})|%(?:[01][0-9A-Fa-f]|7[Ff])|[^\x21-\x7e]")
+"""Servers leave out what it matches, end there, or refuse it."""
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _PLAIN = re.compile(r"(?:/(?!\.)[A-Za-z0-9\-._~!$&'()*+,=:@]+)*+/?")
 """A path that is its own and only reading: no escapes, parameters, empty or dot segments."""
@@ -82,17 +84,42 @@ def without_dots(path: str) -> str:
     return "/" + "/".join(kept)
 
 
+def query_reading(query: str) -> str | None:
+    """What a query means as rules compare it: all escapes decoded, once; None when that is uncertain."""
+    return None if _UNCERTAIN_QUERY.search(query) else unquote(query, "latin-1")
+
+
+def _matches(pieces: list[str], text: str) -> bool:
+    """Whether `text` is these pieces with anything in between; linear in its length for each of them."""
+    first, last = pieces[0], pieces[-1]
+    if len(pieces) == 1:
+        return text == first
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return False
+    start, end = len(first), len(text) - len(last)
+    for piece in pieces[1:-1]:
+        start = text.find(piece, start, end)
+        if start < 0:
+            return False
+        start += len(piece)
+    return True
+
+
 class PathPattern:
     """One pattern: `*` stands for any characters, slashes as well, or for none.
+
+    Behind a `?` it is for queries, which don't matter to one without.
 
     It is for strict readings, `lenient` is what it is for lenient ones: itself unless it has escapes these decode.
     """
 
-    __slots__ = ("_pieces", "exact", "lenient", "prefix")
+    __slots__ = ("_pieces", "_query", "exact", "lenient", "prefix")
 
     def __init__(self, written: str) -> None:
         """`written` is the text of a rule."""
-        self._set([normal_escapes(each) for each in quote(written, safe=_VISIBLE).split("*")])
+        path, mark, query = quote(written, safe=_VISIBLE).partition("?")
+        self._query = [unquote(each, "latin-1") for each in query.split("*")] if mark else None
+        self._set([normal_escapes(each) for each in path.split("*")])
         decoded = [_all_escapes(each) for each in self._pieces]
         self.lenient = self
         if decoded != self._pieces:
@@ -110,18 +137,20 @@ class PathPattern:
         """Whether every path that begins with `prefix` matches."""
         return len(self._pieces) == 2 and not self._pieces[1]
 
+    @property
+    def is_for_queries(self) -> bool:
+        """Whether a query is needed, too."""
+        return self._query is not None
+
     def matches(self, path: str) -> bool:
-        """Whether it holds for a strict reading of a path; linear in its length for each `*`."""
-        pieces = self._pieces
-        if self.exact:
-            return path == pieces[0]
-        first, last = pieces[0], pieces[-1]
-        if not path.startswith(first) or not path.endswith(last) or len(path) < len(first) + len(last):
+        """Whether it holds for a strict reading of a path."""
+        return _matches(self._pieces, path)
+
+    def query_matches(self, query: str | None, otherwise: bool) -> bool:
+        """Whether it holds for what follows the `?`, None without one; `otherwise` where its meaning is uncertain."""
+        if self._query is None:
+            return True
+        if query is None:
             return False
-        start, end = len(first), len(path) - len(last)
-        for piece in pieces[1:-1]:
-            start = path.find(piece, start, end)
-            if start < 0:
-                return False
-            start += len(piece)
-        return True
+        reading = query_reading(query)
+        return otherwise if reading is None else _matches(self._query, reading)

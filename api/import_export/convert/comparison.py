@@ -79,11 +79,14 @@ class Rules:
         self._policy = policy
         self._wants_users = wants_users
         self._by_path = any(rule.paths for rule in policy.rules)
+        self._by_query = any(pattern.is_for_queries for rule in policy.rules for pattern in rule.paths)
         self._by_time = any(rule.schedule is not None for rule in policy.rules)
         self._kept: dict[tuple[object, ...], Decision] = {}
 
     def decide(self, entry: Entry) -> Decision:
-        """Raises `Refused` for a target that no proxy takes."""
+        """Raises `Refused` for a target that no proxy takes, `Unreadable` for one without what rules ask for."""
+        if self._by_query and entry.url.endswith("?"):
+            raise Unreadable("has no query any more, which rules ask for (strip_query_terms off keeps it)")
         if self._wants_users and not entry.user:
             return Decision(ASKED, "auth")
         path = plain_path(entry.url) if self._by_path else ""

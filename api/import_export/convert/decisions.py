@@ -23,11 +23,11 @@ class Condition:
     unclear: str = ""
     most: tuple[Region, ...] = (EVERYTHING,)
     nearest: tuple[Region, ...] = ()
-    """In place of what is unclear, where it is accepted that this is not the same."""
+    """In place of all, where it is accepted that this is not the same."""
 
     def accepted(self) -> Condition:
         """The same without what is unclear."""
-        return Condition((*self.regions, *self.nearest)) if self.unclear else self
+        return Condition(self.nearest or self.regions) if self.unclear else self
 
     def widest(self) -> tuple[Region, ...]:
         """Regions that have all that it may match."""
@@ -179,14 +179,14 @@ class Walk:
         if not part.negated:
             return condition.widest() if line.closed else condition.regions
         if condition.unclear and not line.closed:
-            return ()
+            return () if EVERYTHING in condition.most else None
         others = condition.regions[0].others() if len(condition.regions) == 1 else None
         return None if others is None else (others,)
 
     def _holes(self, line: Line) -> Iterator[Region]:
         for part in line.parts:
             if part.negated and self._wanted(line, part) is None:
-                yield from part.condition.regions
+                yield from part.condition.regions if line.closed else part.condition.widest()
 
     def _met(self, line: Line, before: Region, wanted: Sequence[Region]) -> Iterator[Region]:
         for each in wanted:

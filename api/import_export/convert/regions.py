@@ -98,7 +98,7 @@ def _part(name: str, narrow: Any, wide: Any) -> bool:
     if name == "methods":
         return bool(_methods(narrow, wide) == narrow)
     if name == "paths":
-        return _paths(narrow, wide) == (narrow, True)
+        return bool(narrow <= wide) or _paths(narrow, wide) == (narrow, True)
     return type(narrow) is type(wide) and bool(narrow <= wide)
 
 

@@ -156,50 +156,66 @@ def _proxy_auth(acl: Acl, _listener: Listener, _report: Report, _draft: Draft) -
 
 
 def _urlpath_regex(acl: Acl, _listener: Listener, report: Report, _draft: Draft) -> Condition:
-    paths, nearest, unclear = set[str](), set[str](), ""
+    """squid compares path and query as one text, rules one after the other: a path that ends so has any query here."""
+    exact, wide, nearest, unclear, most = set[str](), set[str](), set[str](), list[str](), [PLAIN_HTTP]
     for value in acl.values:
         try:
-            paths |= set(_paths(value))
+            some, more = _paths(value)
         except regexes.NotFinite as error:
+            instead = "write it as ^/begin, \\.end$ or a text, with letters, digits and dots (\\.) alone"
+            unclear.append(_bad(value, report, str(error), instead))
             nearest |= _nearest_paths(value)
-            instead = (
-                "anchor it as ^/begin, or add a rule with paths to the policy by hand: * stands for any text there, "
-                "and the query is not compared"
-            )
-            unclear = _bad(value, report, str(error), instead)
-    found, near = ((Region(methods=PLAIN, paths=frozenset(each)),) if each else () for each in (paths, nearest))
-    return replace(_plain(found, unclear, (PLAIN_HTTP,)), nearest=near)
+            continue
+        exact |= some
+        wide |= more
+        nearest |= _nearest_paths(value) if more else some
+    if wide and not unclear:
+        unclear, most = ["paths that end so match with any query"], [_by_paths(exact | wide)]
+    found, near = ((_by_paths(each),) if each else () for each in (exact, nearest))
+    return replace(_plain(found, "; ".join(unclear), tuple(most)), nearest=near)
+
+
+def _by_paths(patterns: set[str]) -> Region:
+    return Region(methods=PLAIN, paths=frozenset(patterns))
 
 
 def _nearest_paths(value: Value) -> set[str]:
-    """Patterns for an expression of texts, in small letters and in capitals; none where it has others."""
+    """Patterns for paths alone, in small letters and in capitals; none where the expression has others."""
     try:
-        patterns = list(map(_pattern_of, regexes.texts_of(value.text)))
-        found = (
-            [each.lower() for each in patterns] + [each.upper() for each in patterns] if value.any_case else patterns
-        )
+        patterns = {each for text in regexes.texts_of(value.text) for each in _patterns(text)}
     except regexes.NotFinite:
         return set()
-    return set(found) if all(map(_PATH.fullmatch, found)) else set()
+    return {each for whole in patterns for each in ((whole.lower(), whole.upper()) if value.any_case else (whole,))}
 
 
-def _pattern_of(text: str) -> str:
-    body = text.removeprefix(regexes.START).removesuffix(regexes.END)
-    if any(sign in body for sign in (regexes.START, regexes.END, "*")):
-        raise regexes.NotFinite("^ or $ inside of it")
-    body = body.replace(regexes.ANY, "*")
-    start = "" if text.startswith(regexes.START) else "*" if body.startswith("/") else "/*"
-    pattern = f"{start}{body}{'' if text.endswith(regexes.END) else '*'}"
-    return pattern if pattern.startswith("/") else f"/{pattern}"
-
-
-def _paths(value: Value) -> Iterator[str]:
-    """Only beginnings of paths are certain: squid compares the query, too, and a rule does not."""
+def _paths(value: Value) -> tuple[set[str], set[str]]:
+    """Patterns of what certainly matches, and those of what matches with some queries only. Raises `NotFinite`."""
+    exact, wide = set[str](), set[str]()
     for text in regexes.texts_of(value.text):
-        body = text.removeprefix(regexes.START)
-        if body == text or not body.startswith("/") or any(sign in body for sign in "\x01\x02\x03?#*%"):
-            raise regexes.NotFinite("only what begins with ^/ is the same without the query")
-        yield from (f"{each}*" for each in _cases(body, value.any_case))
+        for pattern in _patterns(text):
+            spellings = _cases(pattern, value.any_case)
+            (wide if text.endswith(regexes.END) else exact).update(spellings)
+            exact.update(each for whole in spellings for each in _with_query(whole))
+    return exact, wide
+
+
+def _patterns(text: str) -> list[str]:
+    """Patterns of the paths that have a text. Raises `NotFinite`."""
+    body = text.removeprefix(regexes.START).removesuffix(regexes.END)
+    if any(sign in body for sign in f"{regexes.START}{regexes.END}?*#%"):
+        raise regexes.NotFinite("more than the beginning, the end or a part of a path")
+    body = body.replace(regexes.ANY, "*") + ("" if text.endswith(regexes.END) else "*")
+    found = [body] if text.startswith(regexes.START) else [f"/*{body}", *([body] if body.startswith("/") else [])]
+    if not all(map(_PATH.fullmatch, found)):
+        raise regexes.NotFinite("no path has that text")
+    return found
+
+
+def _with_query(pattern: str) -> Iterator[str]:
+    """The same where a query is a part of what a `*` stands for; without those that are in the pattern itself."""
+    for index, sign in enumerate(pattern):
+        if sign == "*" and index < len(pattern) - 1:
+            yield f"{pattern[:index]}*?*{pattern[index + 1 :]}"
 
 
 def _cases(text: str, any_case: bool) -> list[str]:

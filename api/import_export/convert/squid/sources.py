@@ -31,7 +31,8 @@ def add_source(gathered: Gathered, statement: Statement) -> None:
     """`tcp_outgoing_address ADDRESS ACL…`; lines with the same access lists are one."""
     address = plain((statement.words or ("",))[0])
     try:
-        ip_address(address)
+        if ip_address(address).is_unspecified:
+            raise ValueError
     except ValueError:
         gathered.report.add(Effect.LOST, statement, "names no address", "write an address of this machine")
         return

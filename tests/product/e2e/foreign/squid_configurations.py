@@ -21,7 +21,7 @@ PEERS = {"127.77.9.9": 200, "127.77.9.8": 203}
 CLIENTS = ["127.0.0.1", "127.1.0.1", "127.1.2.3", "127.2.0.1"]
 METHODS = ["GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND", "CONNECT", "CONNECT"]
 PORTS = [80, 443, 8443, 21, 24, 9]
-PATHS = ["/", "/x/", "/x/y?z=1", "/xy", "/cgi-bin/a", "/a/cgi-bin/"]
+PATHS = ["/", "/x/", "/x/y?z=1", "/xy", "/cgi-bin/a", "/a/cgi-bin/", "/x/a.iso", "/p?f=/x/a.ISO"]
 USERS = {"": "", "alice": "sesame", "bob": "open", "carol": "wrong"}
 """User names and the passwords that clients send; carol's is another one."""
 
@@ -117,11 +117,13 @@ acl inner dst 127.77.1.0/24
 acl reads method GET HEAD
 acl writes method POST PUT DELETE OPTIONS PROPFIND CONNECT
 acl scripts urlpath_regex ^/cgi-bin/ ^/x/
+acl dots urlpath_regex -i \\.iso
 acl names dstdom_regex -n (^|\\.)a\\.example$ ^www\\.example$
 acl page url_regex ^http://blocked\\.example/x/
 acl either any-of office reads
 acl pair all-of office reads
 http_access allow page office
+http_access deny dots
 http_access deny scripts !office
 http_access deny inner writes
 http_access allow pair

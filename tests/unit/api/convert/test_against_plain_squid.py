@@ -41,11 +41,14 @@ CLEAR = (
     Acl("known", "proxy_auth", ("REQUIRED",)),
     Acl("below", "urlpath_regex", ("^/x/",)),
     Acl("deeper", "urlpath_regex", ("^/x/y", "^/z/")),
+    Acl("middle", "urlpath_regex", ("/y", "a\\.e")),
     Acl("some", "any-of", ("boss", "ssl")),
     Acl("both", "all-of", ("office", "!ssl")),
 )
 UNCLEAR = (
     Acl("programs", "urlpath_regex", (r"\.exe$", "^/x/")),
+    Acl("exact", "urlpath_regex", (r"^/a\.exe$", r"^/z/.*\.exe$")),
+    Acl("endless", "urlpath_regex", (r"\.exe$", "[0-9]")),
     Acl("inside", "dstdom_regex", ("exam", r"^a\.example$")),
     Acl("wild", "any-of", ("boss", "inside")),
 )
@@ -61,7 +64,7 @@ def rules(acls: tuple[Acl, ...], most: int) -> st.SearchStrategy[list[Rule]]:
 def requests() -> st.SearchStrategy[Request]:
     hosts = st.sampled_from(sorted(HOSTS))
     methods = st.sampled_from(["GET", "HEAD", "POST", "CONNECT", "PROPFIND", "TRACE"])
-    paths = st.sampled_from(["/", "/x/", "/x/y", "/z/a.exe", "/a.exe"])
+    paths = st.sampled_from(["/", "/x/", "/x/y", "/z/a.exe", "/a.exe", "/a.exe?y=1", "/a?y=x.exe", "/p?/x/y"])
     clients = st.sampled_from(["10.1.0.1", "10.2.0.1", "192.0.2.7", "192.0.2.8", "2001:db8::1"])
     ports = st.sampled_from([80, 443, 22, 8080])
     users, minutes = st.sampled_from(["alice", "bob"]), st.sampled_from([479, 480, 1079, 1080, 6 * 1440 + 600])

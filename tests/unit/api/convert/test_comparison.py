@@ -128,6 +128,14 @@ def test_what_can_not_be_compared_is_counted_with_its_reason(tmp_path: Path, wri
     assert (found.lines, found.alike, count, first) == (2, 1, 1, "access.log:2")
 
 
+def test_queries_that_squid_left_out_of_its_log_are_not_compared_with_rules_that_need_them(tmp_path: Path) -> None:
+    text = "acl iso urlpath_regex \\.iso$\nhttp_access deny iso\nhttp_access allow all\nhttp_port 3128\n"
+    lines = [line(f"GET http://a.example/{path}", "TCP_DENIED/403") for path in ("a.iso", "a?f=b.iso", "a?")]
+    found = compared(document_of(tmp_path, text), *lines)
+    assert (found.alike, found.different) == (2, 0)
+    assert "strip_query_terms" in next(iter(found.left_out))
+
+
 def test_users_have_accounts_and_the_others_are_asked(tmp_path: Path) -> None:
     text = "auth_param basic program /bin/true\nacl alice proxy_auth alice\nhttp_access allow alice\nhttp_port 3128\n"
     document = document_of(tmp_path, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from ipaddress import ip_address
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -186,12 +187,16 @@ http_port 3128
 url_rewrite_program /bin/true
 """
 
+SPELLINGS = sorted({"".join(each) for word in ("iso", "exe") for each in product(*((c, c.upper()) for c in word))})
+IN_PATHS, IN_QUERIES = [f"/*.{each}" for each in SPELLINGS], [f"/*?*.{each}" for each in SPELLINGS]
+
 
 @pytest.mark.parametrize(
     ("accept", "rules"),
     [
         ((), [({}, "deny")]),
-        (("9",), [({"methods": ["*"]}, "deny"), ({}, "deny")]),
+        (("9", "5", "6"), [({"paths": IN_PATHS + IN_QUERIES}, "deny"), ({"clients": ["10.0.0.0/8"]}, "direct")]),
+        (("9", "4"), [({"paths": ["/*.EXE", "/*.ISO", "/*.exe", "/*.iso"]}, "deny"), ({"methods": ["*"]}, "deny")]),
         (
             ("9", "file.conf:4", "5", "6"),
             [

@@ -79,20 +79,31 @@ def _matches_request(rule: RuleSpec, facts: Facts) -> bool:
     methods = [method.upper() for method in rule.methods] if refuses else rule.methods
     if methods and "*" not in methods and (facts.method.upper() if refuses else facts.method) not in methods:
         return False
-    if rule.paths and not _path_matches(rule, facts.path.partition("?")[0] or "/", refuses):
+    if rule.paths and not _path_matches(rule, facts.path, refuses):
         return False
     if any(facts.params.get(name) != value for name, value in rule.params):
         return False
     return rule.schedule is None or Schedule(rule.schedule).is_open(facts.now)
 
 
-def _path_matches(rule: RuleSpec, path: str, refuses: bool) -> bool:
-    found = readings(path)
+def _path_matches(rule: RuleSpec, whole: str, refuses: bool) -> bool:
+    path, mark, query = whole.partition("?")
+    found = readings(path or "/")
     if not found:
         return refuses
-    pairs = ((list(rule.paths), found[0]), ([each.replace("%3A", ":") for each in rule.paths], found[-1]))
+    paths = [each.partition("?")[0] for each in rule.paths if _query_matches(each, mark, query, refuses)]
+    pairs = ((paths, found[0]), ([each.replace("%3A", ":") for each in paths], found[-1]))
     outcomes = [any(_pattern(each).fullmatch(reading) for each in texts) for texts, reading in pairs]
     return any(outcomes) if refuses else all(outcomes)
+
+
+def _query_matches(pattern: str, mark: str, query: str, refuses: bool) -> bool:
+    _path, wanted, text = pattern.partition("?")
+    if not wanted or not mark:
+        return not wanted
+    if "%00" in query or "%zz" in query:
+        return refuses
+    return _pattern(text).fullmatch(query.replace("%2e", ".").replace("%2F", "/")) is not None
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -31,8 +31,28 @@ PATHS = (
     "/%zz",
     "/a:b",
     "/a%3ab",
+    "/a?",
+    "/a?x=/b.iso",
+    "/a/b?x=%2Fb%2eiso",
+    "/a?x%00.iso",
+    "/b?%zz",
 )
-PATTERNS = ("/a", "/a/*", "*", "/*b", "/a*b", "/b", "/b/*", "/a/*/c", "/a:*", "/a%3Ab")
+PATTERNS = (
+    "/a",
+    "/a/*",
+    "*",
+    "/*b",
+    "/a*b",
+    "/b",
+    "/b/*",
+    "/a/*/c",
+    "/a:*",
+    "/a%3Ab",
+    "/a?",
+    "/*?*.iso",
+    "/a?*/b*",
+    "/*b?*",
+)
 LISTS = FixedLists(
     {
         "names": FixedList(domains=("b.a.example",)),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.policies.paths import PathPattern, readings
+from actors.forwarding.policies.paths import PathPattern, query_reading, readings
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,42 @@ def test_an_escape_that_need_not_be_one_matches_in_the_lenient_reading(
     found = readings(path)
     asked = PathPattern(pattern)
     assert (asked.matches(found[0]), asked.lenient.matches(found[-1])) == (strict, lenient)
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [("", ""), ("a=b", "a=b"), ("%2e%2F%25", "./%"), ("%252e", "%2e"), ("a+b", "a+b"), ("%e9", "\xe9"), ("?", "?")],
+)
+def test_a_query_means(query: str, meant: str) -> None:
+    assert query_reading(query) == meant
+
+
+@pytest.mark.parametrize("query", ["%", "%2", "%zz", "a%00b", "%0a", "%1F", "%7f", "a b", "\xe9"])
+def test_a_query_of_no_certain_meaning_matches_only_rules_that_refuse(query: str) -> None:
+    pattern = PathPattern("/*?*x")
+    assert query_reading(query) is None
+    assert pattern.query_matches(query, otherwise=True)
+    assert not pattern.query_matches(query, otherwise=False)
+
+
+@pytest.mark.parametrize(
+    ("written", "query", "holds"),
+    [
+        ("/a", None, True),
+        ("/a", "x", True),
+        ("/a?", "", True),
+        ("/a?", None, False),
+        ("/a?", "x", False),
+        ("/a?*", "x", True),
+        ("/*?*.iso", "f=b.iso", True),
+        ("/*?*.iso", "f=b%2Eiso", True),
+        ("/*?*.iso", "f=b.iso&x", False),
+        ("/a?x=%2F*", "x=/b", True),
+        ("/a?x=?*", "x=?1", True),
+    ],
+)
+def test_patterns_with_queries(written: str, query: str | None, holds: bool) -> None:
+    pattern = PathPattern(written)
+    assert pattern.query_matches(query, otherwise=False) is holds
+    assert pattern.lenient.prefix.startswith("/")
+    assert pattern.is_for_queries is ("?" in written)

@@ -45,7 +45,7 @@ export const policies: Texts["policies"] = {
   "tunnel.short": "Tunnel",
   "http.short": "einfaches HTTP",
   "paths": "Pfade",
-  "paths.hint": "* steht für beliebigen Text",
+  "paths.hint": "* steht für beliebigen Text; nach ? folgt eine Query",
   "http_only": "Methoden und Pfade gibt es nur bei einfachem HTTP: Eine Regel damit passt nie auf einen Tunnel, wie ihn https benutzt.",
   "schedule": "Nur zu bestimmten Zeiten",
   "schedule.short": "zeitweise",

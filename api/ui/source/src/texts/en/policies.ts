@@ -43,7 +43,7 @@ export const policies = {
   "tunnel.short": "tunnels",
   "http.short": "plain HTTP",
   "paths": "Paths",
-  "paths.hint": "* stands for any text",
+  "paths.hint": "* stands for any text; a query follows ?",
   "http_only": "Methods and paths are of plain HTTP: a rule with them never matches a tunnel, which is what https uses.",
   "schedule": "Only at certain times",
   "schedule.short": "at times",
