@@ -4,6 +4,7 @@ violation in any theme, and pictures of every width obey the rules of `tests/kit
 from __future__ import annotations
 
 import base64
+import re
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from config.model import json_patterns
 from tests.kit.browser import SignIn
 from tests.kit.dashboard_areas import Screen, screens
 from tests.kit.hostile_texts import PLANTED, TEXTS
@@ -31,6 +33,7 @@ SHOWING = {
 """Screens that have such names in any case."""
 NO_ACCOUNT = str.maketrans("/:", "|;")
 """What no name of an account may have."""
+TURNS = re.compile(f"[{json_patterns.TURNS}]")
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +127,12 @@ def test_a_screen_shows_hostile_texts_as_text_is_accessible_in_every_theme_and_f
     if screen.path in SHOWING:
         expect(page.get_by_role("main").get_by_text(PLANTED).first).to_be_visible()
     assert page.locator(f"#{PLANTED}").count() == 0
+    assert not TURNS.search(page.evaluate("document.documentElement.textContent"))
     for theme in THEMES.values():
         page.emulate_media(**theme)
         axe(page)
+    page.evaluate("document.documentElement.dataset.theme = 'contrast'")
+    axe(page)
     assert broken(page) == {}
 
 

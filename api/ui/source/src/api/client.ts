@@ -68,7 +68,7 @@ async function responded(request: Promise<Result>): Promise<{ content: unknown; 
   const read = reads.get(result.response);
   if (result.response.status === 304 && read?.before) return { ...read.before, etag, requestId };
   const body = result.data as Enveloped | undefined;
-  if (!result.response.ok || body === undefined) throw noted(failure(result.response, result.error));
+  if (!result.response.ok || body === undefined) throw noted(failure(result.response, readable(result.error)));
   const content = typeof body === "object" && body !== null && "success" in body ? body.data : body;
   const shown = readable(content);
   if (read) remember(read.address, etag, content, shown);
