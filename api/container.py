@@ -76,12 +76,11 @@ from api.services.shared_objects import SharedObjects
 from api.services.upstream_addresses import UpstreamPolicy
 from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
-from api.store.accounts import PLANS, open_accounts
+from api.store.accounts import open_accounts
 from config.files.paths import DataDir, RunDir
 from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
 from config.model.lists import DestinationList
-from config.model.plans import Plan
 from config.model.pools import Pool
 from config.model.subscriptions import is_about_people
 from config.model.webhooks import opened_headers
@@ -209,7 +208,7 @@ class Services:
         )
         self.object_users = objects.other_users = ObjectUsers(proxies.all, self.account_store)
         objects.users_lock = self.account_names.lock
-        objects.plans = lambda: (Plan.model_validate(each.body) for each in self.account_store.find(PLANS))
+        objects.named_policies = self.account_store.named_policies
         proxies.objects, proxies.refuse_unknown = objects.messages, objects.refuse_unknown
         proxies.upstreams_of_pool = objects.upstreams_of_pool
         self._make_lists(states)
@@ -261,6 +260,7 @@ class Services:
             self.proxies.all,
             self.publish,
             self.account_activity.drop,
+            self.shared_objects,
         )
         self.inline_accounts = InlineAccounts(self.proxies.all, self.account_store.figures)
         self.every_account = EveryAccount(self.fleet_accounts, self.inline_accounts)
@@ -284,7 +284,7 @@ class Services:
         self.credentials = AccountCredentials(
             self.account_store, self.audited_accounts, self.publish, self.account_activity.drop
         )
-        self.fleet_accounts.refuse_unknown = self.credentials.refuse_unknown = self.shared_objects.refuse_unknown
+        self.credentials.refuse_unknown = self.shared_objects.refuse_unknown
         self.account_ends = AccountEnds(self.account_store, bridge)
 
     def _begin_history(self) -> None:

@@ -13,8 +13,8 @@ class Rules(NamedTuple):
     """What an account may say itself, or else its plan: None inherits. Field by field, and limits key by key.
 
     Limits as in `LimitsSpec`; `quota` is bytes and period; destinations are entries of access rules
-    (`config.net.entries`), an empty list stands against that of the plan. `policy` is the name of the plan's,
-    `egress` are its addresses and networks (`config.net.egress`).
+    (`config.net.entries`), an empty list stands against that of the plan. `policy` is the name of one: that of
+    the account comes before that of the plan. `egress` are its addresses and networks (`config.net.egress`).
     """
 
     bandwidth_in: int | None = None
@@ -109,7 +109,7 @@ def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
         certificates=account.certificates,
         renewal=account.renewal,
         tags=account.tags,
-        policy=rules.policy or "",
+        policies=tuple(dict.fromkeys(filter(None, (account.rules.policy, plan and plan.rules.policy)))),
         egress=rules.egress or (),
     )
 

@@ -230,8 +230,8 @@ class ForwardingContext(OpenConnections):
         return _policies_changed if policies.ends_existing(before) else None
 
     def judges(self, account: AccountSpec | None) -> bool:
-        """Whether policies judge requests of this account. That of its plan refuses everything until it is here."""
-        return self.policies is not None or (account is not None and bool(account.policy))
+        """Whether policies judge requests of this account. Its own refuse everything until they are here."""
+        return self.policies is not None or (account is not None and bool(account.policies))
 
     def upstreams_of(self, pool: str) -> UpstreamSet | None:
         """The upstreams of the pool of this name, or, without a name, those of the proxy; None: there are none."""

@@ -44,4 +44,4 @@ def tried(
     """The policies of the proxy with the draft among them."""
     lists = ListsOfDraft(context.lists, refs)
     policies = context.policies or NO_POLICIES
-    return policies.with_draft(draft, "" if account is None else account.policy, lists)
+    return policies.with_draft(draft, () if account is None else account.policies, lists)

@@ -101,7 +101,6 @@ def plan_entry(plan: Plan) -> dict[str, Any]:
         "description": plan.description,
         **rules_view(plan),
         "self_service": plan.self_service.model_dump(),
-        "policy": plan.policy,
         "egress": plan.egress,
     }
 

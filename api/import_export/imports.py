@@ -331,7 +331,8 @@ def _notifications(services: Services, plan: Plan) -> Iterator[Callable[[], None
     of_settings = plan.settings
     if of_settings is not None and of_settings.changed:
         yield lambda: services.live.apply(of_settings.stored)
-    if _any(plan.proxies) or _any(plan.objects) or _any(plan.plans):
+    has_policies = any(step.after is not None and step.after.policy is not None for step in pending(plan.accounts))
+    if _any(plan.proxies) or _any(plan.objects) or _any(plan.plans) or has_policies:
         yield lambda: _replace_proxies(services)
     if _any(plan.webhooks):
         yield services.webhooks.notify_sender

@@ -12,7 +12,7 @@ from api.services.object_users import ObjectUsers
 from api.services.pool_upstreams import refuse_chain
 from api.services.shared_objects import kind_of
 from config.model.fields import InvalidProxy
-from config.model.object_names import Named, names_of_plan, names_of_proxy, names_of_rules
+from config.model.object_names import Named, names_of_proxy, names_of_rules
 from config.model.proxies import ProxyRecord
 from config.net.entries import GEO
 
@@ -21,7 +21,7 @@ def refuse_names_of_nothing(plan: Plan, users: ObjectUsers, problems: Problems) 
     """Add a problem for each name of an object that would not be there."""
     names = {name: _after(found, plan.objects, name) for name, found in plan.state.objects.items()}
     _check("proxy", plan.state.proxies, plan.proxies, names_of_proxy, names, problems)
-    _check("plan", plan.state.plans, plan.plans, names_of_plan, names, problems)
+    _check("plan", plan.state.plans, plan.plans, names_of_rules, names, problems)
     for step in pending(plan.accounts):
         if step.after is not None:
             refuse_missing(names_of_rules(step.after), names, f"account {step.name!r}", step.path, problems)
@@ -29,9 +29,11 @@ def refuse_names_of_nothing(plan: Plan, users: ObjectUsers, problems: Problems) 
     for name, each in sorted(plan.state.objects["lists"].items()):
         after = names["lists"].get(name)
         if after is None:
-            _refuse_users(name, "be deleted", plan.accounts, users, problems)
+            _refuse_users("list", name, "be deleted", plan.accounts, users.of_accounts(name), problems)
         elif (after == GEO) != (each.record.kind == GEO):
-            _refuse_users(name, f"be of kind {after}", plan.accounts, users, problems)
+            _refuse_users("list", name, f"be of kind {after}", plan.accounts, users.of_accounts(name), problems)
+    for name in sorted(plan.state.objects["policies"].keys() - names["policies"].keys()):
+        _refuse_users("policy", name, "be deleted", plan.accounts, users.with_policy(name), problems)
 
 
 def _refuse_chains(plan: Plan, problems: Problems) -> None:
@@ -92,12 +94,20 @@ def _check(
             refuse_missing(find(record), names, f"{kind} {record.name!r}", paths.get(identifier), problems)
 
 
-def _refuse_users(name: str, fate: str, steps: Iterable[Step[Any]], users: ObjectUsers, problems: Problems) -> None:
+def _refuse_users(
+    kind: str,
+    name: str,
+    fate: str,
+    steps: Iterable[Step[Any]],
+    users: Iterable[tuple[str, str]],
+    problems: Problems,
+) -> None:
     """Of accounts that stay as they are, and credentials."""
     gone, changed = set[str](), set[str]()
     for step in pending(list(steps)):
         (gone if step.after is None else changed).add(step.id)
-    for account_id, user in users.of_accounts(name):
+    for account_id, user in users:
         if account_id in gone or (account_id in changed and user.startswith("account ")):
             continue
-        problems.add("lists", f"the list {name!r} would {fate}, and the {user} names it")
+        section = "lists" if kind == "list" else "policies"
+        problems.add(section, f"the {kind} {name!r} would {fate}, and the {user} names it")

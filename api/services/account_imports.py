@@ -18,7 +18,7 @@ from api.errors import Invalid, InvalidMany, NotFound
 from api.http.lines import Line, Lines
 from api.http.validation import validated
 from api.services.account_names import ERRORS_MAX, AccountNames
-from api.services.fleet_accounts import AccountChange, FleetAccounts
+from api.services.fleet_accounts import AccountChange, FleetAccounts, policies_given
 from api.store.accounts import PLANS, AccountStore, Staged, Staging
 from config.model.account_batches import FleetAccountChange
 from config.model.fields import InvalidResource
@@ -56,17 +56,18 @@ class AccountImports:
         """Add the accounts, and change those of lines with an `id`; or check them only."""
         with closing(self._store.staging()) as staged:
             problems: dict[str, str] = {}
-            count = self._fill(staged, lines, problems)
+            policies: set[str] = set()
+            count = self._fill(staged, lines, problems, policies)
             staged.finish()
             problems.update(itertools.islice(self._clashes(staged), max(0, ERRORS_MAX - len(problems))))
             _refuse(problems)
             if not dry_run and staged.count:
-                self._commit(staged)
+                self._commit(staged, policies)
                 self._publish("account.imported", count._asdict())
             return count
 
-    def _fill(self, staged: Staging, lines: Lines, problems: dict[str, str]) -> ImportCount:
-        """Stage the accounts of all lines, or as many as there are until too many are wrong."""
+    def _fill(self, staged: Staging, lines: Lines, problems: dict[str, str], policies: set[str]) -> ImportCount:
+        """Stage the accounts of all lines, or as many as there are until too many are wrong; add their `policies`."""
         created = updated = 0
         known: set[str] = set()
         for line in lines:
@@ -75,6 +76,7 @@ class AccountImports:
                 break
             if change is None or change.is_none:
                 continue
+            policies |= policies_given([change])
             staged.add(line.number, change.write())
             created, updated = created + (change.before is None), updated + (change.before is not None)
         return ImportCount(created, updated)
@@ -119,10 +121,10 @@ class AccountImports:
         for error in self._names.clashes(accounts, staged, paths):
             yield str(error.field), error.error
 
-    def _commit(self, staged: Staging) -> None:
+    def _commit(self, staged: Staging, policies: set[str]) -> None:
         """Store them, unless a change of this moment stands against it."""
         self._store.refuse_full_for(staged)
-        with self._audited.audited_in_parts(staged.writes) as audited, self._names.lock:
+        with self._audited.audited_in_parts(staged.writes) as audited, self._accounts.changing(policies):
             _refuse(dict(itertools.islice(self._clashes(staged), ERRORS_MAX)))
             for plan, line in staged.plans():
                 if not self._store.revision_of(PLANS, plan):

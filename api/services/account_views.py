@@ -56,7 +56,6 @@ def plan_view(plan: StoredPlan) -> dict[str, Any]:
         "description": record.description,
         **rules_view(record),
         "self_service": record.self_service.model_dump(),
-        "policy": record.policy,
         "egress": record.egress,
         "accounts": plan.accounts,
         "created_at": timestamp_text(record.created_at),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.account_names import AccountNames, may_use
 from api.services.plans import Plans
 from api.services.proxy_cache import StoredProxy
+from api.services.shared_objects import SharedObjects
 from api.store import Document, RevisionConflict, Store, Write
 from api.store.accounts import ACCOUNTS, PLANS, AccountSelection, AccountStore, Position
 from api.store.records import is_same
@@ -91,8 +93,10 @@ class FleetAccounts:
         proxies: Callable[[], Sequence[StoredProxy]],
         publish: Callable[[str, dict[str, Any]], None],
         drop_usage: Callable[[Sequence[str]], None],
+        objects: SharedObjects,
     ) -> None:
         """`store` is `accounts` with an audit trail; `drop_usage` is called with ids of deleted accounts."""
+        self._objects = objects
         self._store = store
         self._accounts = accounts
         self._names = names
@@ -100,8 +104,6 @@ class FleetAccounts:
         self._proxies = proxies
         self._publish = publish
         self._drop_usage = drop_usage
-        self.refuse_unknown: Callable[[Iterable[Named]], None] = lambda _named: None
-        """Raises `Invalid` for the first name of no object."""
         self.weak_passwords = False
         """Whether any password is taken."""
 
@@ -137,7 +139,7 @@ class FleetAccounts:
             text = f"{_some(found)} asks for no credentials: any client may use it, and no account counts there"
             warned.append(Warned("proxies", text))
         plan = self._plans.known(account.plan)
-        if plan is None or plan.policy is None:
+        if account.policy is None and (plan is None or plan.policy is None):
             warned.extend(_without_fence(proxies))
         return warned
 
@@ -165,7 +167,7 @@ class FleetAccounts:
         record = new_fleet_account(body, plan, time.time())
         self._refuse_weak(body, None, record, path)
         self._refuse_unknown_proxies(record, None, path)
-        self._refuse_unknown_lists(record, path)
+        self._refuse_unknown_objects(record, path)
         return AccountChange(None, record, path)
 
     def prepare_update(
@@ -179,7 +181,7 @@ class FleetAccounts:
         after = change_fleet_account(before.record, body, plan, time.time())
         self._refuse_weak(body, before.record, after, path)
         self._refuse_unknown_proxies(after, before.record, path)
-        self._refuse_unknown_lists(after, path)
+        self._refuse_unknown_objects(after, path)
         return AccountChange(before, after, path)
 
     def prepare_delete(self, account_id: str, if_match: int | None, path: str = "") -> AccountChange:
@@ -192,12 +194,24 @@ class FleetAccounts:
         Raises `RevisionConflict` when one of them has changed since it was prepared.
         """
         pending = [each for each in changes if not each.is_none]
-        with self._names.lock:
+        with self.changing(policies_given(pending)):
             self.check(pending)
             written = self._store.commit([each.write() for each in pending]) if pending else []
         self.finish(pending)
         revisions = dict(zip((each.id for each in pending), written, strict=True))
         return [_after(each, revisions.get(each.id)) for each in changes]
+
+    @contextmanager
+    def changing(self, policies: Collection[str]) -> Iterator[None]:
+        """Holds up other changes; of objects as well if accounts get these policies.
+
+        They are at the proxies before an account can need them. Raises `Invalid`, `PeerUnavailable`.
+        """
+        with self._objects.lock() if policies else nullcontext(), self._names.lock:
+            if policies:
+                self._objects.refuse_unknown(Named("policies", name, "policy") for name in policies)
+                self._objects.send_policies(policies)
+            yield
 
     def check(self, changes: Sequence[AccountChange]) -> None:
         """Check names and plans of all of the changes together. The caller holds the lock of names."""
@@ -205,7 +219,7 @@ class FleetAccounts:
             if each.after is not None and each.after.plan and not self._accounts.revision_of(PLANS, each.after.plan):
                 raise Invalid(f"{each.path}plan", "was deleted at this moment")
             if each.after is not None:
-                self._refuse_unknown_lists(each.after, each.path)
+                self._refuse_unknown_objects(each.after, each.path)
         self._names.refuse_accounts({each.id: each.after for each in changes}, {each.id: each.path for each in changes})
 
     def finish(self, changes: Sequence[AccountChange]) -> None:
@@ -253,8 +267,8 @@ class FleetAccounts:
             if proxy_id not in known:
                 raise Invalid(f"{path}proxies.ids[{index}]", f"there is no proxy {proxy_id!r}")
 
-    def _refuse_unknown_lists(self, account: FleetAccount, path: str) -> None:
-        self.refuse_unknown(each._replace(field=f"{path}{each.field}") for each in names_of_rules(account))
+    def _refuse_unknown_objects(self, account: FleetAccount, path: str) -> None:
+        self._objects.refuse_unknown(each._replace(field=f"{path}{each.field}") for each in names_of_rules(account))
 
 
 def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:
@@ -269,12 +283,23 @@ def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:
             f"{len(lacking)} of them have none: {_some(lacking)}" if lacking else "each holds on its own proxies alone"
         )
         text = f"the account may use {len(proxies)} proxies, of which some have {shared}, and {which}"
-        yield Warned("policy", f"{text}. To fence the account, give a policy to its plan")
+        yield Warned("policy", f"{text}. To fence the account, give it a policy of its own, or to its plan")
 
 
 def _some(names: Sequence[str]) -> str:
     rest = f" and {len(names) - WARNED_MAX} more" if len(names) > WARNED_MAX else ""
     return ", ".join(map(repr, names[:WARNED_MAX])) + rest
+
+
+def policies_given(changes: Iterable[AccountChange]) -> set[str]:
+    """The policies that accounts get by these changes."""
+    return {
+        each.after.policy
+        for each in changes
+        if each.after is not None
+        and each.after.policy is not None
+        and (each.before is None or each.before.record.policy != each.after.policy)
+    }
 
 
 def status_of(account: FleetAccount, now: float, quota_reached: bool = False) -> Status:

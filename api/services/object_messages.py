@@ -11,7 +11,6 @@ from api.services.object_kinds import KINDS, POLICIES, FileOf, ObjectKind
 from api.services.pool_sources import PoolSources
 from api.store import Store
 from config.files.secret_box import SecretBox
-from config.model.plans import Plan
 
 
 def object_message(kind: ObjectKind, record: Any, revision: int, seal: SecretBox, file_of: FileOf) -> FleetObject:
@@ -21,15 +20,14 @@ def object_message(kind: ObjectKind, record: Any, revision: int, seal: SecretBox
     return FleetObject(f"{kind.name}:{record.name}", record.id, revision, names, packed)
 
 
-def plans_message(plans: Iterable[Plan]) -> FleetObject:
-    """The policies of these plans. It has no revision: the last one that is sent holds."""
-    names = sorted({plan.policy for plan in plans if plan.policy is not None})
-    return FleetObject(PLANS, PLANS, 0, tuple(f"{POLICIES.name}:{each}" for each in names), b"")
+def policies_message(names: Iterable[str]) -> FleetObject:
+    """The policies that accounts and their plans name. It has no revision: the last one that is sent holds."""
+    return FleetObject(PLANS, PLANS, 0, tuple(f"{POLICIES.name}:{each}" for each in sorted(set(names))), b"")
 
 
-def with_plans(objects: Iterable[FleetObject], plans: Iterable[Plan]) -> tuple[FleetObject, ...]:
-    """All that the supervisor gets: the objects, and what plans name, if they name any."""
-    named = plans_message(plans)
+def with_policies(objects: Iterable[FleetObject], names: Iterable[str]) -> tuple[FleetObject, ...]:
+    """All that the supervisor gets: the objects, and the policies that accounts and plans name, if they name any."""
+    named = policies_message(names)
     return (*objects, named) if named.names else tuple(objects)
 
 

@@ -9,7 +9,7 @@ from api.store import Document
 from api.store.accounts import ACCOUNTS, CREDENTIALS, PLANS, AccountStore
 from config.model.account_credentials import AccountCredential
 from config.model.fleet_accounts import FleetAccount
-from config.model.object_names import PREFIXES, Named, named_in, names_of_plan, names_of_proxy, names_of_rules
+from config.model.object_names import PREFIXES, Named, named_in, names_of_proxy, names_of_rules
 from config.model.plans import Plan
 
 
@@ -26,8 +26,11 @@ class ObjectUsers:
             if _is_in(names_of_proxy(stored.record), collection, name):
                 yield f"proxy {stored.record.name}"
         for plan in map(Plan.model_validate, (each.body for each in self._accounts.find(PLANS))):
-            if _is_in(names_of_plan(plan), collection, name):
+            if _is_in(names_of_rules(plan), collection, name):
                 yield f"plan {plan.name}"
+        if collection == "policies":
+            for _, user in self.with_policy(name):
+                yield user
         if collection == "lists":
             for _, user in self.of_accounts(name):
                 yield user
@@ -42,6 +45,10 @@ class ObjectUsers:
             credential = AccountCredential.model_validate(each.body)
             if _is_in(named_in(credential.allow_destinations, "allow_destinations"), "lists", name):
                 yield credential.account_id, f"credential {credential.id}"
+
+    def with_policy(self, name: str) -> Iterator[tuple[str, str]]:
+        """The accounts with this policy of their own, each with its id."""
+        return ((each.id, f"account {each.body['username']}") for each in self._accounts.with_policy(name))
 
     def _quoting(self, collection: str, name: str) -> Iterable[Document]:
         """The documents that may name a list, each once."""

@@ -13,7 +13,7 @@ from api.services.shared_objects import SharedObjects
 from api.store import Document, Store
 from api.store.accounts import PLANS, AccountStore
 from api.store.records import Loaded, is_same
-from config.model.object_names import names_of_plan
+from config.model.object_names import names_of_rules
 from config.model.plans import Plan, PlanCreate, PlanUpdate, change_plan, new_plan
 
 MAX_PLANS = 1_000
@@ -109,9 +109,9 @@ class Plans:
 
     def _check_objects(self, record: Plan, body: PlanUpdate) -> None:
         """Refuse names of no object. A new policy is at the proxies before an account can need it."""
-        self._objects.refuse_unknown(names_of_plan(record))
+        self._objects.refuse_unknown(names_of_rules(record))
         if body.policy is not None:
-            self._objects.send_plans(record)
+            self._objects.send_policies([body.policy])
 
     def _matching(self, plan_id: str, if_match: int | None) -> StoredPlan:
         stored = self.get(plan_id)

@@ -18,7 +18,7 @@ from actors.bus.messages.fleet_objects import FleetObject, ListRef
 from actors.bus.messages.supervision import ApplyObjects
 from api.errors import Invalid, NotFound, StaleRevision
 from api.services.object_kinds import KINDS, LISTS, FileOf, ObjectKind
-from api.services.object_messages import object_message, plans_message, with_plans
+from api.services.object_messages import object_message, policies_message, with_policies
 from api.services.object_specs import list_ref
 from api.services.pool_sources import PoolSources
 from api.services.record_cache import RecordCache
@@ -27,7 +27,6 @@ from api.store import Document, NotStored, RevisionConflict, Store, StoreDamaged
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.object_names import Named
-from config.model.plans import Plan
 from config.model.upstreams import ProxyUpstream
 from config.net.entries import GEO
 
@@ -76,8 +75,8 @@ class SharedObjects:
         """Further users of the object with this collection and name: `proxy office`."""
         self.users_lock: AbstractContextManager[object] = nullcontext()
         """Holds up changes of those that are not made under `lock`."""
-        self.plans: Callable[[], Iterable[Plan]] = tuple
-        """All plans of accounts."""
+        self.named_policies: Callable[[], Iterable[str]] = tuple
+        """The names of policies that accounts and plans have."""
         self.checks: Mapping[str, Callable[[Any], None]] = {}
         """By collection, what refuses a record that may not be stored; raises `InvalidResource`."""
 
@@ -149,7 +148,7 @@ class SharedObjects:
             objects = [self._message(kind, each) for kind in KINDS.values() for each in self.all(kind)]
         except SecretBoxError as error:
             raise StoreDamaged(str(error)) from error
-        return with_plans(objects, self.plans())
+        return with_policies(objects, self.named_policies())
 
     def send_again(self, kind: ObjectKind, object_id: str) -> None:
         """Send an object that has not changed itself: a list whose content has. Raises `PeerUnavailable`."""
@@ -158,12 +157,12 @@ class SharedObjects:
             if stored is not None:
                 self._send(kind, stored)
 
-    def send_plans(self, changed: Plan) -> None:
-        """Have proxies know what plans name, `changed` among them, before accounts can need it.
+    def send_policies(self, names: Iterable[str]) -> None:
+        """Have proxies know the policies that accounts and plans name, these among them, before one is needed.
 
         The caller holds `lock`. Raises `PeerUnavailable`.
         """
-        self._link.request(ApplyObjects((plans_message([*self.plans(), changed]),)))
+        self._link.request(ApplyObjects((policies_message([*self.named_policies(), *names]),)))
 
     def users(self, kind: ObjectKind, name: str) -> list[str]:
         """What names the object, as `policy builds` and `proxy office`."""

@@ -1,6 +1,7 @@
 """What an account may say itself, or else inherits from its plan; for both in requests, and in the store.
 
 In both, null is nothing said: an account inherits it, a plan leaves it open. 0, `[]` and `{"bytes": 0}` say "none".
+A policy of the account is the exception: it is asked before that of the plan, which holds as well.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from config.model.access import each_entry
 from config.model.accounts import Bandwidth, Number, Quota
 from config.model.declaration import Group
 from config.model.fields import NULLABLE, InvalidResource, Part
+from config.model.object_fields import ObjectName
 from config.model.quotas import Period
 from config.model.schedules import Schedule, ScheduleInput
 from config.net.domains import in_a_labels
@@ -47,6 +49,7 @@ class StoredRules(BaseModel):
     allow_destinations: list[str] | None = None
     deny_destinations: list[str] | None = None
     schedule: Schedule | None = None
+    policy: str | None = None
 
 
 class RuleLimitsInput(Part):
@@ -73,6 +76,7 @@ class RulesInput(Part):
     allow_destinations: Annotated[RuleDestinations | None, NULLABLE] = None
     deny_destinations: Annotated[RuleDestinations | None, NULLABLE] = None
     schedule: Annotated[ScheduleInput | None, NULLABLE] = None
+    policy: Annotated[ObjectName | None, NULLABLE] = None
 
 
 def changed_rules(stored: StoredRules, body: RulesInput) -> dict[str, Any]:
@@ -83,7 +87,7 @@ def changed_rules(stored: StoredRules, body: RulesInput) -> dict[str, Any]:
         changed["limits"] = _limits(stored.limits, body.limits)
     if "quota" in given:
         changed["quota"] = _quota(stored.quota, body.quota)
-    for name in ("allow_destinations", "deny_destinations"):
+    for name in ("allow_destinations", "deny_destinations", "policy"):
         if name in given:
             changed[name] = getattr(body, name)
     if "schedule" in given:

@@ -9,7 +9,6 @@ from config.net.entries import GEO, names_list
 
 if TYPE_CHECKING:
     from config.model.account_rules import StoredRules
-    from config.model.plans import Plan
     from config.model.proxies import ProxyRecord
 
 PREFIXES: Final = {"list:": "lists", "geo:": "lists", "pool:": "pools"}
@@ -84,13 +83,8 @@ def names_of_proxy(proxy: ProxyRecord) -> Iterator[Named]:
 
 
 def names_of_rules(rules: StoredRules) -> Iterator[Named]:
-    """The objects that the rules of an account or a plan name."""
+    """The objects that an account or a plan names."""
+    if rules.policy is not None:
+        yield Named("policies", rules.policy, "policy")
     for name in ("allow_destinations", "deny_destinations"):
         yield from named_in(getattr(rules, name), name)
-
-
-def names_of_plan(plan: Plan) -> Iterator[Named]:
-    """The objects that a plan names."""
-    if plan.policy is not None:
-        yield Named("policies", plan.policy, "policy")
-    yield from names_of_rules(plan)

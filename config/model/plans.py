@@ -11,7 +11,6 @@ from config.model.account_rules import RulesInput, StoredRules, changed_rules
 from config.model.declaration import Given, Group, gives, update
 from config.model.egress import Egress, refuse_foreign
 from config.model.fields import NULLABLE, Name, Part, example
-from config.model.object_fields import ObjectName
 from config.model.proxies import Description
 
 READ_ONLY_FIELDS = frozenset({"id", "accounts", "created_at", "updated_at"})
@@ -31,7 +30,6 @@ class Plan(StoredRules):
     name: Annotated[str, Given(Name)]
     description: Annotated[str, Given(Description)] = ""
     self_service: SelfService = SelfService()
-    policy: str | None = None
     egress: list[str] | None = None
     created_at: float
     updated_at: float
@@ -50,7 +48,6 @@ class PlanUpdate(RulesInput):
 
     model_config = example({"limits": {"connections": 20}, "quota": {"bytes": 50_000_000_000, "period": "month"}})
 
-    policy: Annotated[ObjectName | None, NULLABLE] = None
     egress: Annotated[Egress | None, NULLABLE] = None
 
     self_service: SelfServiceInput | None = None
@@ -87,8 +84,6 @@ def new_plan(body: PlanCreate, now: float) -> Plan:
 def change_plan(plan: Plan, body: PlanUpdate, now: float) -> Plan:
     """`plan` with the changes of `body`. Raises `InvalidResource`."""
     changed = {**update(plan, body), **changed_rules(plan, body), "updated_at": now}
-    if "policy" in body.model_fields_set:
-        changed["policy"] = body.policy
     if "egress" in body.model_fields_set:
         refuse_foreign(body.egress or (), "egress")
         changed["egress"] = body.egress

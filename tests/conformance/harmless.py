@@ -116,6 +116,12 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"source\.(file|format)", r"is only for|must be", "depends on the kind of the list, or on url"),
     (r"kind", r"is in use", "who names the list is stored"),
     (rf"({_ACCOUNT})?(password|password_hash)", r"must be left out", "depends on another field"),
+    (
+        rf"({_ACCOUNT}|accounts\[\d+\]\.)?password",
+        r"8 characters at least|tried first|must not be the user name",
+        "a setting permits weak ones",
+    ),
+    (r"metadata", r"must be left out", "depends on another parameter"),
     (rf"({_ACCOUNT})?expires_at", r"must be in the future", "the clock"),
     (r"tags|name|auth", r"is the name of|would have two|two accounts", "names are unique for each proxy"),
     (

@@ -65,7 +65,7 @@ class AccountSpec:
     certificates: tuple[str, ...] = ()
     renewal: str = ""
     tags: tuple[str, ...] = ()
-    policy: str = ""
+    policies: tuple[str, ...] = ()
     egress: tuple[str, ...] = ()
 
 

@@ -243,9 +243,9 @@ def judge_of_account(
     params: Mapping[str, str] = NO_PARAMS,
     policies: PolicySet | None = None,
 ) -> Judge:
-    """By these policies, those of now by default, and of the plan of this account."""
+    """By these policies, those of now by default, and those of this account and its plan."""
     judging = policies or context.policies or NO_POLICIES
-    tags, of_plan = ((), "") if account is None else (account.tags, account.policy)
+    tags, of_account = ((), ()) if account is None else (account.tags, account.policies)
     facts = Facts(
         target.host,
         target.port,
@@ -259,4 +259,4 @@ def judge_of_account(
         params,
         listen_port,
     )
-    return judging.judge(facts, of_plan, DIRECT if context.upstreams is None else "")
+    return judging.judge(facts, of_account, DIRECT if context.upstreams is None else "")

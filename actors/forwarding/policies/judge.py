@@ -1,4 +1,4 @@
-"""The policies of one request, asked in their order: that of the account's plan, then that of the proxy.
+"""The policies of one request, asked in their order: those of the account and of its plan, then that of the proxy.
 
 The first that has a matching rule with a `use` decides which way the request goes. A rule without one decides within
 its own policy alone: what it adds holds, and the next policy and the access rules are asked as well.

@@ -1,4 +1,4 @@
-"""All policies of one proxy in one configuration: its own, and those that plans of accounts name."""
+"""All policies of one proxy in one configuration: its own, and those that accounts and their plans name."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class PolicySet:
                 policies[spec.name] = spec, (yield from _compiling(spec, lists))
         return cls(policies, own)
 
-    def applying(self, of_plan: str) -> tuple[CompiledPolicy, ...]:
-        """The policies of a request in their order: that of the account's plan (empty: it has none), and the proxy's.
+    def applying(self, of_account: tuple[str, ...]) -> tuple[CompiledPolicy, ...]:
+        """The policies of a request in their order: those of the account and its plan, and the proxy's.
 
         One that is named and not there refuses everything.
         """
-        return tuple(self._named(name) for name in (of_plan, self._own) if name)
+        return tuple(self._named(name) for name in dict.fromkeys((*of_account, self._own)) if name)
 
-    def judge(self, facts: Facts, of_plan: str, default: str) -> Judge:
+    def judge(self, facts: Facts, of_account: tuple[str, ...], default: str) -> Judge:
         """Of one request; `default` as for `Judge`."""
-        return Judge(self.applying(of_plan), facts, default)
+        return Judge(self.applying(of_account), facts, default)
 
-    def with_draft(self, spec: PolicySpec, of_plan: str, lists: Lists) -> PolicySet:
+    def with_draft(self, spec: PolicySpec, of_account: tuple[str, ...], lists: Lists) -> PolicySet:
         """This set with `spec` in place of the policy of its name; if none that applies has it, of the proxy's own."""
-        own = self._own if spec.name in (of_plan, self._own) else spec.name
+        own = self._own if spec.name in (*of_account, self._own) else spec.name
         return PolicySet({**self._policies, spec.name: (spec, at_once(_compiling(spec, lists)))}, own)
 
     def ends_existing(self, previous: PolicySet | None) -> bool:
@@ -97,4 +97,4 @@ _NO_LISTS: Final = _NoLists()
 
 
 NO_POLICIES: Final = PolicySet({}, "")
-"""Of a proxy that has none: it refuses everything of an account whose plan names one, until that is here."""
+"""Of a proxy that has none: it refuses everything of an account that has one, until that is here."""

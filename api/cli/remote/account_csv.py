@@ -95,6 +95,7 @@ FIELDS: Mapping[str, Callable[[str], Any]] = {
     "password_hash": _text,
     "enabled": _flag,
     "plan": _nullable,
+    "policy": _nullable,
     "expires_at": _nullable,
     "proxies.all": _flag,
     "proxies.ids": _list,

@@ -44,6 +44,10 @@ FIELDS: dict[str, Any] = {
         str | None,
         typer.Option("--plan", help="A plan's name; '--set plan=null' takes it away.", autocompletion=plan_names),
     ],
+    "policy": Annotated[
+        str | None,
+        typer.Option("--policy", help="A policy that is asked before that of the plan; '--set policy=null'."),
+    ],
     "proxies.ids": Annotated[
         list[str] | None,
         typer.Option("--proxy", help="Only for this proxy; may be given several times.", autocompletion=proxy_names),
@@ -61,7 +65,13 @@ FIELDS: dict[str, Any] = {
     "tags": Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")],
 }
 """Options of `create` and `update` by the field of the API that they set."""
-_OF_THE_FLEET = {"plan": "--plan", "proxies.ids": "--proxy", "proxies.tags": "--proxy-tag", "tags": "--tag"}
+_OF_THE_FLEET = {
+    "plan": "--plan",
+    "policy": "--policy",
+    "proxies.ids": "--proxy",
+    "proxies.tags": "--proxy-tag",
+    "tags": "--tag",
+}
 """Options that accounts of one proxy don't have."""
 ENABLED = Annotated[bool | None, typer.Option("--enable/--disable", help="Allow or deny its use.", show_default=False)]
 
@@ -261,6 +271,7 @@ def _details(account: dict[str, Any]) -> list[tuple[str, Any]]:
         "id",
         "status",
         "plan",
+        "policy",
         "certificates",
         "tags",
         "metadata",

@@ -50,6 +50,7 @@ class RulesView(ResponseModel):
     allow_destinations: list[str] | None
     deny_destinations: list[str] | None
     schedule: ScheduleView | None
+    policy: str | None
 
 
 class AccountProxiesView(ResponseModel):
@@ -117,7 +118,6 @@ class PlanView(RulesView):
     name: str
     description: str
     self_service: SelfServiceView
-    policy: str | None
     egress: list[str] | None
     accounts: int
     created_at: Moment

@@ -104,7 +104,6 @@ class ExportedPlan(RulesView):
     name: str
     description: str
     self_service: SelfServiceView
-    policy: str | None
     egress: list[str] | None
 
 

@@ -15,7 +15,7 @@ Nothing here holds all accounts in memory.
 
 from __future__ import annotations
 
-from api.store.accounts.file import check_accounts_file, read_plans, start_over_above
+from api.store.accounts.file import check_accounts_file, read_named_policies, start_over_above
 from api.store.accounts.pages import BY_FIGURE, SORTS, AccountSelection, Figures, Position
 from api.store.accounts.publication import Published
 from api.store.accounts.reading import AccountEnd
@@ -40,6 +40,6 @@ __all__ = [
     "accounts_file",
     "check_accounts_file",
     "open_accounts",
-    "read_plans",
+    "read_named_policies",
     "start_over_above",
 ]

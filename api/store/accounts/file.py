@@ -8,10 +8,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from actors.sqlite import FileTooNew, open_database, open_for_reading, transaction
-from api.store.accounts.schema import SCHEMA, TABLES, accounts_file
+from api.store.accounts.schema import NAMED_POLICIES, SCHEMA, TABLES, accounts_file
 from api.store.interface import Change, HistoryPruned, StoreDamaged, StoreError, StoreTooNew, StoreWriteError
 from config.files.paths import DataDir, PathError
 
@@ -30,15 +29,18 @@ def check_accounts_file(folder: Path) -> None:
         check_file(database, file)
 
 
-def read_plans(data: DataDir) -> list[dict[str, Any]]:
-    """The bodies of all plans, while no other process has the file open. Raises `StoreError`."""
+def read_named_policies(data: DataDir) -> list[str]:
+    """The names of policies that plans and accounts have, while no other process has the file open.
+
+    Raises `StoreError`.
+    """
     file = accounts_file(data)
     if not file.exists():
         return []
     with translated(file), closing(open_for_reading(file)) as database:
         if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'plans'").fetchone() is None:
             return []
-        return [json.loads(body) for (body,) in database.execute("SELECT body FROM plans")]
+        return [name for (name,) in database.execute(NAMED_POLICIES)]
 
 
 def start_over_above(data: DataDir, revision: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from api.store.accounts.file import translated
 from api.store.accounts.never_used import NeverUsed
 from api.store.accounts.pages import BY_FIGURE, AccountSelection, Position, Sort, certificate_clash_sql, clash_sql
-from api.store.accounts.schema import ACCOUNTS, PLANS, known
+from api.store.accounts.schema import ACCOUNTS, NAMED_POLICIES, PLANS, known
 from api.store.accounts.usage_order import figures_of, positions_by_figure
 from api.store.interface import Document, Predicate
 
@@ -82,6 +82,15 @@ class AccountReader:
     def users_by_plan(self) -> dict[str, int]:
         """The number of accounts by the id of their plan."""
         return dict(self._rows("SELECT plan, count(*) FROM accounts WHERE plan > '' GROUP BY plan", []))
+
+    def named_policies(self) -> list[str]:
+        """The names of policies that plans and accounts have."""
+        return [name for (name,) in self._rows(NAMED_POLICIES, [])]
+
+    def with_policy(self, name: str) -> Iterator[Document]:
+        """The accounts that have this policy themselves."""
+        found = self._rows("SELECT id, revision, body FROM accounts WHERE json_extract(body, '$.policy') = ?", [name])
+        return (Document(identifier, revision, json.loads(body)) for identifier, revision, body in found)
 
     def quoting(self, collection: str, name: str) -> Iterator[Document]:
         """The documents with a text that is `name`, or begins with it and a colon. Reads the whole collection."""

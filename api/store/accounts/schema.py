@@ -40,6 +40,8 @@ CREATE INDEX IF NOT EXISTS accounts_by_name
 CREATE INDEX IF NOT EXISTS accounts_by_age
     ON accounts (created_at, id, username, plan, enabled, expires_at, search, marks);
 CREATE INDEX IF NOT EXISTS accounts_by_plan ON accounts (plan);
+CREATE INDEX IF NOT EXISTS accounts_by_policy ON accounts (json_extract(body, '$.policy'))
+    WHERE json_extract(body, '$.policy') IS NOT NULL;
 CREATE TABLE IF NOT EXISTS ends (account_id TEXT PRIMARY KEY, expires_at REAL NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS ends_by_time ON ends (expires_at);
 CREATE TRIGGER IF NOT EXISTS end_of_new_account AFTER INSERT ON accounts WHEN NEW.expires_at > 0
@@ -67,6 +69,12 @@ CREATE TABLE IF NOT EXISTS certificates (
 CREATE INDEX IF NOT EXISTS certificates_by_account ON certificates (account_id);
 CREATE TABLE IF NOT EXISTS gone (revision INTEGER PRIMARY KEY, collection TEXT NOT NULL, id TEXT NOT NULL);
 """
+
+NAMED_POLICIES = """
+SELECT json_extract(body, '$.policy') FROM plans WHERE json_extract(body, '$.policy') IS NOT NULL UNION
+SELECT DISTINCT json_extract(body, '$.policy') FROM accounts WHERE json_extract(body, '$.policy') IS NOT NULL
+"""
+"""The policies that plans and accounts name; those of accounts are found in an index of theirs."""
 
 TABLES = (PLANS, ACCOUNTS, CREDENTIALS)
 

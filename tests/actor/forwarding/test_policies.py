@@ -111,7 +111,7 @@ def test_a_kept_connection_of_one_account_is_none_for_another(rig: Rig) -> None:
 
 
 def test_the_plan_of_an_account_is_asked_before_the_proxy(rig: Rig) -> None:
-    account = AccountSpec("acc_1", "alice", hash_password("secret"), policy="of-plan", tags=("ci",))
+    account = AccountSpec("acc_1", "alice", hash_password("secret"), policies=("of-plan",), tags=("ci",))
     of_plan = policy(RuleSpec("ci", accounts=("tag:ci",), use="direct"), name="of-plan")
     with Origin(responds(*[counted(b"in")] * 9)) as origin:
         objects = FleetObjects(policies=(of_plan, policy(DENY)))
@@ -120,6 +120,19 @@ def test_the_plan_of_an_account_is_asked_before_the_proxy(rig: Rig) -> None:
         rig.configure(accounts=(replace(account, tags=()),))
         head = answer(rig, get(origin, "/", "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0"))[0]
         assert rb"policy office, rule \"nothing\"" in head
+
+
+def test_the_policy_of_an_account_is_asked_before_that_of_its_plan(rig: Rig) -> None:
+    account = AccountSpec("acc_1", "alice", hash_password("secret"), policies=("own", "of-plan"))
+    own = policy(RuleSpec("no", destinations=(":1",), use="deny"), name="own")
+    with Origin(responds(*[counted(b"in")] * 9)) as origin:
+        objects = FleetObjects(policies=(own, policy(DENY, name="of-plan")))
+        rig.configure(objects, policy="", accounts=(account,), auth_required=True)
+        asked = get(origin, "/", "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0")
+        assert rb"policy of-plan, rule" in answer(rig, asked)[0], "what the own one leaves open the other decides"
+        open_to_all = policy(RuleSpec("all", use="direct"), name="own")
+        rig.configure(FleetObjects(policies=(open_to_all, policy(DENY, name="of-plan"))))
+        assert answer(rig, asked)[1] == b"in"
 
 
 def test_paths_and_methods_are_of_plain_http_alone(rig: Rig) -> None:
@@ -213,7 +226,7 @@ def test_a_policy_that_is_not_there_refuses_everything(rig: Rig) -> None:
 
 
 def test_a_policy_of_a_plan_that_has_not_come_yet_refuses_everything(rig: Rig) -> None:
-    account = AccountSpec("acc_1", "alice", hash_password("secret"), policy="of-plan")
+    account = AccountSpec("acc_1", "alice", hash_password("secret"), policies=("of-plan",))
     login = "Proxy-Authorization: Basic YWxpY2U6c2VjcmV0"
     with Origin(responds(counted(b"in"))) as origin:
         rig.configure(FleetObjects(), policy="", accounts=(account,), auth_required=True)

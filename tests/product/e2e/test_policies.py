@@ -156,3 +156,34 @@ def _try_to_put(product: Product, name: str, entries: list[str]) -> None:
         )
     except requests.RequestException:
         return  # it was killed before its response
+
+
+def test_the_policy_of_an_account_fences_it_on_every_proxy(product: Product, origin: Origin) -> None:
+    denying(product, HERE, "fence")
+    proxies = [product.proxy(auth={"enabled": True}) for _ in range(2)]
+    account = product.data("POST", "/accounts", {"username": "agent", "password": "battery staples"})["account"]
+
+    def got() -> set[int]:
+        url, user = origin.url("/hello"), "agent:battery staples"
+        return {curl("-x", f"http://127.0.0.1:{each['port']}", "-U", user, url)[0] for each in proxies}
+
+    def fenced(policy: str | None) -> None:
+        product.data("PATCH", f"/accounts/{account['id']}", {"policy": policy})
+
+    assert got() == {200}
+    fenced("fence")
+    assert got() == {403}
+    question = {"target": origin.url("/hello"), "client_ip": "127.0.0.1", "user": "agent"}
+    explained = product.data("POST", f"/proxies/{proxies[0]['id']}/explain", question)
+    assert (explained["decision"], explained["rule"], explained["assumed"]) == (
+        "deny",
+        "policy fence[0] blocked",
+        ["password"],
+    )
+    fenced(None)
+    assert got() == {200}
+    for each in proxies:
+        product.data("DELETE", f"/proxies/{each['id']}")
+    product.data("DELETE", f"/accounts/{account['id']}")
+    product.data("DELETE", "/policies/fence")
+    product.data("DELETE", "/lists/fence")

@@ -99,15 +99,40 @@ def test_proxies_have_the_policy_of_a_plan_before_the_plan_has_it(api: Api, toke
     body = {"username": "ada", "password": "secret-word", "plan": "basic"}
     account = api.post("/accounts", body, token).json["data"]["account"]
     table = Published(api)
-    assert effective(table.account(account["id"]), table.plan(plan["id"])).policy == "closed"
+    assert effective(table.account(account["id"]), table.plan(plan["id"])).policies == ("closed",)
     assert api.patch(f"/plans/{plan['id']}", {"policy": None}, token).json["data"]["plan"]["policy"] is None
-    assert effective(table.account(account["id"]), table.plan(plan["id"])).policy == ""
+    assert effective(table.account(account["id"]), table.plan(plan["id"])).policies == ()
     assert api.request("DELETE", "/policies/closed", token).status_code == 200
 
 
 @pytest.mark.usefixtures("objects")
+def test_an_account_has_a_policy_before_that_of_its_plan(api: Api, token: dict[str, str]) -> None:
+    assert api.post("/policies", {"name": "agents", "rules": [DENY]}, token).status_code == 201
+    assert api.post("/plans", {"name": "basic", "policy": "closed"}, token).status_code == 201
+    body = {"username": "ada", "plan": "basic", "policy": "agents"}
+    assert problem(api.post("/accounts", {**body, "policy": "x"}, token)) == ("policy", "there is no policy 'x'")
+    with api.fleet.silent_after(0):
+        assert api.post("/accounts", body, token).status_code == 500
+    assert api.get("/accounts", token).json["data"]["accounts"] == [], "proxies would not have known the policy"
+    account = api.post("/accounts", body, token).json["data"]["account"]
+    assert account["policy"] == "agents"
+    assert api.fleet.objects["plans"].names == ("policy:agents", "policy:closed")
+    table = Published(api)
+    record = table.account(account["id"])
+    assert effective(record, table.plan(record.plan)).policies == ("agents", "closed")
+    assert "1 (account ada)" in problem(api.request("DELETE", "/policies/agents", token))[1]
+    assert problem(imported(api, "prune=true", policies=[{"name": "closed", "rules": [DENY]}]))[0] == "policies"
+    path = f"/accounts/{account['id']}"
+    assert api.patch(path, {"policy": None}, token).json["data"]["account"]["policy"] is None
+    assert effective(table.account(account["id"]), table.plan(record.plan)).policies == ("closed",)
+    assert api.request("DELETE", "/policies/agents", token).status_code == 200
+
+
+@pytest.mark.usefixtures("objects")
 def test_the_supervisor_reads_at_its_start_what_the_api_would_send(api: Api, token: dict[str, str]) -> None:
+    assert api.post("/policies", {"name": "agents", "rules": [DENY]}, token).status_code == 201
     api.post("/plans", {"name": "basic", "policy": "closed"}, token)
+    api.post("/accounts", {"username": "ada", "policy": "agents"}, token)
     sent = api.services.proxies.desired_state().objects
     assert read_desired_objects(api.store, api.data) == sent
     ref = unpack(ListRef, sent[0].packed)

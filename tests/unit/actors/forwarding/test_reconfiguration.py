@@ -246,7 +246,7 @@ def test_two_configurations_one_after_the_other_are_both_done(world: World) -> N
 
 
 def test_asking_whether_policies_judge_an_account_changes_nothing(world: World) -> None:
-    of_plan: Any = SimpleNamespace(policy="later", tags=())
+    of_plan: Any = SimpleNamespace(policies=("later",), tags=())
     assert [world.context.judges(each) for each in (None, of_plan, None)] == [False, True, False]
     target = parse_authority(b"a.example:443", 443)
     verdict = judge_of_account(world.context, target, "192.0.2.7", 3128, "ann", of_plan).by_name()

@@ -58,6 +58,8 @@ export const accounts: Texts["accounts"] = {
   "password.keep": "Leer behält das jetzige",
   "plan": "Tarif",
   "plan.none": "keiner",
+  "policy": "Richtlinie",
+  "policy.hint": "Sie wird vor der des Tarifs befragt, bei allen Proxys: so wird ein Konto eingezäunt.",
   "plan.hint": "Was das Konto selbst sagt, gilt Feld für Feld vor dem Tarif",
   "expires": "Läuft ab",
   "enabled": "Eingeschaltet",

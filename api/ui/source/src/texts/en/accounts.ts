@@ -56,6 +56,8 @@ export const accounts = {
   "password.keep": "Empty keeps the present one",
   "plan": "Plan",
   "plan.none": "none",
+  "policy": "Policy",
+  "policy.hint": "It is asked before that of the plan, on all proxies: this is how an account is fenced.",
   "plan.hint": "What the account says itself wins, field by field",
   "expires": "Expires",
   "enabled": "Enabled",

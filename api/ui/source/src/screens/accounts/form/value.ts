@@ -8,6 +8,8 @@ export interface AccountValue extends RulesValue {
   enabled: boolean;
   expires_at: string | null;
   plan: string;
+  /** The name of one, empty for none. */
+  policy: string;
   proxies: { kind: "all" | "some"; ids: string[]; tags: string[] };
   allow_clients: string[];
   certificates: string[];
@@ -17,7 +19,7 @@ export interface AccountValue extends RulesValue {
 }
 
 export const blank = (): AccountValue => ({
-  ...blankRules(), username: "", password: "", enabled: true, expires_at: null, plan: "", proxies: { kind: "all", ids: [], tags: [] },
+  ...blankRules(), username: "", password: "", enabled: true, expires_at: null, plan: "", policy: "", proxies: { kind: "all", ids: [], tags: [] },
   allow_clients: [], certificates: [], socks4_by_name: false, tags: [], metadata: "",
 });
 
@@ -26,19 +28,20 @@ export function valueOf(account: Listed): AccountValue {
   const { username, enabled, expires_at, allow_clients, certificates, socks4_by_name, tags, proxies } = account;
   const metadata = Object.entries(account.metadata).map(([name, value]) => `${name}=${value}`).join("\n");
   return structuredClone({
-    ...rulesOf(account as RulesValue), username, password: "", enabled, expires_at, plan: account.plan ?? "", allow_clients, certificates, socks4_by_name, tags, metadata,
+    ...rulesOf(account as RulesValue), username, password: "", enabled, expires_at, plan: account.plan ?? "", policy: account.policy ?? "", allow_clients, certificates, socks4_by_name, tags, metadata,
     proxies: { kind: proxies.all ? ("all" as const) : ("some" as const), ids: proxies.ids ?? [], tags: proxies.tags ?? [] },
   });
 }
 
 /** The body of a create or a PATCH: what is different, as the API takes it. */
 export function bodyOf(before: AccountValue, after: AccountValue): Record<string, unknown> {
-  const { proxies, metadata, password, plan, ...found } = changes(before, after) as Partial<AccountValue>;
+  const { proxies, metadata, password, plan, policy, ...found } = changes(before, after) as Partial<AccountValue>;
   const body: Record<string, unknown> = { ...found };
   if (proxies) body.proxies = after.proxies.kind === "all" ? { all: true } : named(after.proxies);
   if (metadata !== undefined) body.metadata = readMetadata(after.metadata);
   if (password) body.password = password;
   if (plan !== undefined) body.plan = plan || null;
+  if (policy !== undefined) body.policy = policy || null;
   if (found.quota) body.quota = after.quota;
   if (found.schedule) body.schedule = after.schedule;
   return body;
