@@ -1,5 +1,5 @@
-"""Foreign servers as child processes, each with a configuration made here: nginx, squid, tinyproxy, dante, haproxy and
-dnsmasq.
+"""Foreign servers as child processes, each with a configuration made here: nginx, squid, tinyproxy, pproxy, dante,
+haproxy and dnsmasq.
 
     with nginx(cert, key) as site, squid(cert, key) as upstream:
         ...
@@ -294,6 +294,16 @@ LogFile "{relay.log}"
 """)
         with _running(folder, [program, "-d", "-c", str(folder / "tinyproxy.conf")], relay.ports["http"]):
             yield relay
+
+
+@contextmanager
+def pproxy() -> Iterator[Relay]:
+    """pproxy of PyPI for `http` and `socks5` at one port, which closes the connection where it reaches no target."""
+    program = find("pproxy")
+    with _folder() as folder:
+        port = free_port()
+        with _running(folder, [program, "-l", f"http+socks5://127.0.0.1:{port}"], port):
+            yield Relay({"http": port, "socks5": port}, folder / "output")
 
 
 @contextmanager

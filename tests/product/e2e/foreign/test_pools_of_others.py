@@ -17,7 +17,7 @@ from tests.kit.product import Product
 from tests.kit.scripted_origins import Origin, Script, counted, responds
 from tests.kit.upstreams import closed_port
 from tests.product.e2e.foreign.entrances import Entrance, MakeEntrance
-from tests.product.e2e.foreign.programs import dante, needs, squid, tinyproxy
+from tests.product.e2e.foreign.programs import dante, needs, pproxy, squid, tinyproxy
 
 pytestmark = [pytest.mark.product, needs("curl")]
 
@@ -34,6 +34,10 @@ def _squids(stack: ExitStack, pair: tuple[str, str]) -> Exits:
     return "http", [stack.enter_context(squid(*pair)).ports["http"] for _ in range(3)]
 
 
+def _pproxies(protocol: str) -> Callable[[ExitStack, tuple[str, str]], Exits]:
+    return lambda stack, _pair: (protocol, [stack.enter_context(pproxy()).ports[protocol] for _ in range(3)])
+
+
 def _dantes(stack: ExitStack, _pair: tuple[str, str]) -> Exits:
     return "socks5", [stack.enter_context(dante()).ports["socks5"] for _ in range(3)]
 
@@ -46,6 +50,8 @@ PROGRAMS = [
     pytest.param(_tinyproxies, id="tinyproxy", marks=needs("tinyproxy")),
     pytest.param(_squids, id="squid", marks=needs("squid")),
     pytest.param(_dantes, id="dante", marks=needs("danted")),
+    pytest.param(_pproxies("http"), id="pproxy", marks=needs("pproxy")),
+    pytest.param(_pproxies("socks5"), id="pproxy-socks5", marks=needs("pproxy")),
     pytest.param(_scripted("http", closing_http), id="closing"),
     pytest.param(_scripted("socks5", closing_socks5), id="closing-socks5"),
 ]
