@@ -50,6 +50,8 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     sourcemap: false,
     reportCompressedSize: false,
+    // A file for each area: a hundred small ones compress worse, and each is a request.
+    rolldownOptions: { output: { advancedChunks: { groups: [{ name: (id: string) => /\/src\/screens\/([^/]+)\//.exec(id)?.[1] ?? null }] } } },
   },
   server: { proxy: { "/api": process.env.PROXYFLEET_URL ?? "http://127.0.0.1:8080" } },
 });
