@@ -30,4 +30,13 @@ TABLE = resource(f"{V1}/revisions", read=ADMIN, write=ADMIN)(
         if_match=True,
         audit=False,
     ),
+    post(
+        f"{_ONE}/undo",
+        "undoRevision",
+        revisions.undo_revision,
+        RestoredConfig,
+        query=revisions.RestoreState,
+        if_match=True,
+        audit=False,
+    ),
 )

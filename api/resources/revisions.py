@@ -64,7 +64,7 @@ class CompareRevisions(Query):
 
 
 class RestoreState(Query):
-    """Options of restoring a state."""
+    """Options of restoring a state, and of undoing a revision."""
 
     dry_run: str = choice("Change nothing; only return the changes that it would make", ("false", "true"), "false")
     with_passwords: str = choice(
@@ -73,11 +73,6 @@ class RestoreState(Query):
         "false",
     )
     object_id: tuple[str, ...] = texts("Restore only this object", "prx_0123456789abcdef", 128, 100)
-    only: str = choice(
-        "Undo this revision alone: what it changed is taken back, and all later changes stay",
-        ("false", "true"),
-        "false",
-    )
 
 
 def list_revisions(call: Call) -> Reply:
@@ -176,19 +171,27 @@ def get_object_then(call: Call) -> Reply:
 
 
 def restore_revision(call: Call) -> Reply:
-    """Restore a state of the configuration, or undo one revision.
+    """Restore a state of the configuration.
 
     Changes the configuration to what it was after a revision, all or nothing, and returns the differences; the result
-    is a new revision. With `only` it takes back what this one revision changed, and keeps all later changes; a field
-    that was changed again is an error that names the later revision. API keys stay, and passwords unless
+    is a new revision. API keys stay, and passwords unless `with_passwords`: `not_restored` names them.
+    """
+    return _restored(call, undo=False)
+
+
+def undo_revision(call: Call) -> Reply:
+    """Undo one revision.
+
+    Takes back what the revision changed, all or nothing, and keeps all later changes; the result is a new revision. A
+    field that was changed again is an error that names the later revision. API keys stay, and passwords unless
     `with_passwords`: `not_restored` names them.
     """
+    return _restored(call, undo=True)
+
+
+def _restored(call: Call, undo: bool) -> Reply:
     query: RestoreState = call.query
-    revision, dry_run, undo = (
-        _found(call, call.params["revision_id"]).number,
-        query.dry_run == "true",
-        query.only == "true",
-    )
+    revision, dry_run = _found(call, call.params["revision_id"]).number, query.dry_run == "true"
     request = RestoreRequest(
         revision,
         call.caller.user.id,

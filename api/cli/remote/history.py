@@ -183,11 +183,10 @@ def rollback(
     All of it or nothing. A field that was changed again after revision N can't be undone alone: the error names it, and
     the later revision.
     """
-    path = f"/revisions/{revision}/restore"
+    path = f"/revisions/{revision}/{'undo' if only else 'restore'}"
     query: dict[str, Any] = {
         "object_id": [_object_id(session, each) for each in objects or []],
         "with_passwords": with_passwords,
-        "only": only,
     }
     plan = session.api.call("POST", path, query={**query, "dry_run": True}, timeout=TIMEOUT)
     if dry_run or not plan["changed"]:

@@ -41,7 +41,7 @@ def everything(api: Api) -> dict[str, Any]:
 
 def undo(api: Api, number: int, query: str = "") -> Any:
     """The response to an undo of one revision."""
-    return api.post(f"/revisions/{number}/restore", None, api.token(), query_string=f"only=true&{query}")
+    return api.post(f"/revisions/{number}/undo", None, api.token(), query_string=query)
 
 
 def undone(api: Api, number: int, query: str = "") -> Any:
