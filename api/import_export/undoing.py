@@ -29,7 +29,7 @@ PASSWORDS = frozenset({"password_hash", "renewal_hash"})
 _UNITS = (
     PASSWORDS,
     frozenset({"protocol", "host", "port", "username", "password"}),
-    frozenset({"url", "file", "format", "headers"}),
+    frozenset({"url", "headers"}),
 )
 """Fields that are one: a secret must not get to a place that it was not given for."""
 

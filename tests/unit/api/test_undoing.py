@@ -64,6 +64,12 @@ def test_what_came_after_it_stays(before: Any, after: Any, present: Any, expecte
             {"upstreams": [HOP | {"password": "sealed-2", "host": "two"}]},
             [("upstreams", "[up]", "host")],
         ),
+        (
+            {"source": {"url": "https://a.example/", "headers": {"X-Key": "sealed-1"}, "format": "csv"}},
+            {"source": {"url": "https://a.example/", "headers": {"X-Key": "sealed-2"}, "format": "csv"}},
+            {"source": {"url": "https://b.example/", "headers": {"X-Key": "sealed-2"}, "format": "csv"}},
+            [("source", "url")],
+        ),
     ],
 )
 def test_a_third_value_stands_in_the_way(before: Any, after: Any, present: Any, conflicts: Any) -> None:
