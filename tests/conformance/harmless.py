@@ -132,6 +132,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"(users\[\d+\]\.)?password", r"tried first|user name", "no pattern knows what is guessed first"),
     (r"users|status|role|permissions", r"your own account", "callers keep their own"),
     (r"port|protocol|password|events|kind", r"is required for a new", "whether it is there already"),
+    (r"port|protocol|events|kind", r"is required in a minimal document", "depends on another field"),
     (r"upstreams\[\d+\]\.auth\.password", r"is null", "whether it is there already"),
     (r"secrets.*", r"", "keys are random"),
     (r"object_id", r"was not changed (after|by)", "which objects were changed is stored"),
