@@ -307,7 +307,13 @@ class Services:
             self.webhooks, self.data, self.shared_objects, self.list_contents, certificate, administrator
         )
         return Overviews(
-            self.bridge, self.runtime, self.proxies, self.health, attention, lambda: self.settings.logging.access
+            self.bridge,
+            self.runtime,
+            self.proxies,
+            self.health,
+            attention,
+            lambda: self.settings.logging.access,
+            self.pool_states.totals,
         )
 
     def apply(self, settings: ApiSettings) -> None:

@@ -117,8 +117,10 @@ class Overviews:
         health: HealthService,
         attention: Attention,
         access: Callable[[], str],
+        pools: Callable[[], View],
     ) -> None:
-        """`access` returns the setting `logging.access`."""
+        """`access` returns the setting `logging.access`, `pools` the view of all pools."""
+        self._pools = pools
         self.fresh = FRESH
         self._bridge = bridge
         self._runtime = runtime
@@ -151,6 +153,7 @@ class Overviews:
             "now": self._now(sight.scope) if sight.metrics else None,
             "series": self._series(sight.scope, RANGES[name]) if sight.metrics else None,
             "proxies": _by_state(found, {} if fleet is None else fleet.proxies) if sight.proxies else None,
+            "pools": self._pools() if sight.proxies and sight.of_all else None,
             "top": self._top(sight, name, found) if sight.metrics else None,
             "attention": self._attention.entries(
                 visible,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,17 @@ class PoolStates:
             **{name: value for name, value in known._asdict().items() if name in _COUNTED},
             "used": used,
             "checked": used if pool.check.enabled else False,
+        }
+
+    def totals(self) -> dict[str, Any]:
+        """The view of all pools together."""
+        pools = [each.record for each in self._objects.all(POOLS)]
+        known = [self.summary(each) for each in pools]
+        return {
+            "total": len(pools),
+            "by_state": dict(sorted(Counter(map(_state, known)).items())),
+            "upstreams": sum(len(each.upstreams) for each in pools),
+            "usable": sum(each.usable for each in known),
         }
 
     def upstreams(self, pool: Pool) -> list[dict[str, Any]]:

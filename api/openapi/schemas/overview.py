@@ -50,6 +50,15 @@ class ProxyStates(ResponseModel):
     by_state: dict[str, int]
 
 
+class PoolTotals(ResponseModel):
+    """How many pools there are, and by `state` of their `status`; of all their upstreams, how many are usable."""
+
+    total: int
+    by_state: dict[str, int]
+    upstreams: int
+    usable: int
+
+
 class TopProxy(ResponseModel):
     """A proxy by its records. `name` is null of one that was deleted."""
 
@@ -160,5 +169,6 @@ class Overview(ResponseModel):
     now: CurrentMetrics | None
     series: MetricsSeries | None
     proxies: ProxyStates | None
+    pools: PoolTotals | None
     top: MostUsed | None
     attention: AttentionList

@@ -92,6 +92,7 @@ def test_the_state_of_everything(api: Api) -> None:
     assert found["health"]["status"] == "degraded"
     assert found["now"]["requests_per_second"] == 12.5
     assert found["proxies"] == {"total": 3, "by_state": {"failed": 1, "running": 1, "stopped": 1}}
+    assert found["pools"] == {"total": 0, "by_state": {}, "upstreams": 0, "usable": 0}
     assert found["series"]["step"] == 60
     assert len(found["series"]["bandwidth_in"]) == 60
 
@@ -273,15 +274,15 @@ def test_the_number_of_entries_is_bounded(api: Api, monkeypatch: pytest.MonkeyPa
     [
         ([], set()),
         (["metrics.read"], {"now", "series", "top"}),
-        (["proxy.read"], {"proxies"}),
-        (["metrics.read", "proxy.read"], {"now", "series", "top", "proxies"}),
+        (["proxy.read"], {"proxies", "pools"}),
+        (["metrics.read", "proxy.read"], {"now", "series", "top", "proxies", "pools"}),
     ],
 )
 def test_a_part_needs_its_permission(api: Api, permissions: list[str], parts: set[str]) -> None:
     api.fleet.failed.add(proxy(api))
     api.add_user("eva", permissions=permissions)
     found = overview(api, api.token("eva"))
-    assert {name for name in ("now", "series", "top", "proxies") if found[name] is not None} == parts
+    assert {name for name in ("now", "series", "top", "proxies", "pools") if found[name] is not None} == parts
     assert {each["kind"] for each in found["attention"]["entries"]} <= ({"proxy"} if "proxies" in parts else set())
 
 
@@ -304,6 +305,7 @@ def test_a_key_of_some_proxies_sees_these_alone(api: Api, others: Others) -> Non
     api.data.initial_password.write_text("secret")
     found = overview(api, api.key(scope={"proxies": ids[:1]}))
     assert found["proxies"]["total"] == 1
+    assert found["pools"] is None
     assert [each["id"] for each in found["attention"]["entries"]] == ids[:1]
     asked = [each for each in others.asked if isinstance(each, (QueryRealtime, QueryMetrics))]
     assert {each.proxy_ids for each in asked} == {(ids[0],)}

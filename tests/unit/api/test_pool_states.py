@@ -115,6 +115,8 @@ def test_usable_are_those_that_are_up_and_not_left_alone(api: Api, pool: dict[st
         (1, 2, 3, 0, "down"),
         (1, 2, 2, 0, "down"),
     ]
+    totals = api.services.pool_states.totals()
+    assert totals == {"total": 1, "by_state": {"down": 1}, "upstreams": 3, "usable": 0}
 
 
 def test_a_pool_says_whether_a_proxy_uses_it_and_it_is_checked(api: Api, pool: dict[str, Any]) -> None:
