@@ -77,7 +77,8 @@ export const overview = {
   "reason.workers": "Worker fehlen",
   "reason.listener": "Port nicht zu öffnen",
   "reason.process": "läuft nicht",
-  "lab": "Labor: Proxys dürfen Loopback erreichen",
+  "lab": "Labor",
+  "lab.text": "Proxys dürfen Loopback erreichen",
   "uptime": "Läuft seit {time}",
   "version": "Version {version}",
 };

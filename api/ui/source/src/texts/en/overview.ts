@@ -77,7 +77,8 @@ export const overview = {
   "reason.workers": "workers missing",
   "reason.listener": "port can't be opened",
   "reason.process": "does not run",
-  "lab": "Lab: proxies may reach loopback",
+  "lab": "Lab",
+  "lab.text": "proxies may reach loopback",
   "uptime": "Running for {time}",
   "version": "Version {version}",
 };
