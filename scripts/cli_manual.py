@@ -43,8 +43,8 @@ and run on its machine as its user.
 - `proxyfleet login` keeps tokens in `$XDG_CONFIG_HOME/proxyfleet/credentials.json` (mode 0600) and renews them.
   Programs use an API key in `PROXYFLEET_API_KEY`; a key wins over a login.
 - The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`. A key
-  is never sent to the address of a login, where another program may listen by now: it is valid for long, and whoever
-  gets it has what it grants. With a key, name the address if it is not the default.
+  is never sent to the address of a login: another program may listen there by now, and a key is valid for long. With a
+  key, name the address if it is not the default.
 - `--ca-file` of a login is kept with it; later commands at the same address need neither the option nor its variable.
 - Proxies of the environment (`https_proxy`, `no_proxy`) are used for other machines, never for this one.
 - A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No
