@@ -279,10 +279,8 @@ def _without_fence(proxies: Sequence[ProxyRecord]) -> Iterator[Warned]:
         shared = (
             f"the policies {_some(list(policies))}" if len(policies) > 1 else f"the policy {next(iter(policies))!r}"
         )
-        which = (
-            f"{len(lacking)} of them have none: {_some(lacking)}" if lacking else "each holds on its own proxies alone"
-        )
-        text = f"the account may use {len(proxies)} proxies, of which some have {shared}, and {which}"
+        which = f"{len(lacking)} with none: {_some(lacking)}" if lacking else "each holds on its own proxies alone"
+        text = f"the account may use {len(proxies)} proxies, some with {shared}, {which}"
         yield Warned("policy", f"{text}. To fence the account, give it a policy of its own, or to its plan")
 
 

@@ -59,7 +59,7 @@ RULES = {"rules": [{"name": "nothing else", "match": {}, "action": {"use": "deny
 FENCES: dict[str, tuple[dict[str, str | None], dict[str, Any], list[str]]] = {
     "no proxy has one": ({"a": None, "b": None}, {}, []),
     "all have the same": ({"a": "x", "b": "x"}, {}, []),
-    "one lacks it": ({"a": "x", "b": None}, {}, ["2 proxies", "the policy 'x'", "1 of them have none: 'b'"]),
+    "one lacks it": ({"a": "x", "b": None}, {}, ["2 proxies", "the policy 'x'", "1 with none: 'b'"]),
     "they have different ones": ({"a": "x", "b": "y"}, {}, ["'x', 'y'", "each holds on its own proxies alone"]),
     "the account may use those with it alone": ({"a": "x", "b": None}, {"proxies": {"tags": ["a"]}}, []),
     "its plan has one": ({"a": "x", "b": None}, {"plan": "fenced"}, []),
