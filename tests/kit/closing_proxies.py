@@ -13,6 +13,9 @@ from tests.kit.scripted_origins import read_head
 def closing_http(sock: socket.socket) -> None:
     """Takes CONNECT and requests in absolute-form, and says nothing about a failure."""
     head = read_head(sock)
+    if not head:  # a check ends here
+        sock.close()
+        return
     method, target = head.split(b" ", 2)[:2]
     tunnel = method == b"CONNECT"
     where = urlsplit(f"//{target.decode()}" if tunnel else target.decode())
