@@ -118,7 +118,7 @@ class AttentionEntry(ResponseModel):
     """
 
     severity: Literal["error", "warning"]
-    kind: Literal["proxy", "pool", "list", "certificate", "actor", "webhook", "account", "user", "disk", "memory"]
+    kind: Literal["proxy", "pool", "list", "certificate", "actor", "webhook", "user", "disk", "memory"]
     id: str | None
     name: str | None
     reason: (

@@ -16,7 +16,6 @@ const PATHS: Partial<Record<Entry["kind"], (entry: Entry) => string>> = {
   list: at("lists"),
   certificate: (entry) => (entry.id ? at("proxies")(entry) : "/settings"),
   webhook: at("webhooks"),
-  account: at("accounts"),
   user: at("users"),
 };
 

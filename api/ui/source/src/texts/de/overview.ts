@@ -40,7 +40,6 @@ export const overview = {
   "kind.certificate": "Zertifikat",
   "kind.actor": "Prozess",
   "kind.webhook": "Webhook",
-  "kind.account": "Konto",
   "kind.user": "Benutzer",
   "kind.disk": "Platte",
   "kind.memory": "Speicher",

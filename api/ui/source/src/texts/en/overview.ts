@@ -40,7 +40,6 @@ export const overview = {
   "kind.certificate": "Certificate",
   "kind.actor": "Process",
   "kind.webhook": "Webhook",
-  "kind.account": "Account",
   "kind.user": "User",
   "kind.disk": "Disk",
   "kind.memory": "Memory",
