@@ -31,7 +31,9 @@ class Condition:
 
     def widest(self) -> tuple[Region, ...]:
         """Regions that have all that it may match."""
-        return (*self.regions, *self.most) if self.unclear else self.regions
+        if not self.unclear:
+            return self.regions
+        return (*(each for each in self.regions if not any(is_within(each, wide) for wide in self.most)), *self.most)
 
 
 ALWAYS, NEVER = Condition((EVERYTHING,)), Condition(())

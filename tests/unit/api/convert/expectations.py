@@ -44,7 +44,7 @@ EXPECTED = {
     "squid-default.conf": Expected(1, 4, [], [], [22], [1, 19, 23, 24, 25, 26, 27]),
     "squid-delay.conf": Expected(1, 2, [], [8], [5], [2, 3]),
     "squid-directory.conf": Expected(1, 1, [1, 3, 9], [], [], [2, 4, 8]),
-    "squid-expressions.conf": Expected(1, 5, [11, 12, 13], [3, 4]),
+    "squid-expressions.conf": Expected(1, 5, [11, 12, 13], [3]),
     "squid-filters.conf": Expected(2, 5, [5, 9, 14, 17], [1, 7, 8, 11, 12], [], [6, 10]),
     "squid-localnet.conf": Expected(2, 5, [], [], [], [13, 16]),
     "squid-many-parents.conf": Expected(1, 3, [], [3], [], [4, 10, 15]),

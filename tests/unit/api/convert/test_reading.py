@@ -219,6 +219,15 @@ def test_lines_that_are_accepted_close_nothing_and_are_in_the_report(
     assert offered == {"4", "5", "6", "9"} - {each.removeprefix("file.conf:") for each in accept}
 
 
+def test_an_end_of_paths_is_one_rule_with_exceptions_before_it(tmp_path: Path) -> None:
+    text = "acl iso urlpath_regex \\.iso$\nacl boss src 10.0.0.1\nhttp_access deny iso !boss\nhttp_access allow all\n"
+    assert [rule["match"] for rule in rules_of(convert_text(tmp_path, f"{text}http_port 1\n"))] == [
+        {"clients": ["10.0.0.1"], "paths": ["/*.iso", "/*?*.iso"]},
+        {"paths": ["/*.iso", "/*?*.iso"]},
+        {},
+    ]
+
+
 def test_lines_that_are_accepted_for_nothing_are_named(tmp_path: Path) -> None:
     assert convert_text(tmp_path, UNCLEAR, accept=("4", "7", "44")).needless == ["7", "44"]
 
