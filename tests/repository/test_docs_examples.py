@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from api.import_export.document import ConfigDocument
+from config.model.policies import PolicyUpdate
 from config.settings.settings import Settings
 from tests.kit.folders import ROOT
 
@@ -88,9 +89,11 @@ def toml_examples() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "block"), toml_examples())
 def test_toml_in_the_documents_is_valid(name: str, block: str) -> None:
-    """A block with proxies is a document for `apply`, any other a configuration file."""
+    """A block with proxies is a document for `apply`, one with rules a policy, any other a configuration file."""
     content = tomllib.loads(block)
-    if {"proxies", "users", "webhooks", "settings"} & {
+    if "rules" in content:
+        PolicyUpdate.model_validate(content)
+    elif {"proxies", "users", "webhooks", "settings"} & {
         key for key, value in content.items() if isinstance(value, list)
     }:
         ConfigDocument.model_validate({"kind": "proxyfleet.config", "version": 1} | content)
