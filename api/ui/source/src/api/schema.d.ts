@@ -243,7 +243,7 @@ export interface paths {
         };
         /**
          * List the ways to sign in
-         * @description Returns what a page for signing in offers: a password, an identity provider if one is configured, and self-service for holders of accounts if it is on. It needs no credentials.
+         * @description Returns what a page for signing in offers: a password, an identity provider if one is configured, and self-service for holders of accounts if it is on. It needs no credentials. Who asks from the machine itself learns where the file with the first password is.
          */
         get: operations["getSignInMethods"];
         put?: never;
@@ -328,6 +328,26 @@ export interface paths {
          * @description Revokes the access token in `Authorization` and its refresh tokens. Both stay revoked after a restart. The cookie of a session ends that session, too, and is deleted; a page needs no access token then.
          */
         post: operations["logout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/first-password/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep the first password
+         * @description Notes in the audit trail that the administrator keeps the password that the first start made up. Pages ask no more in this session for another one.
+         */
+        post: operations["keepFirstPassword"];
         delete?: never;
         options?: never;
         head?: never;
@@ -590,7 +610,7 @@ export interface paths {
         get: operations["getProxy"];
         /**
          * Update a proxy
-         * @description Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless it takes a client's access away. PUT and PATCH do the same.
+         * @description Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless it takes a client's access away. A new address listens before the old one closes, and its connections drain. PUT and PATCH do the same.
          *
          *     Required permission: `proxy.write`.
          */
@@ -607,7 +627,7 @@ export interface paths {
         head?: never;
         /**
          * Update a proxy
-         * @description Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless it takes a client's access away.
+         * @description Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless it takes a client's access away. A new address listens before the old one closes, and its connections drain.
          *
          *     Required permission: `proxy.write`.
          */
@@ -713,7 +733,7 @@ export interface paths {
         put?: never;
         /**
          * Explain the decision about a request
-         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `client_ip` is the caller's address by default. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by default its first. `name` says how a user name with parameters is understood.
+         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `client_ip` is the caller's address by default. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by default its first. `name` says how a user name with parameters is understood, and `assumed` is what the client is taken to know.
          *
          *     Required permission: `proxy.read`.
          */
@@ -755,7 +775,7 @@ export interface paths {
         };
         /**
          * Get client configuration snippets
-         * @description Returns commands and configuration lines that make curl, Python, git, pip, apt, docker and browsers use this proxy. Passwords appear as placeholders.
+         * @description Returns commands and configuration lines that make curl, Python, git, pip, apt, docker and browsers use this proxy. Passwords, and user names that the proxy does not know, appear as placeholders.
          *
          *     Required permission: `proxy.read`.
          */
@@ -1342,6 +1362,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{pool_id}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check a pool now
+         * @description Begins a check of each upstream, whether a proxy uses the pool or not, and returns at once; after `seconds` all of them have ended, and `status` of the pool has the results. An upstream that has asked for a pause (429, 5xx) is not checked in that time. One that is checked already is not checked twice.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["checkPool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{pool_id}/upstreams/{upstream}/report": {
         parameters: {
             query?: never;
@@ -1364,6 +1406,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{pool_id}/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fetch a pool's upstreams now
+         * @description Begins to fetch the upstreams from the source of the pool and returns at once; `status.source` of the pool has the result. Whatever fails, the pool keeps its upstreams.
+         *
+         *     Required permission: `proxy.write`.
+         */
+        post: operations["refreshPool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/me/login": {
         parameters: {
             query?: never;
@@ -1375,9 +1439,29 @@ export interface paths {
         put?: never;
         /**
          * Sign in as the holder of an account
-         * @description Exchanges the user name and the password of an account for a token that opens the operations below `/me`, and nothing else. After too many failures for one name from one address, sign-ins are refused with 429 for 15 minutes.
+         * @description Exchanges the user name and the password of an account for a token that opens the operations below `/me`, and nothing else. After too many failures for one name from one address, sign-ins are refused with 429 for 15 minutes. With `"session": "cookie"` a page of this API finds the token again after a reload: `POST /me/resume`.
          */
         post: operations["loginAccount"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/me/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Continue a sign-in as the holder of an account
+         * @description Returns the token in the cookie of a sign-in with `"session": "cookie"`, and whose it is. The cookie opens nothing else, and only pages of this API can use it. It lasts as long as the token.
+         */
+        post: operations["resumeAccount"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1698,7 +1782,7 @@ export interface paths {
         get: operations["getUser"];
         /**
          * Update a user
-         * @description Changes the given fields and keeps all others. A new password or the status `disabled` ends the user's tokens. PUT and PATCH do the same.
+         * @description Changes the given fields and keeps all others. A new password or the status `disabled` ends the user's tokens. Every caller who changes their own password or e-mail address gives `current_password`. PUT and PATCH do the same.
          *
          *     Required permission: `users.write`.
          */
@@ -1715,7 +1799,7 @@ export interface paths {
         head?: never;
         /**
          * Update a user
-         * @description Changes the given fields and keeps all others. A new password or the status `disabled` ends the user's tokens.
+         * @description Changes the given fields and keeps all others. A new password or the status `disabled` ends the user's tokens. Every caller who changes their own password or e-mail address gives `current_password`.
          *
          *     Required permission: `users.write`.
          */
@@ -2030,6 +2114,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/revisions/{revision_id}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undo one revision
+         * @description Takes back what the revision changed, all or nothing, and keeps all later changes; the result is a new revision. A field that was changed again is an error that names the later revision. API keys stay, and passwords unless `with_passwords`: `not_restored` names them.
+         *
+         *     Required permission: `admin`.
+         */
+        post: operations["undoRevision"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/settings": {
         parameters: {
             query?: never;
@@ -2141,7 +2247,7 @@ export interface paths {
         put?: never;
         /**
          * Import a configuration
-         * @description Changes the configuration to match the document, all or nothing, and returns the differences. With `dry_run=true` it only returns the differences.
+         * @description Changes the configuration to match the document, all or nothing, and returns the differences. With `dry_run=true` it only returns the differences. `not_compared` names what the document says nothing about.
          *
          *     Required permission: `admin`.
          */
@@ -3732,6 +3838,52 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "pool.error": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event pool.error */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "pool.error";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["PoolFailure"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "pool.down": {
         parameters: {
             query?: never;
@@ -4560,6 +4712,52 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "config.undone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event config.undone */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "config.undone";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["ConfigUndone"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "webhook.disabled": {
         parameters: {
             query?: never;
@@ -4691,6 +4889,11 @@ export interface components {
             /** @default null */
             schedule: components["schemas"]["ScheduleInput"] | null;
             /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
              * Password
              * @default null
              */
@@ -4775,6 +4978,8 @@ export interface components {
         /**
          * AccountLogin
          * @description The body of a sign-in. `proxy`, a name or an id, says which account is meant where several have the name.
+         *
+         *     With `"session": "cookie"` a cookie has the token, too, for pages of this API.
          */
         AccountLogin: {
             /** Username */
@@ -4783,6 +4988,11 @@ export interface components {
             password: string;
             /** Proxy */
             proxy?: string;
+            /**
+             * Session
+             * @constant
+             */
+            session?: "cookie";
         };
         /**
          * AccountUpdate
@@ -4900,6 +5110,8 @@ export interface components {
         /**
          * ConfigDocument
          * @description The body of an import. A section that is left out is not touched.
+         *
+         *     With `minimal` each field that an object in it leaves out has its default, as `export --minimal` means it.
          */
         ConfigDocument: {
             /**
@@ -4912,6 +5124,8 @@ export interface components {
              * @constant
              */
             version: 1;
+            /** Minimal */
+            minimal?: boolean;
             /** Proxies */
             proxies?: components["schemas"]["ProxyEntry"][];
             /** Users */
@@ -5008,13 +5222,16 @@ export interface components {
         };
         /**
          * EntryAuth
-         * @description `auth` of an entry.
+         * @description `auth` of an entry. `username` null: there is to be none, and no password of it.
          */
         EntryAuth: {
             /** Enabled */
             enabled?: boolean;
-            /** Username */
-            username?: string;
+            /**
+             * Username
+             * @default null
+             */
+            username: string | null;
             /**
              * Password
              * @default null
@@ -5166,6 +5383,11 @@ export interface components {
             /** @default null */
             schedule: components["schemas"]["ScheduleInput"] | null;
             /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
              * Password
              * @default null
              */
@@ -5228,6 +5450,11 @@ export interface components {
             /** @default null */
             schedule: components["schemas"]["ScheduleInput"] | null;
             /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
+            /**
              * Password
              * @default null
              */
@@ -5266,7 +5493,8 @@ export interface components {
          * FleetAccountUpdate
          * @description A change of an account: what is not given stays.
          *
-         *     `password` null: the account has credentials only. `password_hash` is a hash of bcrypt from elsewhere.
+         *     `password` null: the account has credentials only. `password_hash` is a hash of bcrypt, from elsewhere or with
+         *     `sha256:` over the base64 of the password's SHA-256.
          */
         FleetAccountUpdate: {
             /** @default null */
@@ -5285,6 +5513,11 @@ export interface components {
             deny_destinations: string[] | null;
             /** @default null */
             schedule: components["schemas"]["ScheduleInput"] | null;
+            /**
+             * Policy
+             * @default null
+             */
+            policy: string | null;
             /**
              * Password
              * @default null
@@ -5445,6 +5678,9 @@ export interface components {
          * MatchInput
          * @description What a rule matches: all that is given. `methods` and `paths` are of plain HTTP and never match a tunnel.
          *
+         *     The method `*` is any; a pattern of `paths` may have a query behind `?`. `tunnel` is for CONNECT, SOCKS and all
+         *     else that is not plain HTTP.
+         *
          *     `accounts` are user names and `tag:` with a tag, `params` parameters of the user name. `listen_ports` are
          *     those of the proxy that the client came to, each a port or a range such as `20000-20999`.
          */
@@ -5457,6 +5693,11 @@ export interface components {
             methods?: string[];
             /** Paths */
             paths?: string[];
+            /**
+             * Tunnel
+             * @constant
+             */
+            tunnel?: true;
             /** Params */
             params?: {
                 [key: string]: string;
@@ -5700,6 +5941,7 @@ export interface components {
             upstream_protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
             /** Upstreams */
             upstreams?: (components["schemas"]["PoolUpstreamInput"] | string)[] | string;
+            source?: components["schemas"]["PoolSourceInput"];
             /** Name */
             name: string;
             /** Description */
@@ -5725,6 +5967,7 @@ export interface components {
             upstream_protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
             /** Upstreams */
             upstreams?: (components["schemas"]["EntryPoolUpstream"] | string)[] | string;
+            source?: components["schemas"]["PoolSourceInput"];
             /** Name */
             name: string;
             /** Description */
@@ -5753,8 +5996,39 @@ export interface components {
             statuses?: number[];
         };
         /**
+         * PoolSourceInput
+         * @description `source` of a request: any part; what is not given stays.
+         *
+         *     `headers` are replaced as a whole. One whose value is null, empty or `***` keeps its value. Those stored are dropped
+         *     with another scheme, host or port of the `url`, unless they are given anew.
+         */
+        PoolSourceInput: {
+            /** Url */
+            url?: string;
+            /** Headers */
+            headers?: {
+                [key: string]: null | "" | string;
+            };
+            /** Interval */
+            interval?: number;
+            /** Max Bytes */
+            max_bytes?: number;
+            /**
+             * Format
+             * @enum {string}
+             */
+            format?: "text" | "csv";
+            /**
+             * Protocol
+             * @enum {string}
+             */
+            protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
+        };
+        /**
          * PoolUpdate
          * @description A change of a pool: what is not given stays. `upstreams` are replaced as a whole.
+         *
+         *     They take the place of a source, and it that of upstreams.
          */
         PoolUpdate: {
             /**
@@ -5764,6 +6038,7 @@ export interface components {
             upstream_protocol?: "http" | "https" | "socks4" | "socks5" | "mixed";
             /** Upstreams */
             upstreams?: (components["schemas"]["PoolUpstreamInput"] | string)[] | string;
+            source?: components["schemas"]["PoolSourceInput"];
             /** Name */
             name?: string;
             /** Description */
@@ -6373,13 +6648,6 @@ export interface components {
         SourceInput: {
             /** Url */
             url?: string;
-            /** File */
-            file?: string;
-            /**
-             * Format
-             * @enum {string}
-             */
-            format?: "plain" | "hosts" | "adblock" | "rpz" | "mmdb";
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -6388,6 +6656,13 @@ export interface components {
             interval?: number;
             /** Max Bytes */
             max_bytes?: number;
+            /** File */
+            file?: string;
+            /**
+             * Format
+             * @enum {string}
+             */
+            format?: "plain" | "hosts" | "adblock" | "rpz" | "mmdb";
         };
         /**
          * TlsInput
@@ -6567,7 +6842,9 @@ export interface components {
         };
         /**
          * UserUpdate
-         * @description The body of PUT and PATCH: any part. `current_password` goes with a change of one's own account.
+         * @description The body of PUT and PATCH: any part.
+         *
+         *     `current_password` goes with a new password or e-mail address of one's own.
          */
         UserUpdate: {
             /**
@@ -6617,7 +6894,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6638,7 +6915,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -6661,7 +6938,7 @@ export interface components {
             /** Url */
             url?: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -7003,7 +7280,10 @@ export interface components {
         };
         /**
          * AttentionEntry
-         * @description Something to look after; `kind` and `id` are those of the resource, `upstream` is one of a proxy.
+         * @description Something to look after, once for each cause.
+         *
+         *     `kind`, `id` and `name` are those of the resource to go to: of a certificate the proxy that serves it, and no id for
+         *     the API's own. `error` is a sentence in English; `reason` with the fields below is what others are made of.
          */
         AttentionEntry: {
             /**
@@ -7015,19 +7295,33 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "proxy" | "actor" | "webhook" | "settings" | "user" | "disk" | "memory";
+            kind: "proxy" | "pool" | "list" | "certificate" | "actor" | "webhook" | "user" | "disk" | "memory";
             /** Id */
             id: string | null;
             /** Name */
             name: string | null;
             /** Reason */
-            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process") | ("webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
+            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process") | ("list_fetch_failed" | "webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
             /** Error */
             error: string;
             /** Since */
             since: string | null;
+            /** Count */
+            count: number;
+            /** Parts */
+            parts: string[];
             /** Upstream */
             upstream: string | null;
+            /** Fix */
+            fix: ("restart" | "test" | "fetch" | "enable" | "change_password") | null;
+            /** Detail */
+            detail: string | null;
+            /** Percent */
+            percent: number | null;
+            /** Ends At */
+            ends_at: string | null;
+            /** Fetched At */
+            fetched_at: string | null;
         };
         /**
          * AttentionList
@@ -7347,6 +7641,19 @@ export interface components {
             by: components["schemas"]["EventAuthor"];
             /** Restored */
             restored: number;
+            /** Revision */
+            revision: number;
+        };
+        /**
+         * ConfigUndone
+         * @description The revision `undone` was undone, which made `revision`; what was changed after it stays.
+         */
+        ConfigUndone: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Undone */
+            undone: number;
             /** Revision */
             revision: number;
         };
@@ -7933,6 +8240,29 @@ export interface components {
             key_id?: string;
         };
         /**
+         * ExitView
+         * @description Where requests of a proxy leave by itself, unless a rule of a policy says otherwise: `kind` is `direct`,
+         *     `upstreams` (its own) or `pool`, with the name of that.
+         *
+         *     `usable` says how many of the `total` upstreams are up and not left alone, `unknown` of how many nothing is known
+         *     yet; null while that is not known, and with `direct`.
+         */
+        ExitView: {
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "direct" | "upstreams" | "pool";
+            /** Pool */
+            pool: string | null;
+            /** Usable */
+            usable: number | null;
+            /** Unknown */
+            unknown: number | null;
+            /** Total */
+            total: number | null;
+        };
+        /**
          * ExplainedHeaders
          * @description The header fields that the proxy and rules set and remove in a plain request; names to remove in lower case.
          */
@@ -8052,7 +8382,7 @@ export interface components {
          * Explanation
          * @description The decision about a request: its reason, and the rule and stage that decide; ids of account and credential.
          *
-         *     `name` is null where the user name has no parameters.
+         *     `name` is null where the user name has no parameters. `assumed` is what only the client knows.
          */
         Explanation: {
             /**
@@ -8084,6 +8414,8 @@ export interface components {
             source: components["schemas"]["ExplainedSource"] | null;
             upstreams: components["schemas"]["ExplainedUpstreams"] | null;
             name: components["schemas"]["ExplainedName"] | null;
+            /** Assumed */
+            assumed: ("password" | "credential")[];
         };
         /**
          * ExportedAccount
@@ -8226,6 +8558,8 @@ export interface components {
             /** Deny Destinations */
             deny_destinations: string[] | null;
             schedule: components["schemas"]["ScheduleView"] | null;
+            /** Policy */
+            policy: string | null;
             /** Username */
             username: string;
             /**
@@ -8299,13 +8633,13 @@ export interface components {
             /** Deny Destinations */
             deny_destinations: string[] | null;
             schedule: components["schemas"]["ScheduleView"] | null;
+            /** Policy */
+            policy: string | null;
             /** Name */
             name: string;
             /** Description */
             description: string;
             self_service: components["schemas"]["SelfServiceView"];
-            /** Policy */
-            policy: string | null;
             /** Egress */
             egress: string[] | null;
         };
@@ -8323,11 +8657,16 @@ export interface components {
         };
         /**
          * ExportedPool
-         * @description A pool.
+         * @description A pool. It has its `upstreams`, or a `source`.
          */
         ExportedPool: {
-            /** Upstreams */
-            upstreams: components["schemas"]["ExportedPoolUpstream"][];
+            /**
+             * Upstreams
+             * @default null
+             */
+            upstreams: components["schemas"]["ExportedPoolUpstream"][] | null;
+            /** @default null */
+            source: components["schemas"]["PoolSourceView"] | null;
             /** Name */
             name: string;
             /** Description */
@@ -8605,6 +8944,8 @@ export interface components {
             /** Deny Destinations */
             deny_destinations: string[] | null;
             schedule: components["schemas"]["ScheduleView"] | null;
+            /** Policy */
+            policy: string | null;
             /** Id */
             id: string;
             /** Username */
@@ -8759,6 +9100,23 @@ export interface components {
             max_revisions: number;
         };
         /**
+         * HolderSession
+         * @description The token of a sign-in that goes on, and the name of its account.
+         */
+        HolderSession: {
+            /** Access Token */
+            access_token: string;
+            /** Expires In */
+            expires_in: number;
+            /**
+             * Token Type
+             * @constant
+             */
+            token_type: "Bearer";
+            /** Username */
+            username: string;
+        };
+        /**
          * HolderToken
          * @description The token of a holder; `expires_in` in seconds.
          */
@@ -8799,6 +9157,7 @@ export interface components {
             summary: components["schemas"]["ImportSummary"];
             /** Changes */
             changes: components["schemas"]["ResourceChange"][];
+            not_compared: components["schemas"]["NotCompared"];
         };
         /**
          * JudgedAddress
@@ -8953,19 +9312,6 @@ export interface components {
             lists: components["schemas"]["ListedList"][];
         };
         /**
-         * ListRefreshing
-         * @description A list is being fetched.
-         */
-        ListRefreshing: {
-            /** Id */
-            id: string;
-            /**
-             * Refreshing
-             * @constant
-             */
-            refreshing: true;
-        };
-        /**
          * ListSourceView
          * @description Where the entries of a list come from: a `url`, or a `file`. `interval` is the seconds between two requests.
          *
@@ -8989,19 +9335,19 @@ export interface components {
             headers: {
                 [key: string]: string | null;
             } | null;
+            /** Interval */
+            interval: number;
+            /** Max Bytes */
+            max_bytes: number;
             /**
              * Format
              * @enum {string}
              */
             format: "plain" | "hosts" | "adblock" | "rpz" | "mmdb";
-            /** Interval */
-            interval: number;
-            /** Max Bytes */
-            max_bytes: number;
         };
         /**
          * ListStatus
-         * @description The content of a list: how many entries, and of one with a source when it was fetched and is fetched next.
+         * @description The content of a list, or of a pool with a source: how many entries, when it was fetched and is fetched next.
          *
          *     `last_error` says why the last fetch failed, null after one that did not. `skipped` counts the lines of the source
          *     that are no entries; the first few are examples.
@@ -9123,6 +9469,7 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            source: components["schemas"]["PoolSourceView"] | null;
             /** Upstream Count */
             upstream_count: number;
             /** Id */
@@ -9362,8 +9709,20 @@ export interface components {
         /**
          * MemoryFigures
          * @description Memory of all processes of the service.
+         *
+         *     `used` counts what several processes share once (`measure` is `pss`); where the kernel does not measure that, it is
+         *     `rss`, the sum of what is resident in each, which counts shared pages as often as they are shared.
          */
         MemoryFigures: {
+            /** Used */
+            used: string;
+            /** Used Bytes */
+            used_bytes: number;
+            /**
+             * Measure
+             * @enum {string}
+             */
+            measure: "pss" | "rss";
             /** Rss */
             rss: string;
             /** Rss Bytes */
@@ -9527,6 +9886,23 @@ export interface components {
             webhook: components["schemas"]["SecretWebhookView"];
         };
         /**
+         * NotCompared
+         * @description What is unchanged because the document says nothing about it.
+         *
+         *     `fields`: whether fields that its entries leave out are not compared, as in a document that is not minimal;
+         *     `objects`: by section the number of those without an entry; `sections`: those that it lacks.
+         */
+        NotCompared: {
+            /** Fields */
+            fields: boolean;
+            /** Objects */
+            objects: {
+                [key: string]: number;
+            };
+            /** Sections */
+            sections: string[];
+        };
+        /**
          * NotRestored
          * @description Something that is not as it was; `field` is null for a whole object.
          */
@@ -9587,6 +9963,22 @@ export interface components {
             document: {
                 [key: string]: unknown;
             } | null;
+        };
+        /**
+         * OlderProcesses
+         * @description Processes of the program before an upgrade, which drain: the connections that are open in them, as of the last
+         *     ten seconds, and when the last of these is cut (`server.upgrade_drain`).
+         */
+        OlderProcesses: {
+            /** Processes */
+            processes: number;
+            /** Connections */
+            connections: number;
+            /**
+             * Until
+             * Format: date-time
+             */
+            until: string;
         };
         /**
          * OneAccount
@@ -9663,10 +10055,12 @@ export interface components {
         };
         /**
          * OneRevision
-         * @description A revision with its changes.
+         * @description A revision with its changes; `newest` is the number of the last one, whose state is the present one.
          */
         OneRevision: {
             revision: components["schemas"]["RevisionView"];
+            /** Newest */
+            newest: number;
             /** Changes */
             changes: components["schemas"]["ObjectChange"][];
             /** Has More */
@@ -9702,12 +10096,13 @@ export interface components {
             now: components["schemas"]["CurrentMetrics"] | null;
             series: components["schemas"]["MetricsSeries"] | null;
             proxies: components["schemas"]["ProxyStates"] | null;
+            pools: components["schemas"]["PoolTotals"] | null;
             top: components["schemas"]["MostUsed"] | null;
             attention: components["schemas"]["AttentionList"];
         };
         /**
          * OverviewHealth
-         * @description The overall health, and since when the service runs.
+         * @description The overall health, and since when the service runs. In a `lab` the egress guard is open for loopback.
          */
         OverviewHealth: {
             /**
@@ -9715,6 +10110,8 @@ export interface components {
              * @enum {string}
              */
             status: "healthy" | "degraded" | "unhealthy";
+            /** Lab */
+            lab: boolean;
             /** Version */
             version: string;
             /**
@@ -9967,6 +10364,8 @@ export interface components {
             /** Deny Destinations */
             deny_destinations: string[] | null;
             schedule: components["schemas"]["ScheduleView"] | null;
+            /** Policy */
+            policy: string | null;
             /** Id */
             id: string;
             /** Name */
@@ -9974,8 +10373,6 @@ export interface components {
             /** Description */
             description: string;
             self_service: components["schemas"]["SelfServiceView"];
-            /** Policy */
-            policy: string | null;
             /** Egress */
             egress: string[] | null;
             /** Accounts */
@@ -10099,6 +10496,21 @@ export interface components {
             changed: string[];
         };
         /**
+         * PoolChecking
+         * @description The upstreams of a pool are being checked; all of that ends within `seconds`.
+         */
+        PoolChecking: {
+            /** Id */
+            id: string;
+            /**
+             * Checking
+             * @constant
+             */
+            checking: true;
+            /** Seconds */
+            seconds: number;
+        };
+        /**
          * PoolCooldown
          * @description How long an upstream is left alone after a failure of each kind: from so many seconds, doubled each time,
          *     up to so many. `[0, 0]` is not at all.
@@ -10112,6 +10524,21 @@ export interface components {
             connect: number[];
             /** 5Xx */
             "5xx": number[];
+        };
+        /**
+         * PoolFailure
+         * @description The upstreams of a pool could not be fetched, after they could.
+         */
+        PoolFailure: {
+            /** Request Id */
+            request_id?: string;
+            by: components["schemas"]["EventAuthor"];
+            /** Pool Id */
+            pool_id: string;
+            /** Name */
+            name: string;
+            /** Error */
+            error: string;
         };
         /**
          * PoolPage
@@ -10140,6 +10567,37 @@ export interface components {
             statuses: number[];
         };
         /**
+         * PoolSourceView
+         * @description Where the upstreams of a pool come from. `interval` is the seconds between two requests.
+         *
+         *     The values of `headers` are `***`, and null in an export.
+         */
+        PoolSourceView: {
+            /** Url */
+            url: string;
+            /**
+             * Headers
+             * @default null
+             */
+            headers: {
+                [key: string]: string | null;
+            } | null;
+            /** Interval */
+            interval: number;
+            /** Max Bytes */
+            max_bytes: number;
+            /**
+             * Format
+             * @enum {string}
+             */
+            format: "text" | "csv";
+            /**
+             * Protocol
+             * @enum {string}
+             */
+            protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
+        };
+        /**
          * PoolState
          * @description None of the upstreams of a pool can be reached, or one can be again; `detail` says so.
          */
@@ -10154,6 +10612,11 @@ export interface components {
          * @description The state of a pool, and of each of its upstreams in their order.
          */
         PoolStatus: {
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "up" | "degraded" | "down" | "unknown";
             /** Up */
             up: number;
             /** Down */
@@ -10164,14 +10627,31 @@ export interface components {
             cooling_down: number;
             /** Banned */
             banned: number;
+            /** Usable */
+            usable: number;
+            /** Used */
+            used: boolean | null;
+            /** Checked */
+            checked: boolean | null;
+            source: components["schemas"]["ListStatus"] | null;
             /** Upstreams */
             upstreams: components["schemas"]["PoolUpstreamStatus"][];
         };
         /**
          * PoolSummary
          * @description How many upstreams of a pool are up, down, or not known yet; and how many are left alone for a time.
+         *
+         *     `usable` are those that are up and not left alone. `state` is the pool in a word: `up`, `degraded` (some can't be
+         *     used), `down` (none can), or `unknown` (nothing is known of those that may work). `used` says whether an active
+         *     proxy can use the pool, `checked` whether its upstreams are checked, which those of an unused pool are not; null
+         *     while the supervisor does not reply. `source` says how the last fetch went, null without one.
          */
         PoolSummary: {
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "up" | "degraded" | "down" | "unknown";
             /** Up */
             up: number;
             /** Down */
@@ -10182,6 +10662,29 @@ export interface components {
             cooling_down: number;
             /** Banned */
             banned: number;
+            /** Usable */
+            usable: number;
+            /** Used */
+            used: boolean | null;
+            /** Checked */
+            checked: boolean | null;
+            source: components["schemas"]["ListStatus"] | null;
+        };
+        /**
+         * PoolTotals
+         * @description How many pools there are, and by `state` of their `status`; of all their upstreams, how many are usable.
+         */
+        PoolTotals: {
+            /** Total */
+            total: number;
+            /** By State */
+            by_state: {
+                [key: string]: number;
+            };
+            /** Upstreams */
+            upstreams: number;
+            /** Usable */
+            usable: number;
         };
         /**
          * PoolUpstreamBan
@@ -10318,6 +10821,7 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            source: components["schemas"]["PoolSourceView"] | null;
             /** Upstream Count */
             upstream_count: number;
             /** Id */
@@ -10722,6 +11226,19 @@ export interface components {
             location: string;
         };
         /**
+         * Refreshing
+         * @description A list, or the upstreams of a pool, are being fetched.
+         */
+        Refreshing: {
+            /** Id */
+            id: string;
+            /**
+             * Refreshing
+             * @constant
+             */
+            refreshing: true;
+        };
+        /**
          * ResolverState
          * @description Counters of the resolver since its start.
          *
@@ -10769,6 +11286,8 @@ export interface components {
         /**
          * RestoredConfig
          * @description The changes of a restore, or with `dry_run` those that it would make; `revision` is the one that it has made.
+         *
+         *     `restored` is the revision whose state it is, or `undone` the one that it undoes; the other one is null.
          */
         RestoredConfig: {
             /** Dry Run */
@@ -10779,7 +11298,9 @@ export interface components {
             /** Changes */
             changes: components["schemas"]["ResourceChange"][];
             /** Restored */
-            restored: number;
+            restored: number | null;
+            /** Undone */
+            undone: number | null;
             /** Revision */
             revision: number | null;
             /** Not Restored */
@@ -10829,7 +11350,9 @@ export interface components {
         };
         /**
          * RevisionView
-         * @description A revision; `restored` is the one whose state it restored. The first one may have no changes.
+         * @description A revision; `restored` is the one whose state it restored, `undone` the one that it undid.
+         *
+         *     `kinds` are those of all changed objects, of which `objects` has the first ones. The first one may have no changes.
          */
         RevisionView: {
             /** Revision */
@@ -10849,7 +11372,11 @@ export interface components {
             operation: string | null;
             /** Restored */
             restored: number | null;
+            /** Undone */
+            undone: number | null;
             summary: components["schemas"]["RevisionSummary"];
+            /** Kinds */
+            kinds: ("proxy" | "user" | "api_key" | "webhook" | "settings" | "plan" | "account" | "list" | "pool" | "policy")[];
             /** Objects */
             objects: components["schemas"]["ChangedObject"][];
         };
@@ -10974,6 +11501,11 @@ export interface components {
              */
             paths: string[] | null;
             /**
+             * Tunnel
+             * @default null
+             */
+            tunnel: boolean | null;
+            /**
              * Params
              * @default null
              */
@@ -11025,8 +11557,8 @@ export interface components {
          * RuntimeView
          * @description The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
          *
-         *     `pid` is that of the first worker that runs, `restarts` are those of all. In the detailed view are `workers`, and
-         *     `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
+         *     `pid` is that of the first worker that runs, `restarts` are those of all. In the detailed view are `workers`, `exit`
+         *     and `upstreams` of a proxy with upstreams or a pool; uses and bytes are its own.
          *
          *     `sleeping` is active without a process, which the next client starts; `pid` is null then.
          */
@@ -11059,6 +11591,8 @@ export interface components {
              * @default null
              */
             upstreams: components["schemas"]["UpstreamStateView"][] | null;
+            /** @default null */
+            exit: components["schemas"]["ExitView"] | null;
         };
         /**
          * ScheduleView
@@ -11163,6 +11697,9 @@ export interface components {
              * @enum {string}
              */
             tls_tickets: "shared" | "process";
+            older_processes: components["schemas"]["OlderProcesses"] | null;
+            /** Lab */
+            lab: boolean;
             memory: components["schemas"]["MemoryFigures"];
             cpu: components["schemas"]["CpuFigures"];
         };
@@ -11291,7 +11828,8 @@ export interface components {
          * SignInMethods
          * @description The ways to sign in. `identity_provider` is null where there is none; `self_service` is that of account holders.
          *
-         *     `initial_password_file` is the file in the data directory with the first password of `admin`, until it is changed.
+         *     `initial_password_file` is the file in the data directory with the first password of `admin`, until it is changed;
+         *     `initial_password_path` is where it is, for requests from the machine itself.
          */
         SignInMethods: {
             /**
@@ -11305,6 +11843,8 @@ export interface components {
             self_service: boolean;
             /** Initial Password File */
             initial_password_file: string | null;
+            /** Initial Password Path */
+            initial_password_path: string | null;
         };
         /**
          * SignedIn
@@ -11399,13 +11939,16 @@ export interface components {
          * SnippetTexts
          * @description Lines to copy for each kind of client; null for clients that don't support the proxy's protocol.
          *
-         *     `PASSWORD` stands for the password, which is stored only as a hash.
+         *     `PASSWORD` stands for the password, which is stored only as a hash, `USER` for a user name that the proxy does not
+         *     know, `CREDENTIAL` for the secret of a credential. `socks` is for SOCKS of a `mixed` proxy.
          */
         SnippetTexts: {
             /** Url */
             url: string;
             /** Curl */
             curl: string;
+            /** Socks */
+            socks: string | null;
             /** Environment */
             environment: string;
             /** Python */
@@ -11913,7 +12456,9 @@ export interface components {
         };
         /**
          * UsageView
-         * @description The usage of an account in the current period; `remaining` is null without a quota.
+         * @description The usage of an account in the current period.
+         *
+         *     `quota` has the bytes of its own or of its plan; without one, it and `remaining` are null.
          */
         UsageView: {
             /**
@@ -11931,6 +12476,8 @@ export interface components {
             bytes_in: number;
             /** Bytes Out */
             bytes_out: number;
+            /** Quota */
+            quota: number | null;
             /** Remaining */
             remaining: number | null;
             /** Active Connections */
@@ -12233,6 +12780,9 @@ export interface components {
         /**
          * WhoAmI
          * @description The owner of the credential; for an API key only `key_id`.
+         *
+         *     `first_password`: the caller has the password that the first start made up, and has not chosen in this session to
+         *     keep it.
          */
         WhoAmI: {
             /**
@@ -12267,6 +12817,11 @@ export interface components {
              * @default null
              */
             auth_method: ("bearer" | "basic") | null;
+            /**
+             * First Password
+             * @default null
+             */
+            first_password: boolean | null;
         };
         /**
          * WorkerView
@@ -12700,7 +13255,10 @@ export interface operations {
     health: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -12711,6 +13269,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12730,6 +13290,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             406: components["responses"]["Failure406"];
             413: components["responses"]["Failure413"];
@@ -12740,6 +13307,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12764,7 +13333,10 @@ export interface operations {
     livez: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -12775,6 +13347,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12793,6 +13367,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             406: components["responses"]["Failure406"];
             413: components["responses"]["Failure413"];
@@ -12804,7 +13385,10 @@ export interface operations {
     readyz: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -12815,6 +13399,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12834,6 +13420,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             406: components["responses"]["Failure406"];
             413: components["responses"]["Failure413"];
@@ -12844,6 +13437,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -12897,6 +13492,7 @@ export interface operations {
                      *         "range": "5m",
                      *         "health": {
                      *           "status": "healthy",
+                     *           "lab": true,
                      *           "version": "1.0.0",
                      *           "started_at": "2026-01-31T12:00:00Z"
                      *         },
@@ -12935,6 +13531,14 @@ export interface operations {
                      *           "by_state": {
                      *             "by_state": 1
                      *           }
+                     *         },
+                     *         "pools": {
+                     *           "total": 1,
+                     *           "by_state": {
+                     *             "by_state": 1
+                     *           },
+                     *           "upstreams": 1,
+                     *           "usable": 1
                      *         },
                      *         "top": {
                      *           "proxies": [
@@ -12984,7 +13588,16 @@ export interface operations {
                      *               "reason": "certificate",
                      *               "error": "text",
                      *               "since": "2026-01-31T12:00:00Z",
-                     *               "upstream": "text"
+                     *               "count": 1,
+                     *               "parts": [
+                     *                 "text"
+                     *               ],
+                     *               "upstream": "text",
+                     *               "fix": "restart",
+                     *               "detail": "text",
+                     *               "percent": 1,
+                     *               "ends_at": "2026-01-31T12:00:00Z",
+                     *               "fetched_at": "2026-01-31T12:00:00Z"
                      *             }
                      *           ]
                      *         }
@@ -13019,7 +13632,10 @@ export interface operations {
     getHealth: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13030,6 +13646,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13094,6 +13712,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -13107,6 +13732,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13176,7 +13803,10 @@ export interface operations {
     getStatus: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13187,6 +13817,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13200,7 +13832,16 @@ export interface operations {
                      *           "pid": 4711,
                      *           "compiled": true,
                      *           "tls_tickets": "shared",
+                     *           "older_processes": {
+                     *             "processes": 1,
+                     *             "connections": 1,
+                     *             "until": "2026-01-31T12:00:00Z"
+                     *           },
+                     *           "lab": true,
                      *           "memory": {
+                     *             "used": "text",
+                     *             "used_bytes": 1,
+                     *             "measure": "pss",
                      *             "rss": "text",
                      *             "rss_bytes": 1,
                      *             "heap_used": "text",
@@ -13264,6 +13905,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -13278,7 +13926,10 @@ export interface operations {
     getVersion: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13289,6 +13940,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13309,6 +13962,13 @@ export interface operations {
                         data: components["schemas"]["Version"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -13335,7 +13995,10 @@ export interface operations {
                 /** @description Only of this proxy */
                 proxy_id?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13346,6 +14009,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13376,6 +14041,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -13396,7 +14068,10 @@ export interface operations {
                 /** @description Also return the proxies, as their list does; requires proxy.read */
                 include?: "proxies";
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13407,6 +14082,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13479,7 +14156,14 @@ export interface operations {
                      *                   "latency_ms": 1.5,
                      *                   "last_error": "text"
                      *                 }
-                     *               ]
+                     *               ],
+                     *               "exit": {
+                     *                 "kind": "direct",
+                     *                 "pool": "text",
+                     *                 "usable": 1,
+                     *                 "unknown": 1,
+                     *                 "total": 1
+                     *               }
                      *             },
                      *             "stats": {
                      *               "total_requests": 1,
@@ -13513,6 +14197,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -13528,7 +14219,10 @@ export interface operations {
     getExposition: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13542,6 +14236,13 @@ export interface operations {
                 content: {
                     "text/plain": string;
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -13567,6 +14268,8 @@ export interface operations {
                 group_by?: string;
                 /** @description Only of the account with this id */
                 account?: string;
+                /** @description Columns of CSV with this metadata of accounts, separated by commas; `*` for all */
+                metadata?: string;
                 /** @description The format, in place of `Accept` */
                 format?: "json" | "csv";
             };
@@ -13637,7 +14340,10 @@ export interface operations {
     getSignInMethods: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13648,6 +14354,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13658,7 +14366,8 @@ export interface operations {
                      *         "password": true,
                      *         "identity_provider": "google",
                      *         "self_service": true,
-                     *         "initial_password_file": "text"
+                     *         "initial_password_file": "text",
+                     *         "initial_password_path": "text"
                      *       }
                      *     }
                      */
@@ -13668,6 +14377,13 @@ export interface operations {
                         data: components["schemas"]["SignInMethods"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             403: components["responses"]["Failure403"];
@@ -13901,10 +14617,56 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
-    listSessions: {
+    keepFirstPassword: {
         parameters: {
             query?: never;
             header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Keep the first password */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "message": "Done"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Message"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -13915,6 +14677,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -13945,6 +14709,13 @@ export interface operations {
                         data: components["schemas"]["Sessions"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -14292,7 +15063,10 @@ export interface operations {
     testAuth: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -14303,6 +15077,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -14318,7 +15094,8 @@ export interface operations {
                      *         "user_id": "usr_0123456789abcdef",
                      *         "username": "bob",
                      *         "role": "operator",
-                     *         "auth_method": "bearer"
+                     *         "auth_method": "bearer",
+                     *         "first_password": true
                      *       }
                      *     }
                      */
@@ -14328,6 +15105,13 @@ export interface operations {
                         data: components["schemas"]["WhoAmI"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -14343,7 +15127,10 @@ export interface operations {
     listApiKeys: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -14354,6 +15141,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -14405,6 +15194,13 @@ export interface operations {
                         data: components["schemas"]["ApiKeys"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -14667,12 +15463,17 @@ export interface operations {
                 q?: string;
                 /** @description Only proxies with this tag; several must all be there */
                 tag?: string[];
+                /** @description Only proxies that this account may use; its id */
+                account?: string;
                 /** @description The field to sort by; `-` reverses the order */
                 sort?: "name" | "created_at" | "port" | "status" | "-name" | "-created_at" | "-port" | "-status";
                 /** @description The `next_cursor` of the previous page, with the same filters and order */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -14683,6 +15484,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -14741,7 +15544,14 @@ export interface operations {
                      *                   "latency_ms": 1.5,
                      *                   "last_error": "text"
                      *                 }
-                     *               ]
+                     *               ],
+                     *               "exit": {
+                     *                 "kind": "direct",
+                     *                 "pool": "text",
+                     *                 "usable": 1,
+                     *                 "unknown": 1,
+                     *                 "total": 1
+                     *               }
                      *             },
                      *             "stats": {
                      *               "total_requests": 1,
@@ -14783,6 +15593,13 @@ export interface operations {
                         data: components["schemas"]["Proxies"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -15095,6 +15912,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 proxy_id: string;
@@ -15295,7 +16114,14 @@ export interface operations {
                      *                 "latency_ms": 1.5,
                      *                 "last_error": "text"
                      *               }
-                     *             ]
+                     *             ],
+                     *             "exit": {
+                     *               "kind": "direct",
+                     *               "pool": "text",
+                     *               "usable": 1,
+                     *               "unknown": 1,
+                     *               "total": 1
+                     *             }
                      *           },
                      *           "stats": {
                      *             "total_requests": 1,
@@ -15333,6 +16159,13 @@ export interface operations {
                         data: components["schemas"]["OneProxy"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -15571,7 +16404,14 @@ export interface operations {
                      *                 "latency_ms": 1.5,
                      *                 "last_error": "text"
                      *               }
-                     *             ]
+                     *             ],
+                     *             "exit": {
+                     *               "kind": "direct",
+                     *               "pool": "text",
+                     *               "usable": 1,
+                     *               "unknown": 1,
+                     *               "total": 1
+                     *             }
                      *           },
                      *           "stats": {
                      *             "total_requests": 1,
@@ -15901,7 +16741,14 @@ export interface operations {
                      *                 "latency_ms": 1.5,
                      *                 "last_error": "text"
                      *               }
-                     *             ]
+                     *             ],
+                     *             "exit": {
+                     *               "kind": "direct",
+                     *               "pool": "text",
+                     *               "usable": 1,
+                     *               "unknown": 1,
+                     *               "total": 1
+                     *             }
                      *           },
                      *           "stats": {
                      *             "total_requests": 1,
@@ -16162,7 +17009,14 @@ export interface operations {
                      *                 "latency_ms": 1.5,
                      *                 "last_error": "text"
                      *               }
-                     *             ]
+                     *             ],
+                     *             "exit": {
+                     *               "kind": "direct",
+                     *               "pool": "text",
+                     *               "usable": 1,
+                     *               "unknown": 1,
+                     *               "total": 1
+                     *             }
                      *           },
                      *           "stats": {
                      *             "total_requests": 1,
@@ -16424,7 +17278,14 @@ export interface operations {
                      *                 "latency_ms": 1.5,
                      *                 "last_error": "text"
                      *               }
-                     *             ]
+                     *             ],
+                     *             "exit": {
+                     *               "kind": "direct",
+                     *               "pool": "text",
+                     *               "usable": 1,
+                     *               "unknown": 1,
+                     *               "total": 1
+                     *             }
                      *           },
                      *           "stats": {
                      *             "total_requests": 1,
@@ -16686,7 +17547,14 @@ export interface operations {
                      *                 "latency_ms": 1.5,
                      *                 "last_error": "text"
                      *               }
-                     *             ]
+                     *             ],
+                     *             "exit": {
+                     *               "kind": "direct",
+                     *               "pool": "text",
+                     *               "usable": 1,
+                     *               "unknown": 1,
+                     *               "total": 1
+                     *             }
                      *           },
                      *           "stats": {
                      *             "total_requests": 1,
@@ -16920,7 +17788,10 @@ export interface operations {
                      *             "text"
                      *           ],
                      *           "problem": "text"
-                     *         }
+                     *         },
+                     *         "assumed": [
+                     *           "password"
+                     *         ]
                      *       }
                      *     }
                      */
@@ -16954,7 +17825,10 @@ export interface operations {
                 /** @description Whether clients connect directly when no proxy responds */
                 direct?: "true" | "false";
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16968,6 +17842,13 @@ export interface operations {
                 content: {
                     "application/x-ns-proxy-autoconfig": string;
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -16986,8 +17867,13 @@ export interface operations {
             query?: {
                 /** @description The host name or address by which clients reach this machine; that of this request by default */
                 host?: string;
+                /** @description The user name in the lines; that of the proxy by default */
+                username?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 proxy_id: string;
             };
@@ -17000,6 +17886,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -17010,6 +17898,7 @@ export interface operations {
                      *         "snippets": {
                      *           "url": "text",
                      *           "curl": "text",
+                     *           "socks": "text",
                      *           "environment": "text",
                      *           "python": "text",
                      *           "git": "text",
@@ -17028,6 +17917,13 @@ export interface operations {
                         data: components["schemas"]["Snippets"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -17067,7 +17963,10 @@ export interface operations {
                 /** @description How many to skip */
                 offset?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -17078,6 +17977,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -17138,6 +18039,13 @@ export interface operations {
                         data: components["schemas"]["FleetConnections"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -17239,7 +18147,10 @@ export interface operations {
                 /** @description How many to skip */
                 offset?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 proxy_id: string;
             };
@@ -17252,6 +18163,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -17291,6 +18204,13 @@ export interface operations {
                         data: components["schemas"]["Connections"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -17414,7 +18334,10 @@ export interface operations {
     listAccounts: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 proxy_id: string;
             };
@@ -17427,6 +18350,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -17460,6 +18385,7 @@ export interface operations {
                      *               "bytes": 1,
                      *               "bytes_in": 5120,
                      *               "bytes_out": 1048576,
+                     *               "quota": 1,
                      *               "remaining": 1,
                      *               "active_connections": 1
                      *             }
@@ -17475,6 +18401,13 @@ export interface operations {
                         data: components["schemas"]["Accounts"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -17561,6 +18494,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           }
@@ -17595,6 +18529,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 proxy_id: string;
@@ -17643,6 +18579,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           }
@@ -17656,6 +18593,13 @@ export interface operations {
                         data: components["schemas"]["OneAccount"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -17736,6 +18680,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           }
@@ -17884,6 +18829,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           }
@@ -17964,6 +18910,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           }
@@ -18012,7 +18959,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page, with the same filters */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -18023,6 +18973,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -18060,6 +19012,7 @@ export interface operations {
                      *                 }
                      *               ]
                      *             },
+                     *             "policy": "text",
                      *             "id": "prx_0123456789abcdef",
                      *             "username": "bob",
                      *             "proxies": {
@@ -18096,6 +19049,7 @@ export interface operations {
                      *               "bytes": 1,
                      *               "bytes_in": 5120,
                      *               "bytes_out": 1048576,
+                     *               "quota": 1,
                      *               "remaining": 1,
                      *               "active_connections": 1
                      *             },
@@ -18117,6 +19071,13 @@ export interface operations {
                         data: components["schemas"]["FleetAccountPage"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -18206,6 +19167,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "username": "bob",
                      *           "proxies": {
@@ -18242,6 +19204,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           },
@@ -18285,6 +19248,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 account_id: string;
@@ -18336,6 +19301,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "username": "bob",
                      *           "proxies": {
@@ -18372,6 +19338,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           },
@@ -18396,6 +19363,13 @@ export interface operations {
                         data: components["schemas"]["OneFleetAccount"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -18482,6 +19456,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "username": "bob",
                      *           "proxies": {
@@ -18518,6 +19493,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           },
@@ -18682,6 +19658,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "username": "bob",
                      *           "proxies": {
@@ -18718,6 +19695,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           },
@@ -18812,6 +19790,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "username": "bob",
                      *           "proxies": {
@@ -18848,6 +19827,7 @@ export interface operations {
                      *             "bytes": 1,
                      *             "bytes_in": 5120,
                      *             "bytes_out": 1048576,
+                     *             "quota": 1,
                      *             "remaining": 1,
                      *             "active_connections": 1
                      *           },
@@ -18888,7 +19868,10 @@ export interface operations {
     listPlans: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -18899,6 +19882,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -18936,6 +19921,7 @@ export interface operations {
                      *                 }
                      *               ]
                      *             },
+                     *             "policy": "text",
                      *             "id": "prx_0123456789abcdef",
                      *             "name": "office",
                      *             "description": "text",
@@ -18943,7 +19929,6 @@ export interface operations {
                      *               "password": true,
                      *               "credentials": true
                      *             },
-                     *             "policy": "text",
                      *             "egress": [
                      *               "text"
                      *             ],
@@ -18962,6 +19947,13 @@ export interface operations {
                         data: components["schemas"]["PlanList"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -19070,6 +20062,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -19077,7 +20070,6 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
-                     *           "policy": "text",
                      *           "egress": [
                      *             "text"
                      *           ],
@@ -19113,6 +20105,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 plan_id: string;
@@ -19164,6 +20158,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -19171,7 +20166,6 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
-                     *           "policy": "text",
                      *           "egress": [
                      *             "text"
                      *           ],
@@ -19188,6 +20182,13 @@ export interface operations {
                         data: components["schemas"]["OnePlan"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -19274,6 +20275,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -19281,7 +20283,6 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
-                     *           "policy": "text",
                      *           "egress": [
                      *             "text"
                      *           ],
@@ -19438,6 +20439,7 @@ export interface operations {
                      *               }
                      *             ]
                      *           },
+                     *           "policy": "text",
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
                      *           "description": "text",
@@ -19445,7 +20447,6 @@ export interface operations {
                      *             "password": true,
                      *             "credentials": true
                      *           },
-                     *           "policy": "text",
                      *           "egress": [
                      *             "text"
                      *           ],
@@ -19487,7 +20488,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page, with the same filter */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -19498,6 +20502,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -19517,9 +20523,9 @@ export interface operations {
                      *               "headers": {
                      *                 "Authorization": "Bearer 0123456789abcdef"
                      *               },
-                     *               "format": "plain",
                      *               "interval": 1,
-                     *               "max_bytes": 1
+                     *               "max_bytes": 1,
+                     *               "format": "plain"
                      *             },
                      *             "entry_count": 1,
                      *             "status": {
@@ -19551,6 +20557,13 @@ export interface operations {
                         data: components["schemas"]["ListPage"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -19617,9 +20630,9 @@ export interface operations {
                      *             "headers": {
                      *               "Authorization": "Bearer 0123456789abcdef"
                      *             },
-                     *             "format": "plain",
                      *             "interval": 1,
-                     *             "max_bytes": 1
+                     *             "max_bytes": 1,
+                     *             "format": "plain"
                      *           },
                      *           "entry_count": 1,
                      *           "status": {
@@ -19672,6 +20685,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 list_id: string;
@@ -19709,9 +20724,9 @@ export interface operations {
                      *             "headers": {
                      *               "Authorization": "Bearer 0123456789abcdef"
                      *             },
-                     *             "format": "plain",
                      *             "interval": 1,
-                     *             "max_bytes": 1
+                     *             "max_bytes": 1,
+                     *             "format": "plain"
                      *           },
                      *           "entry_count": 1,
                      *           "status": {
@@ -19745,6 +20760,13 @@ export interface operations {
                         data: components["schemas"]["OneList"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -19814,9 +20836,9 @@ export interface operations {
                      *             "headers": {
                      *               "Authorization": "Bearer 0123456789abcdef"
                      *             },
-                     *             "format": "plain",
                      *             "interval": 1,
-                     *             "max_bytes": 1
+                     *             "max_bytes": 1,
+                     *             "format": "plain"
                      *           },
                      *           "entry_count": 1,
                      *           "status": {
@@ -19973,9 +20995,9 @@ export interface operations {
                      *             "headers": {
                      *               "Authorization": "Bearer 0123456789abcdef"
                      *             },
-                     *             "format": "plain",
                      *             "interval": 1,
-                     *             "max_bytes": 1
+                     *             "max_bytes": 1,
+                     *             "format": "plain"
                      *           },
                      *           "entry_count": 1,
                      *           "status": {
@@ -20034,7 +21056,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page, with the same filter */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -20045,6 +21070,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -20058,6 +21085,16 @@ export interface operations {
                      *           {
                      *             "created_at": "2026-01-31T12:00:00Z",
                      *             "updated_at": "2026-01-31T12:00:00Z",
+                     *             "source": {
+                     *               "url": "text",
+                     *               "headers": {
+                     *                 "Authorization": "Bearer 0123456789abcdef"
+                     *               },
+                     *               "interval": 1,
+                     *               "max_bytes": 1,
+                     *               "format": "text",
+                     *               "protocol": "http"
+                     *             },
                      *             "upstream_count": 1,
                      *             "id": "prx_0123456789abcdef",
                      *             "name": "office",
@@ -20092,11 +21129,29 @@ export interface operations {
                      *               ]
                      *             },
                      *             "status": {
+                     *               "state": "up",
                      *               "up": 1,
                      *               "down": 1,
                      *               "unknown": 1,
                      *               "cooling_down": 1,
-                     *               "banned": 1
+                     *               "banned": 1,
+                     *               "usable": 1,
+                     *               "used": true,
+                     *               "checked": true,
+                     *               "source": {
+                     *                 "entries": 1,
+                     *                 "fetched_at": "2026-01-31T12:00:00Z",
+                     *                 "next_at": "2026-01-31T12:00:00Z",
+                     *                 "last_error": "text",
+                     *                 "skipped": 1,
+                     *                 "skipped_examples": [
+                     *                   {
+                     *                     "line": 1,
+                     *                     "text": "text",
+                     *                     "reason": "text"
+                     *                   }
+                     *                 ]
+                     *               }
                      *             }
                      *           }
                      *         ]
@@ -20109,6 +21164,13 @@ export interface operations {
                         data: components["schemas"]["PoolPage"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -20212,6 +21274,16 @@ export interface operations {
                      *         "pool": {
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
+                     *             "interval": 1,
+                     *             "max_bytes": 1,
+                     *             "format": "text",
+                     *             "protocol": "http"
+                     *           },
                      *           "upstream_count": 1,
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
@@ -20246,11 +21318,29 @@ export interface operations {
                      *             ]
                      *           },
                      *           "status": {
+                     *             "state": "up",
                      *             "up": 1,
                      *             "down": 1,
                      *             "unknown": 1,
                      *             "cooling_down": 1,
                      *             "banned": 1,
+                     *             "usable": 1,
+                     *             "used": true,
+                     *             "checked": true,
+                     *             "source": {
+                     *               "entries": 1,
+                     *               "fetched_at": "2026-01-31T12:00:00Z",
+                     *               "next_at": "2026-01-31T12:00:00Z",
+                     *               "last_error": "text",
+                     *               "skipped": 1,
+                     *               "skipped_examples": [
+                     *                 {
+                     *                   "line": 1,
+                     *                   "text": "text",
+                     *                   "reason": "text"
+                     *                 }
+                     *               ]
+                     *             },
                      *             "upstreams": [
                      *               {
                      *                 "name": "office",
@@ -20318,6 +21408,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 pool_id: string;
@@ -20349,6 +21441,16 @@ export interface operations {
                      *         "pool": {
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
+                     *             "interval": 1,
+                     *             "max_bytes": 1,
+                     *             "format": "text",
+                     *             "protocol": "http"
+                     *           },
                      *           "upstream_count": 1,
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
@@ -20383,11 +21485,29 @@ export interface operations {
                      *             ]
                      *           },
                      *           "status": {
+                     *             "state": "up",
                      *             "up": 1,
                      *             "down": 1,
                      *             "unknown": 1,
                      *             "cooling_down": 1,
                      *             "banned": 1,
+                     *             "usable": 1,
+                     *             "used": true,
+                     *             "checked": true,
+                     *             "source": {
+                     *               "entries": 1,
+                     *               "fetched_at": "2026-01-31T12:00:00Z",
+                     *               "next_at": "2026-01-31T12:00:00Z",
+                     *               "last_error": "text",
+                     *               "skipped": 1,
+                     *               "skipped_examples": [
+                     *                 {
+                     *                   "line": 1,
+                     *                   "text": "text",
+                     *                   "reason": "text"
+                     *                 }
+                     *               ]
+                     *             },
                      *             "upstreams": [
                      *               {
                      *                 "name": "office",
@@ -20436,6 +21556,13 @@ export interface operations {
                         data: components["schemas"]["OnePool"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -20505,6 +21632,16 @@ export interface operations {
                      *         "pool": {
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
+                     *             "interval": 1,
+                     *             "max_bytes": 1,
+                     *             "format": "text",
+                     *             "protocol": "http"
+                     *           },
                      *           "upstream_count": 1,
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
@@ -20539,11 +21676,29 @@ export interface operations {
                      *             ]
                      *           },
                      *           "status": {
+                     *             "state": "up",
                      *             "up": 1,
                      *             "down": 1,
                      *             "unknown": 1,
                      *             "cooling_down": 1,
                      *             "banned": 1,
+                     *             "usable": 1,
+                     *             "used": true,
+                     *             "checked": true,
+                     *             "source": {
+                     *               "entries": 1,
+                     *               "fetched_at": "2026-01-31T12:00:00Z",
+                     *               "next_at": "2026-01-31T12:00:00Z",
+                     *               "last_error": "text",
+                     *               "skipped": 1,
+                     *               "skipped_examples": [
+                     *                 {
+                     *                   "line": 1,
+                     *                   "text": "text",
+                     *                   "reason": "text"
+                     *                 }
+                     *               ]
+                     *             },
                      *             "upstreams": [
                      *               {
                      *                 "name": "office",
@@ -20715,6 +21870,16 @@ export interface operations {
                      *         "pool": {
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z",
+                     *           "source": {
+                     *             "url": "text",
+                     *             "headers": {
+                     *               "Authorization": "Bearer 0123456789abcdef"
+                     *             },
+                     *             "interval": 1,
+                     *             "max_bytes": 1,
+                     *             "format": "text",
+                     *             "protocol": "http"
+                     *           },
                      *           "upstream_count": 1,
                      *           "id": "prx_0123456789abcdef",
                      *           "name": "office",
@@ -20749,11 +21914,29 @@ export interface operations {
                      *             ]
                      *           },
                      *           "status": {
+                     *             "state": "up",
                      *             "up": 1,
                      *             "down": 1,
                      *             "unknown": 1,
                      *             "cooling_down": 1,
                      *             "banned": 1,
+                     *             "usable": 1,
+                     *             "used": true,
+                     *             "checked": true,
+                     *             "source": {
+                     *               "entries": 1,
+                     *               "fetched_at": "2026-01-31T12:00:00Z",
+                     *               "next_at": "2026-01-31T12:00:00Z",
+                     *               "last_error": "text",
+                     *               "skipped": 1,
+                     *               "skipped_examples": [
+                     *                 {
+                     *                   "line": 1,
+                     *                   "text": "text",
+                     *                   "reason": "text"
+                     *                 }
+                     *               ]
+                     *             },
                      *             "upstreams": [
                      *               {
                      *                 "name": "office",
@@ -20827,7 +22010,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page, with the same filter */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -20838,6 +22024,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -20866,6 +22054,13 @@ export interface operations {
                         data: components["schemas"]["PolicyPage"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -20982,6 +22177,7 @@ export interface operations {
                      *                 "paths": [
                      *                   "text"
                      *                 ],
+                     *                 "tunnel": true,
                      *                 "params": {
                      *                   "params": "text"
                      *                 },
@@ -21057,6 +22253,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 policy_id: string;
@@ -21108,6 +22306,7 @@ export interface operations {
                      *                 "paths": [
                      *                   "text"
                      *                 ],
+                     *                 "tunnel": true,
                      *                 "params": {
                      *                   "params": "text"
                      *                 },
@@ -21164,6 +22363,13 @@ export interface operations {
                         data: components["schemas"]["OnePolicy"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -21253,6 +22459,7 @@ export interface operations {
                      *                 "paths": [
                      *                   "text"
                      *                 ],
+                     *                 "tunnel": true,
                      *                 "params": {
                      *                   "params": "text"
                      *                 },
@@ -21452,6 +22659,7 @@ export interface operations {
                      *                 "paths": [
                      *                   "text"
                      *                 ],
+                     *                 "tunnel": true,
                      *                 "params": {
                      *                   "params": "text"
                      *                 },
@@ -21529,7 +22737,10 @@ export interface operations {
                 /** @description A host, `host:port` or a URL */
                 target?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 list_id: string;
             };
@@ -21542,6 +22753,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -21563,6 +22776,13 @@ export interface operations {
                         data: components["schemas"]["ListChecked"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -21610,7 +22830,58 @@ export interface operations {
                     "application/json": {
                         /** @constant */
                         success: true;
-                        data: components["schemas"]["ListRefreshing"];
+                        data: components["schemas"]["Refreshing"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    checkPool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Check a pool now */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "checking": true,
+                     *         "seconds": 1.5
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["PoolChecking"];
                     };
                 };
             };
@@ -21700,6 +22971,56 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    refreshPool: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                pool_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Fetch a pool's upstreams now */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "id": "prx_0123456789abcdef",
+                     *         "refreshing": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Refreshing"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     loginAccount: {
         parameters: {
             query?: never;
@@ -21756,6 +23077,52 @@ export interface operations {
             503: components["responses"]["Failure503"];
         };
     };
+    resumeAccount: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Continue a sign-in as the holder of an account */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "access_token": "eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl",
+                     *         "expires_in": 3600,
+                     *         "token_type": "Bearer",
+                     *         "username": "bob"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["HolderSession"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
     logoutAccount: {
         parameters: {
             query?: never;
@@ -21805,7 +23172,10 @@ export interface operations {
     getMe: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -21816,6 +23186,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -21881,6 +23253,13 @@ export interface operations {
                         data: components["schemas"]["Me"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -21950,7 +23329,10 @@ export interface operations {
     getMyUsage: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -21961,6 +23343,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -21975,6 +23359,7 @@ export interface operations {
                      *           "bytes": 1,
                      *           "bytes_in": 5120,
                      *           "bytes_out": 1048576,
+                     *           "quota": 1,
                      *           "remaining": 1,
                      *           "active_connections": 1
                      *         },
@@ -22001,6 +23386,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -22022,7 +23414,10 @@ export interface operations {
                 /** @description How many to skip */
                 offset?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -22033,6 +23428,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22080,6 +23477,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -22099,7 +23503,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -22110,6 +23517,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22147,6 +23556,13 @@ export interface operations {
                         data: components["schemas"]["Credentials"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -22293,7 +23709,10 @@ export interface operations {
                 /** @description Only for the proxy with this name or id */
                 proxy?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -22304,6 +23723,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22317,6 +23738,7 @@ export interface operations {
                      *             "snippets": {
                      *               "url": "text",
                      *               "curl": "text",
+                     *               "socks": "text",
                      *               "environment": "text",
                      *               "python": "text",
                      *               "git": "text",
@@ -22338,6 +23760,13 @@ export interface operations {
                         data: components["schemas"]["OwnSnippets"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -22539,7 +23968,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 account_id: string;
             };
@@ -22552,6 +23984,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22589,6 +24023,13 @@ export interface operations {
                         data: components["schemas"]["Credentials"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -22687,7 +24128,10 @@ export interface operations {
     getCredential: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 account_id: string;
                 credential_id: string;
@@ -22701,6 +24145,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22735,6 +24181,13 @@ export interface operations {
                         data: components["schemas"]["OneCredential"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -22799,7 +24252,10 @@ export interface operations {
     listRoles: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -22810,6 +24266,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22838,6 +24296,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -22852,7 +24317,10 @@ export interface operations {
     listUsers: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -22863,6 +24331,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -22896,6 +24366,13 @@ export interface operations {
                         data: components["schemas"]["Users"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -22986,6 +24463,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 user_id: string;
@@ -23031,6 +24510,13 @@ export interface operations {
                         data: components["schemas"]["OneUser"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -23251,7 +24737,10 @@ export interface operations {
     listUserSessions: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 user_id: string;
             };
@@ -23264,6 +24753,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23294,6 +24785,13 @@ export interface operations {
                         data: components["schemas"]["Sessions"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -23399,7 +24897,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page, with the same filters */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -23410,6 +24911,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23462,6 +24965,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -23513,7 +25023,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous response, or the `tail_cursor` of a page; without it, only new records */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -23524,6 +25037,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23571,6 +25086,13 @@ export interface operations {
                         data: components["schemas"]["LogTail"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -23623,7 +25145,10 @@ export interface operations {
                 /** @description The number of buckets at most; their width is rounded up */
                 buckets?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -23634,6 +25159,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23660,6 +25187,13 @@ export interface operations {
                         data: components["schemas"]["LogHistogram"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -23714,7 +25248,10 @@ export interface operations {
                 /** @description The number of values at most */
                 limit?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -23725,6 +25262,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23752,6 +25291,13 @@ export interface operations {
                         data: components["schemas"]["LogValues"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -23831,7 +25377,10 @@ export interface operations {
     verifyAudit: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -23842,6 +25391,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23868,6 +25419,13 @@ export interface operations {
                         data: components["schemas"]["AuditVerification"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -23914,7 +25472,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -23925,6 +25486,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -23986,6 +25549,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -24019,7 +25589,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -24030,6 +25603,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -24056,11 +25631,15 @@ export interface operations {
                      *             "request_id": "text",
                      *             "operation": "text",
                      *             "restored": 1,
+                     *             "undone": 1,
                      *             "summary": {
                      *               "create": 1,
                      *               "update": 1,
                      *               "delete": 1
                      *             },
+                     *             "kinds": [
+                     *               "proxy"
+                     *             ],
                      *             "objects": [
                      *               {
                      *                 "kind": "proxy",
@@ -24087,6 +25666,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -24106,7 +25692,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 revision_id: string;
             };
@@ -24119,6 +25708,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -24144,11 +25735,15 @@ export interface operations {
                      *           "request_id": "text",
                      *           "operation": "text",
                      *           "restored": 1,
+                     *           "undone": 1,
                      *           "summary": {
                      *             "create": 1,
                      *             "update": 1,
                      *             "delete": 1
                      *           },
+                     *           "kinds": [
+                     *             "proxy"
+                     *           ],
                      *           "objects": [
                      *             {
                      *               "kind": "proxy",
@@ -24161,6 +25756,7 @@ export interface operations {
                      *             }
                      *           ]
                      *         },
+                     *         "newest": 1,
                      *         "changes": [
                      *           {
                      *             "kind": "proxy",
@@ -24188,6 +25784,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -24208,7 +25811,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: string;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 revision_id: string;
                 other_id: string;
@@ -24222,6 +25828,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -24258,6 +25866,13 @@ export interface operations {
                     };
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
             403: components["responses"]["Failure403"];
@@ -24273,7 +25888,10 @@ export interface operations {
     getObjectThen: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 revision_id: string;
                 object_id: string;
@@ -24287,6 +25905,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -24310,6 +25930,13 @@ export interface operations {
                         data: components["schemas"]["ObjectThen"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -24385,6 +26012,103 @@ export interface operations {
                      *           }
                      *         ],
                      *         "restored": 1,
+                     *         "undone": 1,
+                     *         "revision": 1,
+                     *         "not_restored": [
+                     *           {
+                     *             "kind": "proxy",
+                     *             "id": "prx_0123456789abcdef",
+                     *             "name": "office",
+                     *             "field": "text",
+                     *             "reason": "text"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["RestoredConfig"];
+                    };
+                };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            412: components["responses"]["Failure412"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    undoRevision: {
+        parameters: {
+            query?: {
+                /** @description Change nothing; only return the changes that it would make */
+                dry_run?: "false" | "true";
+                /** @description Restore passwords of users, accounts and proxies, too; else those that are there keep their present ones */
+                with_passwords?: "false" | "true";
+                /** @description Restore only this object */
+                object_id?: string[];
+            };
+            header?: {
+                /** @description Execute the request only if the resource has this ETag; else the response is 412 */
+                "If-Match"?: string;
+                /** @description A request repeated with the same key within 24 hours is executed once and has the same response */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                revision_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Undo one revision */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "dry_run": true,
+                     *         "changed": true,
+                     *         "summary": {
+                     *           "create": 1,
+                     *           "update": 1,
+                     *           "delete": 1,
+                     *           "unchanged": 1
+                     *         },
+                     *         "changes": [
+                     *           {
+                     *             "kind": "proxy",
+                     *             "name": "office",
+                     *             "id": "prx_0123456789abcdef",
+                     *             "action": "create",
+                     *             "fields": [
+                     *               {
+                     *                 "field": "text",
+                     *                 "before": "anything",
+                     *                 "after": "anything"
+                     *               }
+                     *             ],
+                     *             "secret": "text"
+                     *           }
+                     *         ],
+                     *         "restored": 1,
+                     *         "undone": 1,
                      *         "revision": 1,
                      *         "not_restored": [
                      *           {
@@ -24424,6 +26148,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path?: never;
             cookie?: never;
@@ -24481,6 +26207,13 @@ export interface operations {
                         data: components["schemas"]["SystemSettings"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -24679,7 +26412,10 @@ export interface operations {
     listSettingSources: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -24690,6 +26426,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -24721,6 +26459,13 @@ export interface operations {
                         data: components["schemas"]["SettingSourceList"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -25057,13 +26802,13 @@ export interface operations {
                      *                 }
                      *               ]
                      *             },
+                     *             "policy": "text",
                      *             "name": "office",
                      *             "description": "text",
                      *             "self_service": {
                      *               "password": true,
                      *               "credentials": true
                      *             },
-                     *             "policy": "text",
                      *             "egress": [
                      *               "text"
                      *             ]
@@ -25080,9 +26825,9 @@ export interface operations {
                      *               "headers": {
                      *                 "Authorization": "Bearer 0123456789abcdef"
                      *               },
-                     *               "format": "plain",
                      *               "interval": 1,
-                     *               "max_bytes": 1
+                     *               "max_bytes": 1,
+                     *               "format": "plain"
                      *             },
                      *             "name": "office",
                      *             "description": "text",
@@ -25113,6 +26858,16 @@ export interface operations {
                      *                 }
                      *               }
                      *             ],
+                     *             "source": {
+                     *               "url": "text",
+                     *               "headers": {
+                     *                 "Authorization": "Bearer 0123456789abcdef"
+                     *               },
+                     *               "interval": 1,
+                     *               "max_bytes": 1,
+                     *               "format": "text",
+                     *               "protocol": "http"
+                     *             },
                      *             "name": "office",
                      *             "description": "text",
                      *             "policy": "failover",
@@ -25164,6 +26919,7 @@ export interface operations {
                      *                   "paths": [
                      *                     "text"
                      *                   ],
+                     *                   "tunnel": true,
                      *                   "params": {
                      *                     "params": "text"
                      *                   },
@@ -25244,6 +27000,7 @@ export interface operations {
                      *                 }
                      *               ]
                      *             },
+                     *             "policy": "text",
                      *             "username": "bob",
                      *             "password": null,
                      *             "proxies": {
@@ -25413,7 +27170,16 @@ export interface operations {
                      *             ],
                      *             "secret": "text"
                      *           }
-                     *         ]
+                     *         ],
+                     *         "not_compared": {
+                     *           "fields": true,
+                     *           "objects": {
+                     *             "objects": 1
+                     *           },
+                     *           "sections": [
+                     *             "text"
+                     *           ]
+                     *         }
                      *       }
                      *     }
                      */
@@ -25440,7 +27206,10 @@ export interface operations {
     listWebhooks: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -25451,6 +27220,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -25493,6 +27264,13 @@ export interface operations {
                         data: components["schemas"]["Webhooks"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -25599,6 +27377,8 @@ export interface operations {
             header?: {
                 /** @description Execute the request only if the resource has this ETag; else the response is 412 */
                 "If-Match"?: string;
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
             };
             path: {
                 webhook_id: string;
@@ -25653,6 +27433,13 @@ export interface operations {
                         data: components["schemas"]["OneWebhook"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -26033,7 +27820,10 @@ export interface operations {
                 /** @description How many to skip */
                 offset?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 webhook_id: string;
             };
@@ -26046,6 +27836,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -26097,6 +27889,13 @@ export interface operations {
                         data: components["schemas"]["DeliveryPage"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -26198,7 +27997,10 @@ export interface operations {
                 /** @description Entries at most */
                 limit?: number;
             };
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -26209,6 +28011,8 @@ export interface operations {
                 headers: {
                     /** @description The request's id, as in the log */
                     "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -26256,6 +28060,13 @@ export interface operations {
                         data: components["schemas"]["CachedNames"];
                     };
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -26317,7 +28128,10 @@ export interface operations {
     getOpenapi: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -26332,6 +28146,13 @@ export interface operations {
                     "application/json": Record<string, never>;
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             403: components["responses"]["Failure403"];
             406: components["responses"]["Failure406"];
@@ -26345,7 +28166,10 @@ export interface operations {
     getDocs: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -26360,6 +28184,13 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["Failure400"];
             403: components["responses"]["Failure403"];
             406: components["responses"]["Failure406"];
@@ -26373,7 +28204,10 @@ export interface operations {
     getDocsFile: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
             path: {
                 file: string;
             };
@@ -26389,6 +28223,13 @@ export interface operations {
                 content: {
                     "*/*": string;
                 };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             403: components["responses"]["Failure403"];

@@ -1,1 +1,0 @@
-import{D as e,_t as t,bn as n,rn as r,vn as i,yn as a}from"./session.svelte-CoH14vmv.js";import{t as o}from"./ConnectionList-zY3K8PZJ.js";function s(s,c){n(c,!0);{let n=i(()=>t(`connections.title`));e(s,{get title(){return r(n)},children:(e,t)=>{o(e,{})},$$slots:{default:!0}})}a()}export{s as default};

@@ -1,1 +1,0 @@
-import{Cn as e,Jt as t,Xt as n,bn as r,dn as i,rn as a,vn as o,yn as s}from"./session.svelte-CoH14vmv.js";import{t as c}from"./ConnectionList-zY3K8PZJ.js";var l=n(`<div class="stack"><!></div>`);function u(n,u){r(u,!0);let d=o(()=>u.proxy.id);var f=l(),p=i(f);c(p,{get only(){return a(d)}}),e(f),t(n,f),s()}export{u as default};

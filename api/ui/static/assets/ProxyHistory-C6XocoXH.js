@@ -1,1 +1,0 @@
-import{bn as e,yn as t}from"./session.svelte-CoH14vmv.js";import{t as n}from"./ObjectHistory-Be_PZLeL.js";function r(r,i){e(i,!0),n(r,{get object(){return i.proxy.id},get name(){return i.proxy.name},get restored(){return i.refresh}}),t()}export{r as default};

@@ -1,1 +1,0 @@
-import{_t as e,bn as t,rn as n,vn as r,yn as i}from"./session.svelte-CoH14vmv.js";import{t as a}from"./ObjectHistory-Be_PZLeL.js";function o(o,s){t(s,!0);{let t=r(()=>e(`shell.area.settings`));a(o,{object:`settings`,get name(){return n(t)}})}i()}export{o as default};

@@ -1,1 +1,0 @@
-import{_n as e,gn as t,rn as n}from"./session.svelte-CoH14vmv.js";import{o as r}from"./index-CfFX1kOS.js";var i=class{#e=e(!1);get busy(){return n(this.#e)}set busy(e){t(this.#e,e,!0)}async run(e,t){if(this.busy)return!1;this.busy=!0;try{return await e(),t.done&&r.done(t.done),!0}catch(e){return r.failed(e,t.failed),!1}finally{this.busy=!1}}};export{i as t};

@@ -1,2 +1,0 @@
-var e=e=>e?{"If-Match":e}:{},t=e=>Object.entries(e).map(([e,t])=>`${e}: ${t}`).join(`
-`);function n(e){let t=r(e).map(e=>{let[t=``,...n]=e.split(`:`);return[t.trim(),n.join(`:`).trim()]});return Object.fromEntries(t)}var r=e=>e.split(/\r?\n/).map(e=>e.trim()).filter(Boolean);export{r as i,n,e as r,t};

@@ -1,1 +1,0 @@
-import{c as e,l as t}from"./index-CfFX1kOS.js";var n=1e3;async function r(r,i){let a={query:{limit:n}};return r===`lists`?(await t(e.GET(`/api/v1/lists`,{params:a,signal:i}))).lists.map(e=>e.name):r===`pools`?(await t(e.GET(`/api/v1/pools`,{params:a,signal:i}))).pools.map(e=>e.name):(await t(e.GET(`/api/v1/policies`,{params:a,signal:i}))).policies.map(e=>e.name)}export{r as t};

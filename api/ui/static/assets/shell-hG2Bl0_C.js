@@ -1,1 +1,0 @@
-var e=/^[A-Za-z0-9_@%+=:,./-]+$/,t=e=>e.startsWith(`-`)?`-- ${n(e)}`:n(e),n=t=>e.test(t)?t:`'${t.replaceAll(`'`,`'\\''`)}'`;export{n,t};
