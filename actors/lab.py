@@ -24,6 +24,7 @@ RANGES = ["127.0.0.0/8", "::1/128"]
 BYTES_MAX = 100_000_000
 BODY_MAX = 1_000_000
 """Bytes of a request's body that are read."""
+LENGTH_DIGITS = 10
 IDLE_MAX = 30.0
 CHUNK = b"proxyfleet lab\n" * 4096
 _PATH = re.compile(r"/(status|bytes)/([0-9]{1,9})\Z", re.ASCII)
@@ -68,7 +69,8 @@ class LabOrigin(BaseHTTPRequestHandler):
     def _body(self) -> bytes | None:
         """The body of the request; None of one that is too long or has no length."""
         length = self.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in self.headers or not length.isdecimal() or int(length[:10]) > BODY_MAX:
+        is_short = length.isdecimal() and len(length) <= LENGTH_DIGITS and int(length) <= BODY_MAX
+        if "Transfer-Encoding" in self.headers or not is_short:
             self.close_connection = True
             return None
         return self.rfile.read(int(length))

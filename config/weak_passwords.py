@@ -21,9 +21,8 @@ testtest toor1234 trustno1 victoria welcome1 welcome12 welcome123 whatever zaq12
 COMMON = frozenset(_WORDS.split())
 """In lower case."""
 
-
-SHORTEST = 8
-"""Characters."""
+SHORTEST, LONGEST = 8, 128
+"""Characters of the passwords of users, and the fewest of those of accounts."""
 
 
 def weakness_of_account(password: str | None, username: str, before: str | None, after: str | None) -> str | None:
@@ -33,7 +32,7 @@ def weakness_of_account(password: str | None, username: str, before: str | None,
     """
     if password is None or before == after:
         return None
-    why = "must have 8 characters at least" if len(password) < SHORTEST else weakness(password, username)
+    why = f"must have {SHORTEST} characters at least" if len(password) < SHORTEST else weakness(password, username)
     return None if why is None else f"{why} (accounts.weak_passwords permits any)"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from api.security.users import ADMINISTRATOR
-from config.weak_passwords import SHORTEST, weakness
+from config.weak_passwords import LONGEST, SHORTEST, weakness
 
 
 class WeakPassword(ValueError):
@@ -19,8 +19,8 @@ def new_password() -> str:
 
 def check_strength(password: str, username: str = ADMINISTRATOR) -> str:
     """`password`, if it may be the one of `username`; else `WeakPassword`."""
-    if not SHORTEST <= len(password) <= 128:
-        raise WeakPassword("the password must have 8 to 128 characters")
+    if not SHORTEST <= len(password) <= LONGEST:
+        raise WeakPassword(f"the password must have {SHORTEST} to {LONGEST} characters")
     if (why := weakness(password, username)) is not None:
         raise WeakPassword(f"the password {why}")
     return password

@@ -18,7 +18,7 @@ from config.model.fields import Body, example, user_name
 from config.model.user_names import name_key, new_name
 from config.passwords import hash_password
 from config.text.formatting import timestamp_text
-from config.weak_passwords import weakness
+from config.weak_passwords import LONGEST, SHORTEST, weakness
 
 COLLECTION = "users"
 ADMINISTRATOR = "admin"
@@ -81,7 +81,7 @@ NewUsername = Annotated[
 Email = Annotated[
     StrictStr, Field(max_length=254), AfterValidator(_email), json_patterns.text(highest=254, format="email")
 ]
-NewPassword = Annotated[StrictStr, Field(min_length=8, max_length=128), AfterValidator(_not_common)]
+NewPassword = Annotated[StrictStr, Field(min_length=SHORTEST, max_length=LONGEST), AfterValidator(_not_common)]
 Permissions = Annotated[
     list[Annotated[StrictStr, json_patterns.one_of(*sorted(GRANTABLE))]],
     Field(max_length=50),

@@ -69,7 +69,7 @@ class PoolStates:
 
     def totals(self) -> dict[str, Any]:
         """The view of all pools together."""
-        pools = [each.record for each in self._objects.all(POOLS)]
+        pools = [self._objects.complete(each).record for each in self._objects.all(POOLS)]
         known = [self.summary(each) for each in pools]
         return {
             "total": len(pools),

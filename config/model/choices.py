@@ -38,6 +38,8 @@ LIST_KINDS: tuple[ListKind, ...] = get_args(ListKind)
 
 ListFormat = Literal["plain", "hosts", "adblock", "rpz", "mmdb"]
 LIST_FORMATS: tuple[ListFormat, ...] = get_args(ListFormat)
+"""How the source of a list is written; `mmdb` is that of a list of kind `geo`, which has no other."""
+
 PoolFormat = Literal["text", "csv"]
 POOL_FORMATS: tuple[PoolFormat, ...] = get_args(PoolFormat)
-"""How the source of a list is written; `mmdb` is that of a list of kind `geo`, which has no other."""
+"""How the source of a pool is written: an upstream in each line, or CSV."""

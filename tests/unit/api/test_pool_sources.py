@@ -68,6 +68,8 @@ def test_a_pool_is_what_was_fetched(api: Api) -> None:
     assert "of the provider" not in str(view)
     assert (view["upstream_count"], len(view["status"]["upstreams"])) == (2, 2)
     assert view["status"]["source"]["last_error"] is None
+    totals = api.get("/overview", api.token()).json["data"]["pools"]
+    assert totals == {"total": 1, "by_state": {"unknown": 1}, "upstreams": 2, "usable": 0}
     assert api.services.history.visible == before, "it is no revision"
     first_sent = sent(api)
     api.services.shared_objects.send_again(POOLS, view["id"])
