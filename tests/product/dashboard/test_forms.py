@@ -165,7 +165,7 @@ def test_errors_of_a_file_are_a_table_that_names_objects_and_goes_with_the_next_
     document = {"kind": "proxyfleet.config", "version": 1, "proxies": wrong}
     chosen(page, "wrong.json", json.dumps(document).encode())
     page.get_by_role("button", name="Compare").click()
-    table = page.get_by_role("table", name="wrong.json: 2 fields are wrong")
+    table = page.get_by_role("grid", name="wrong.json: 2 fields are wrong")
     expect(table.get_by_role("row").filter(has_text="office-1")).to_contain_text("port")
     expect(table.get_by_role("row").filter(has_text="office-2")).to_contain_text("protocol")
     expect(page.get_by_role("status").filter(has_text="The import failed")).to_have_count(0)
@@ -180,7 +180,7 @@ def test_all_that_is_wrong_in_a_file_of_accounts_is_named_at_once_by_line(page: 
     page.goto("/ui/accounts/import")
     lines = b"username,plan,quota.bytes\na,nothing-like-it,\nb,,many\nc,,\nd:e,,\n"
     chosen(page, "a.csv", lines)
-    rows = page.get_by_role("table").get_by_role("row")
+    rows = page.get_by_role("grid").get_by_role("row")
     expect(rows.nth(1)).to_contain_text("plan")
     expect(rows.nth(2)).to_contain_text("quota.bytes")
     expect(rows.nth(3)).to_contain_text("username")

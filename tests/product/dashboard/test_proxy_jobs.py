@@ -25,7 +25,7 @@ CURL = ["curl", "--silent", "--show-error", "--max-time", "60", "--noproxy", ""]
 COULD_NOT_CONNECT = 7
 """Exit statuses of curl(1)."""
 ENDED_EARLY = (52, 56)
-SOME_RATE = re.compile(r"[1-9][\d.]* [KM]B.s")
+SOME_RATE = re.compile(r"[1-9][\d.]* [kM]B.s")
 
 MakeProxy = Callable[..., dict[str, Any]]
 

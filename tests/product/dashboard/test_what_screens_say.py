@@ -49,7 +49,7 @@ def fact(name: str) -> Callable[[Page], Locator]:
 
 def row(table: str, name: str) -> Callable[[Page], Locator]:
     """The row with this in one of its cells."""
-    return lambda page: page.get_by_role("table", name=table).get_by_role("row").filter(has_text=name)
+    return lambda page: page.get_by_role("grid", name=table).get_by_role("row").filter(has_text=name)
 
 
 def card(title: str) -> Callable[[Page], Locator]:
