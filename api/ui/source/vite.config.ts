@@ -29,6 +29,18 @@ function licenses(): Plugin {
   };
 }
 
+/**
+ * The parts of the program: what the first screen needs, and the screens of each group of the navigation. Many small
+ * files compress badly, and each is a request.
+ */
+const PARTS = [
+  { name: "first", priority: 1, test: /node_modules|src\/(lib|components|api)\/|src\/texts\/(en|[^/]+$)|src\/[^/]+$|screens\/(overview|sign-in)\// },
+  { name: "accounts", test: /screens\/(accounts?|me|plans|usage)\// },
+  { name: "rules", test: /screens\/(policies|lists|pools|objects)\// },
+  { name: "traffic", test: /screens\/(proxies|connections|logs)\// },
+  { name: "system", test: /screens\/(users|keys|sessions|webhooks|audit|history|settings|transfer|resolver)\// },
+];
+
 export default defineConfig({
   test: { css: true }, // colours are tested
   root: here,
@@ -50,8 +62,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     sourcemap: false,
     reportCompressedSize: false,
-    // A file for each area: a hundred small ones compress worse, and each is a request.
-    rolldownOptions: { output: { advancedChunks: { groups: [{ name: (id: string) => /\/src\/screens\/([^/]+)\//.exec(id)?.[1] ?? null }] } } },
+    rolldownOptions: { output: { advancedChunks: { groups: PARTS } } },
   },
   server: { proxy: { "/api": process.env.PROXYFLEET_URL ?? "http://127.0.0.1:8080" } },
 });

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.kit.browser import Problems
 
-PART = re.compile(r"/ui/assets/webhooks-[^/]*\.js$")
+PART = re.compile(r"/ui/assets/system-[^/]*\.js$")
 ANY = re.compile(r"/ui/")
 OUTDATED = "A new version of the dashboard is installed"
 

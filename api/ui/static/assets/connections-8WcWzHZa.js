@@ -1,1 +1,0 @@
-import{t as e}from"./rolldown-runtime-DK3Fl9T5.js";import{$n as t,Ln as n,Qn as r,Z as i,Zt as a,er as o}from"./account-iFwp7tk_.js";import{s}from"./accounts-DIHCxVAp.js";var c=e({default:()=>l});function l(e,c){o(c,!0);{let t=r(()=>a(`connections.title`));i(e,{get title(){return n(t)},children:(e,t)=>{s(e,{})},$$slots:{default:!0}})}t()}export{c as t};
