@@ -200,7 +200,8 @@ class UpstreamGuard:
     """Checks the addresses of upstreams by the same `EgressSpec`. What it adds to `EgressGuard`:
 
     Own proxies may be upstreams of each other, where they are written as an address or `localhost`: a name that leads
-    to one could be anybody's. The API, other listeners of the product, link-local and metadata addresses never are.
+    to one could be anybody's. Those that are `fetched` from a source are written by others: none may be an own proxy.
+    The API, other listeners of the product, link-local and metadata addresses never are.
     """
 
     def __init__(
@@ -208,7 +209,9 @@ class UpstreamGuard:
         spec: EgressSpec,
         local: Callable[[Address], bool] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        fetched: bool = False,
     ) -> None:
+        self._fetched = fetched
         self._services = OwnListeners(spec.services)
         self._proxies = OwnListeners(spec.own, spec.own_ranges)
         allow = spec.allow if spec.upstreams_allow is None else spec.upstreams_allow
@@ -219,6 +222,8 @@ class UpstreamGuard:
         if self._services.has(address, port):
             return "it is this service itself, not one of its proxies"
         if self._proxies.has(address, port):
+            if self._fetched:
+                return "it is a proxy of this service, which upstreams from a source must not be"
             by_address = is_localhost(name) or name == address
             return None if by_address else "it is a proxy of this service, which has to be written by its address"
         if is_never(_parse(address)):

@@ -42,9 +42,8 @@ class PoolsActor(Actor):
         super().__init__(boot, sockets)
         self._crashes = CrashLog()
         link = ResolverLink(self.loop, self.run_dir)
-        resolver = Resolver(self.loop, new_threads(self.loop), link=link)
-        self._dialer = Dialer(self.loop, resolver, access_to_upstreams(EgressSpec("public_only", (), ())))
-        self._dialer.on_crash = lambda error: self._crashes.add("a check of an upstream", error, self.loop.now)
+        self._resolver = Resolver(self.loop, new_threads(self.loop), link=link)
+        self._dialers = {fetched: self._dialer(fetched) for fetched in (False, True)}
         self._packed: dict[str, bytes] = {}
         self._pools: dict[str, CheckedPool] = {}
         self._once: dict[str, CheckedPool] = {}
@@ -57,7 +56,8 @@ class PoolsActor(Actor):
     def receive(self, sender: str, message: Any, reply: Reply) -> None:
         """See `Actor`."""
         if isinstance(message, CheckPools):
-            self._dialer.access = access_to_upstreams(message.egress)
+            for fetched, dialer in self._dialers.items():
+                dialer.access = access_to_upstreams(message.egress, fetched)
             self._configure(message.pools)
         elif isinstance(message, CheckPoolOnce):
             self._check_once(unpack(PoolSpec, message.packed))
@@ -69,10 +69,16 @@ class PoolsActor(Actor):
         if "proxy" in groups:
             self._apply_dns()
 
+    def _dialer(self, fetched: bool) -> Dialer:
+        """What reaches upstreams from a source, or those that callers have written."""
+        dialer = Dialer(self.loop, self._resolver, access_to_upstreams(EgressSpec("public_only", (), ()), fetched))
+        dialer.on_crash = lambda error: self._crashes.add("a check of an upstream", error, self.loop.now)
+        return dialer
+
     def _apply_dns(self) -> None:
         proxy = self.settings["proxy"]
-        self._dialer.resolver.kept = float(proxy["dns_cache_seconds"])
-        self._dialer.resolver.configure(merged(proxy["dns"], DnsSpec(), ""))
+        self._resolver.kept = float(proxy["dns_cache_seconds"])
+        self._resolver.configure(merged(proxy["dns"], DnsSpec(), ""))
 
     def _configure(self, packed: dict[str, bytes]) -> None:
         specs = {each.id: each for key, value in packed.items() if (each := unpack(PoolSpec, value))}
@@ -102,7 +108,8 @@ class PoolsActor(Actor):
         if former is not None:
             former.stop()
         state = pool_state(self.run_dir.pools, spec, decides=True)
-        return CheckedPool(self.loop, self._dialer, self._problems, spec, state, former)
+        dialer = self._dialers[spec.upstreams.fetched]
+        return CheckedPool(self.loop, dialer, self._problems, spec, state, former)
 
     def _observe(self) -> None:
         for pool in self._pools.values():

@@ -31,6 +31,7 @@ def pool_spec(record: Pool, revision: int, seal: SecretBox) -> PoolSpec:
         check_timeout=float(check.timeout),
         check_url=check.url,
         check_expect=check.expect,
+        fetched=record.source is not None,
     )
     return spec(
         PoolSpec,

@@ -185,9 +185,10 @@ class SharedObjects:
                 raise Invalid(each.field, misfit)
 
     def upstreams_of_pool(self, name: str) -> Sequence[ProxyUpstream]:
-        """The upstreams of the pool of this name; none if there is no such pool."""
+        """Those that callers have written into the pool of this name, which may lead to own proxies; those of a source
+        never do (`UpstreamsSpec.fetched`)."""
         found = self._caches["pools"].get(self._caches["pools"].named(name) or "")
-        return () if found is None else self.complete(found).record.upstreams
+        return () if found is None else found.record.upstreams
 
     # --- inside ---
 

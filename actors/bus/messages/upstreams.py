@@ -37,6 +37,7 @@ class UpstreamsSpec:
     `policy` is `failover`, `round_robin`, `least_connections` or `sticky`, of a pool also `latency`. Without
     `entries` targets are connected to directly. `check_timeout` is for reaching an upstream, by traffic as well.
     With a `check_url` checks request that through the upstream, and its response has to have the status `check_expect`.
+    `fetched`: they come from a source, and none of them is a proxy of this service.
     """
 
     entries: tuple[UpstreamSpec, ...] = ()
@@ -46,6 +47,7 @@ class UpstreamsSpec:
     check_timeout: float = 5.0
     check_url: str = ""
     check_expect: int = 204
+    fetched: bool = False
 
 
 @message

@@ -36,6 +36,6 @@ class Reaching:
         return self._contexts[kind]
 
 
-def access_to_upstreams(egress: EgressSpec) -> AccessPolicy:
-    """Which addresses upstreams may have."""
-    return AccessPolicy(UpstreamGuard(egress), Rules(AccessSpec()))
+def access_to_upstreams(egress: EgressSpec, fetched: bool = False) -> AccessPolicy:
+    """Which addresses upstreams may have; `fetched`: those from a source."""
+    return AccessPolicy(UpstreamGuard(egress, fetched=fetched), Rules(AccessSpec()))

@@ -97,7 +97,8 @@ class UpstreamSet:
         self._reaching = Reaching()
         self._unreachable: bool = previous is not None and previous._unreachable
         shared = context.dialer
-        self.dialer = Dialer(self.loop, shared.resolver, access_to_upstreams(egress), shared.connector, shared.timers)
+        access = access_to_upstreams(egress, spec.fetched)
+        self.dialer = Dialer(self.loop, shared.resolver, access, shared.connector, shared.timers)
         self.dialer.source = context.dialer.source
         self.announces = any(each.proxy_protocol is not None for each in spec.entries)
         """Whether any of them wants the client's address in a PROXY protocol header."""
@@ -134,7 +135,7 @@ class UpstreamSet:
 
     def guard_by(self, egress: EgressSpec) -> None:
         """Apply what `egress` says of the addresses of upstreams to new connections."""
-        self.dialer.access = access_to_upstreams(egress)
+        self.dialer.access = access_to_upstreams(egress, self.spec.fetched)
 
     def stop(self) -> None:
         """End the checks: another object takes over."""

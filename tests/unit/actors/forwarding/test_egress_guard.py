@@ -218,6 +218,16 @@ def test_an_upstream_may_be(written: str, address: str, port: int, passes: bool)
     assert (UpstreamGuard(UPSTREAMS).check(address, port, written) is None) == passes
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::ffff:127.0.0.1"])
+def test_an_upstream_from_a_source_is_never_an_own_proxy_however_it_is_written(address: str) -> None:
+    spec = EgressSpec("off", (), (), own_ranges=(("0.0.0.0", 3128, 3129),))
+    guard = UpstreamGuard(spec, local=lambda _address: True, fetched=True)
+    for name in (address, "localhost", "localhost."):
+        assert "from a source" in str(guard.check(address, 3128, name))
+    assert "from a source" not in str(guard.check(address, 3130, address))
+    assert UpstreamGuard(spec).check(address, 3128, address) is None
+
+
 def test_upstreams_allow_stands_in_place_of_egress_allow_and_own_proxies_need_neither() -> None:
     guard = UpstreamGuard(replace(UPSTREAMS, upstreams_allow=("10.0.0.0/8", "corp.example")))
     assert guard.check("10.1.2.3", 3128, "10.1.2.3") is None
