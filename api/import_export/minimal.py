@@ -33,8 +33,9 @@ from config.model.fleet_accounts import FleetAccount
 from config.model.lists import ListSource
 from config.model.plans import Plan
 from config.model.policies import Policy
-from config.model.pools import Pool
+from config.model.pools import Pool, PoolSource
 from config.model.proxies import ProxyTls, blank_record
+from config.model.sources import Source
 from config.net.entries import GEO
 
 _NO_DEFAULT = object()
@@ -176,6 +177,8 @@ def _usual(section: str, entry: Any, rules: ProxyRules) -> BaseModel:
         return _usual_proxy(rules.default_timeout, rules.sleep_after, rules.workers, asks, has_backend)
     if section == "lists":
         return _usual_list(entry.source is not None, entry.entries is not None, entry.kind == GEO)
+    if section == "pools" and entry.source is not None:
+        return _usual_pool_with_source()
     return _usual_entry(section, getattr(entry, "quota", None) is not None)
 
 
@@ -193,11 +196,20 @@ def _usual_proxy(timeout: int, sleep_after: int, workers: int | str, asks: bool,
 
 
 @cache
+def _usual_pool_with_source() -> BaseModel:
+    values = {name: value for name, value in _BLANKS["pools"].items() if name != "upstreams"}
+    return _unnamed(PoolEntry.model_validate({**values, "source": _usual_source(PoolSource())}))
+
+
+def _usual_source(blank: Source, *left_out: str) -> dict[str, Any]:
+    """What it has without being given, and no headers."""
+    return {**blank.model_dump(exclude={"url", "file", *left_out}), "headers": {}}
+
+
+@cache
 def _usual_list(has_source: bool, has_entries: bool, is_database: bool) -> BaseModel:
-    source = ListSource().model_dump(exclude={"url", "file", "headers", *(("format",) if is_database else ())})
-    content: dict[str, Any] = (
-        {"source": {**source, "headers": {}}} if has_source else {} if has_entries else {"entries": []}
-    )
+    source = _usual_source(ListSource(), *(("format",) if is_database else ()))
+    content: dict[str, Any] = {"source": source} if has_source else {} if has_entries else {"entries": []}
     return _unnamed(ListEntry.model_validate({"name": "blank", "description": "", **content}))
 
 

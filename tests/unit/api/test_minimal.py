@@ -134,6 +134,28 @@ def test_a_proxy_that_was_stopped_by_hand_is_started(here: Importing) -> None:
     assert fields(here.apply(sections=document)) == {"status"}
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({}, set()),
+        ({"interval": 60}, {"source.interval"}),
+        ({"format": "csv", "protocol": "socks5"}, {"source.format", "source.protocol"}),
+        ({"headers": {"X-Key": "secret"}}, {"source.headers"}),
+    ],
+)
+def test_a_pool_with_a_source_is_compared_field_by_field(
+    here: Importing, source: dict[str, Any], expected: set[str]
+) -> None:
+    url = "https://provider.example/exits"
+    here.apply(sections={"pools": [{"name": "rented", "source": {"url": url}}]})
+    document = minimal(here.export())
+    assert here.api.patch("/pools/rented", {"source": source}, here.headers).status_code == 200
+    assert fields(here.apply("dry_run=true", sections=document)) == expected
+    here.apply(sections=document)
+    assert minimal(here.export()) == document
+    assert here.api.request("DELETE", "/pools/rented", here.headers).status_code == 200
+
+
 def test_what_was_not_compared_is_named(here: Importing) -> None:
     whole = minimal(here.export())
     assert here.apply(sections=whole)["not_compared"] == {"fields": False, "objects": {}, "sections": []}
