@@ -21,14 +21,11 @@ _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?", re.ASCII)
 _DAY = re.compile(r"(today|yesterday|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})(?: +([0-9:]+))?", re.ASCII | re.IGNORECASE)
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
-SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        help="Not before: 15m, 2h, 7d ago; 12:30, yesterday, 2030-01-31; or an ISO 8601 date and time. UTC; by "
-        "default an hour ago.",
-    ),
-]
+_NOT_BEFORE = (
+    "Not before: 15m, 2h, 7d ago; 12:30, yesterday, 2030-01-31; or an ISO 8601 date and time. UTC; by default "
+)
+SinceOption = Annotated[str | None, typer.Option("--since", help=f"{_NOT_BEFORE}an hour ago.")]
+SinceBeginOption = Annotated[str | None, typer.Option("--since", help=f"{_NOT_BEFORE}from the first on.")]
 PERIOD = {"start_time": "--since", "end_time": "--until"}
 """The options by the API's fields."""
 

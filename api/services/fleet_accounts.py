@@ -136,8 +136,10 @@ class FleetAccounts:
             return [Warned("proxies", "there is no proxy with these ids or tags, so the account can use none")]
         warned = []
         if found := [each.name for each in proxies if not each.auth.enabled]:
-            text = f"{_some(found)} asks for no credentials: any client may use it, and no account counts there"
-            warned.append(Warned("proxies", text))
+            asked = "asks for no credentials: any client may use it"
+            if len(found) > 1:
+                asked = "ask for no credentials: any client may use them"
+            warned.append(Warned("proxies", f"{_some(found)} {asked}, and no account counts there"))
         plan = self._plans.known(account.plan)
         if account.policy is None and (plan is None or plan.policy is None):
             warned.extend(_without_fence(proxies))

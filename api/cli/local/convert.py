@@ -99,7 +99,10 @@ def _compared(found: Converted, logs: list[Path]) -> Comparison | None:
     try:
         return compare(found.document, logs, _opened)
     except (OSError, EOFError) as error:
-        raise CommandError(f"{getattr(error, 'filename', None) or logs[0]}: {error}", status=Status.USAGE) from error
+        raise CommandError(
+            f"{getattr(error, 'filename', None) or logs[0]}: {getattr(error, 'strerror', None) or error}",
+            status=Status.USAGE,
+        ) from error
 
 
 def _opened(log: Path) -> BinaryIO:

@@ -26,7 +26,7 @@ def upgrade(
     run_dir: RunOption = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for the new program.")] = 120.0,
 ) -> None:
-    """Replace the running product by the installed release, without refusing or dropping a connection."""
+    """Replace the running product by the installed release, without refusing a connection; open ones drain."""
     from api.operator.upgrade import NotUpgraded  # only this command needs it
     from api.operator.upgrade import upgrade as upgrade_running
 

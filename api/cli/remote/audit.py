@@ -11,7 +11,7 @@ import typer
 from api.cli.commands import WATCH, Session, add_group, command, local_command
 from api.cli.errors import CommandError, Status
 from api.cli.terminal.output import Column, cell_text
-from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
+from api.cli.time_options import PERIOD, SinceBeginOption, UntilOption, ago
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
 
@@ -86,7 +86,7 @@ def list_audit(
         str | None, typer.Option("--resource-id", help="Only rows of this resource: its id, or its name then.")
     ] = None,
     outcome: Annotated[Literal["done", "failed"] | None, typer.Option("--outcome", help="Only this outcome.")] = None,
-    since: SinceOption = None,
+    since: SinceBeginOption = None,
     until: UntilOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of rows at most.")] = 100,
 ) -> None:

@@ -141,7 +141,7 @@ def revoke_credential(
     found = _find(session, path, credential)
     confirm(f"Revoke the credential {found['name'] or found['id']} ({found['prefix']}…)?", yes)
     data = session.api.delete(f"{path}/{found['id']}")
-    session.out.done(data, f"{found['id']} is revoked.")
+    session.out.done(data, f"{found['name'] or found['id']} is revoked.")
 
 
 add_alias(group, "delete", revoke_credential)

@@ -14,7 +14,7 @@ from api.cli.errors import CommandError, Status
 from api.cli.remote.audit import author
 from api.cli.remote.import_export import TIMEOUT, change_lines, commit_listed, summary_text
 from api.cli.terminal.output import Column, counted, safe
-from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
+from api.cli.time_options import PERIOD, SinceBeginOption, UntilOption, ago
 
 _IDENTIFIER = re.compile(r"(prx|usr|key|wh|pln|acc|list|pool|policy)_[0-9a-f]{16,}|settings", re.ASCII)
 _RANGE = re.compile(r"([1-9][0-9]*)(?:\.{2,3}([1-9][0-9]*))?", re.ASCII)
@@ -92,7 +92,7 @@ def show_history(
         str | None, typer.Option("--object", help="Only changes of this object: its id, or its name then.")
     ] = None,
     username: Annotated[str | None, typer.Option("--username", help="Only changes by this user.")] = None,
-    since: SinceOption = None,
+    since: SinceBeginOption = None,
     until: UntilOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The number of rows at most.")] = 100,
 ) -> None:

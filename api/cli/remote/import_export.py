@@ -71,10 +71,7 @@ def export_config(
         session.out.document(text)
         return
     _write(file, text)
-    kinds = ", ".join(
-        counted(len(data[kind]), one, kind)
-        for one, kind in (("proxy", "proxies"), ("user", "users"), ("webhook", "webhooks"))
-    )
+    kinds = ", ".join(_counted(name, len(entries)) for name, entries in data.items() if isinstance(entries, list))
     session.out.done({"file": str(file)}, f"{file}: {kinds}, and the settings.")
 
 

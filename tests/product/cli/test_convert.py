@@ -113,7 +113,11 @@ def test_a_log_is_replayed(stranger: Shell, tmp_path: Path) -> None:
         "line 2: deny all",
         1,
     )
-    assert stranger("convert", str(file), "--compare", str(tmp_path / "none")).status == 2
+    missing = stranger("convert", str(file), "--compare", str(tmp_path / "none"))
+    assert (missing.status, missing.err.splitlines()[-1]) == (
+        2,
+        f"proxyfleet: {tmp_path / 'none'}: No such file or directory",
+    )
     zipped.write_bytes(b"no gzip")
     assert stranger("convert", str(file), "--compare", str(zipped)).status == 2
 

@@ -113,7 +113,8 @@ def test_a_minted_secret_opens_a_proxy_and_revoked_it_does_not(
     assert shell.good("credentials", "show", "ci", row[0]).details["name"] == "job 1"
     assert stranger("accounts", "list", "--key", key).status == 4
     assert shell("credentials", "revoke", "ci", "job 1").status == 2, "there is no terminal to ask at"
-    stranger.good("credentials", "revoke", account, "job 1", "--yes", "--key", key)
+    revoked = stranger.good("credentials", "revoke", account, "job 1", "--yes", "--key", key)
+    assert "job 1 is revoked." in revoked.out + revoked.err
     wait_until(lambda: status(secret) == 407, "it is refused")
     assert shell("credentials", "mint", "ci", "--ttl", "soon").status == 2
     assert "Give one of" in shell("credentials", "mint", "ci").err

@@ -146,7 +146,9 @@ def test_an_export_as_toml_or_json_is_what_apply_takes_and_changes_nothing(
     fleet.data("POST", "/webhooks", hook)
     for name in ("fleet.toml", "fleet.json"):
         file = tmp_path / name
-        shell.good("export", str(file))
+        wrote = shell.good("export", str(file))
+        assert "1 proxy, " in wrote.err + wrote.out
+        assert " policies, " in wrote.err + wrote.out
         assert file.stat().st_mode & 0o777 == 0o600
         assert "Nothing to change" in shell.good("apply", "-f", str(file), "--prune").out
         assert "Nothing to change" in shell.good("import", str(file), "--prune").out

@@ -40,6 +40,7 @@ def test_a_change_is_found_read_and_undone(shell: Shell, product: Product, proxy
     base = newest(product)
     shell.good("proxies", "update", proxy["name"], "--set", 'tags=["x"]')
     shell.good("proxies", "delete", proxy["name"], "--yes")
+    assert "by default from the first on" in " ".join(shell.good("history", "--help").out.split())
     rows = shell.good("history", "-n", "2").rows
     assert [row[0] for row in rows] == [str(base + 2), str(base + 1)]
     assert rows[1][2:] == ["admin", "127.0.0.1", f"~ proxy {proxy['name']}", "tags"]

@@ -83,3 +83,17 @@ def test_an_account_that_may_go_round_a_policy_is_warned_of(
     path = f"/accounts/{made['account']['id']}"
     changed = api.patch(path, {"proxies": {"tags": ["a"]}}, api.token()).json["data"]["warnings"]
     assert changed == []
+
+
+def test_a_warning_of_proxies_that_ask_for_no_credentials_is_a_sentence_for_one_and_for_several(api: Api) -> None:
+    for port, name in enumerate(("a", "b"), 4000):
+        assert (
+            api.post("/proxies", {**PROXY, "name": name, "port": port, "tags": [name]}, api.token()).status_code == 201
+        )
+    for tags, warning in (
+        (["a"], "'a' asks for no credentials: any client may use it, and no account counts there"),
+        (["a", "b"], "'a', 'b' ask for no credentials: any client may use them, and no account counts there"),
+    ):
+        body = {"username": f"agent{len(tags)}", "proxies": {"tags": tags}}
+        made = api.post("/accounts", body, api.token()).json["data"]
+        assert [each["warning"] for each in made["warnings"] if each["field"] == "proxies"] == [warning]
