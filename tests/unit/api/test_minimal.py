@@ -128,6 +128,31 @@ def test_a_change_by_hand_is_found_and_undone(
     assert here.apply("dry_run=true", sections=document)["changed"] is False
 
 
+BY_HAND_OF_SOURCES: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "nothing": ({}, set()),
+    "another URL": ({"source": {"url": "https://pools.example/b"}}, {"source.url"}),
+    "how often": ({"source": {"interval": 900}}, {"source.interval"}),
+    "headers": ({"source": {"headers": {"X-Key": "k"}}}, {"source.headers"}),
+    "upstreams of its own": ({"upstreams": [UPSTREAM]}, {"source", "upstreams"}),
+}
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["exported", "with the URL alone"])
+@pytest.mark.parametrize(("body", "expected"), BY_HAND_OF_SOURCES.values(), ids=BY_HAND_OF_SOURCES)
+def test_a_change_by_hand_of_a_pool_with_a_source_is_found_and_undone(
+    here: Importing, whole: bool, body: dict[str, Any], expected: set[str]
+) -> None:
+    pool = {"name": "rented", "source": {"url": "https://pools.example/a"}}
+    here.apply("prune=true", sections={"pools": [*BASE["pools"], pool]})
+    before = here.export()
+    document = minimal(before) if whole else {"minimal": True, "pools": [*minimal(before)["pools"][:-1], pool]}
+    assert here.api.patch("/pools/rented", body, here.headers).status_code == 200
+    assert fields(here.apply("dry_run=true", sections=document)) == expected
+    here.apply(sections=document)
+    assert here.export() == before
+    here.apply("prune=true", sections={"pools": BASE["pools"]})
+
+
 def test_a_proxy_that_was_stopped_by_hand_is_started(here: Importing) -> None:
     document = minimal(here.export())
     here.api.post(f"/proxies/{identifier(here, 'proxies')}/stop", headers=here.headers)
