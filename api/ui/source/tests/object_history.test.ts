@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../src/api/errors";
-import { objectWords, states } from "../src/screens/history/object";
-import { fieldWords, laterRevisions } from "../src/screens/history/refused";
+import { fieldWords, laterRevisions, objectWords, states } from "../src/screens/history/object";
 import { changedWords } from "../src/screens/history/words";
 
 const revision = (action: "create" | "update" | "delete", fields: string[] = []) => ({ objects: [{ id: "other", action: "delete" as const, fields: [] }, { id: "one", action, fields }] });

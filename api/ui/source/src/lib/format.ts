@@ -1,6 +1,6 @@
 /**
- * Numbers, sizes, rates and times as people read them. Units are decimal, as in bills, and what a person chose reads as it was
- * typed: `20 GiB`, `20 Mbit/s`. The command line has the same rules (`api/cli/quantities.py`).
+ * Numbers, sizes, rates and times as people read them, and lists as they type them. Units are decimal, as in bills, and what
+ * a person chose reads as it was typed: `20 GiB`, `20 Mbit/s`. The command line has the same rules (`api/cli/quantities.py`).
  */
 import { locale, t } from "../texts";
 
@@ -124,3 +124,6 @@ function dates(name: string, options: Intl.DateTimeFormatOptions): Intl.DateTime
   formats.set(key, made);
   return made;
 }
+
+/** The lines of a text that have something, without the blanks around them. */
+export const linesOf = (text: string): string[] => text.split(/\r?\n/).map((line) => line.trim()).filter(Boolean);

@@ -1,6 +1,6 @@
 /** A list of destinations: its requests, and how its form has it. */
 import { api, data, tagged, type Schemas } from "../../api/client";
-import { linesOf } from "../../lib/lines";
+import { linesOf } from "../../lib/format";
 import { ifMatch, type ObjectKind } from "../objects/kind";
 
 export type List = Schemas["ListView"];

@@ -1,6 +1,6 @@
 /** What the screens of lists, pools and policies have in common: objects with a name, of which one is read, saved, deleted. */
 import type { Schemas } from "../../api/client";
-import { linesOf } from "../../lib/lines";
+import { linesOf } from "../../lib/format";
 
 export type Warned = Schemas["Warned"];
 

@@ -1,7 +1,7 @@
 /** A policy: its requests, and how its form has it. What this page knows no field for is kept as it is. */
 import { api, data, tagged, type Schemas } from "../../api/client";
 import { LIMITS, type RulesValue } from "../accounts/rules";
-import { linesOf } from "../../lib/lines";
+import { linesOf } from "../../lib/format";
 import { fieldLines, fieldsOf, ifMatch, type ObjectKind } from "../objects/kind";
 import { portOf } from "../proxies/form/value";
 

@@ -1,6 +1,6 @@
 /** A rule in a few words. */
 import { t } from "../../texts";
-import { linesOf } from "../../lib/lines";
+import { linesOf } from "../../lib/format";
 import type { RuleValue } from "./policy";
 
 const FEW = 3;

@@ -10,5 +10,4 @@ export const objects: Texts["objects"] = {
   "deleted": "{name} ist gelöscht",
   "failed": "{name} konnte nicht gespeichert werden",
   "warnings": "Warnungen",
-  "count": "{n} Eintrag|{n} Einträge",
 };

@@ -8,5 +8,4 @@ export const objects = {
   "deleted": "{name} is deleted",
   "failed": "{name} could not be saved",
   "warnings": "Warnings",
-  "count": "{n} entry|{n} entries",
 };
