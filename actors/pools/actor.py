@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from actors.bus.codec import unpack
+from actors.bus.loop import Timer
 from actors.bus.mailbox import Reply, refuse
 from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.fleet_objects import PoolSpec
@@ -46,8 +47,8 @@ class PoolsActor(Actor):
         self._dialers = {fetched: self._dialer(fetched) for fetched in (False, True)}
         self._packed: dict[str, bytes] = {}
         self._pools: dict[str, CheckedPool] = {}
-        self._once: dict[str, CheckedPool] = {}
-        """Those that no proxy uses while they are checked once."""
+        self._once: dict[str, tuple[CheckedPool, Timer]] = {}
+        """Those that no proxy uses while they are checked once, and what ends that."""
         self._problems = Problems(self.loop, time.time, self._report)
         self._apply_dns()
         self.loop.call_every(OBSERVE_PERIOD, self._observe)
@@ -93,16 +94,24 @@ class PoolsActor(Actor):
 
     def _check_once(self, spec: PoolSpec) -> None:
         """Check it now. One that no proxy uses has no checks of its own, and no problems."""
-        known = self._pools.get(spec.id) or self._once.get(spec.id)
+        known = self._pools.get(spec.id)
         if known is None:
-            alone = replace(spec, upstreams=replace(spec.upstreams, check_enabled=False))
-            known = self._once[spec.id] = self._checked(alone, None)
-            longest = longest_check(len(known.members), known.spec.check_timeout)
-            self.loop.call_later(longest, partial(self._end_once, spec.id))
+            known = self._checked_once(replace(spec, upstreams=replace(spec.upstreams, check_enabled=False)))
         known.check_now()
 
+    def _checked_once(self, spec: PoolSpec) -> CheckedPool:
+        """The pool as it is now, until this check of it is over."""
+        known, timer = self._once.pop(spec.id, (None, None))
+        if timer is not None:
+            timer.cancel()
+        if known is None or not known.follows(spec):
+            known = self._checked(spec, known)
+        longest = longest_check(len(known.members), known.spec.check_timeout)
+        self._once[spec.id] = known, self.loop.call_later(longest, partial(self._end_once, spec.id))
+        return known
+
     def _end_once(self, pool_id: str) -> None:
-        self._once.pop(pool_id).stop()
+        self._once.pop(pool_id)[0].stop()
 
     def _checked(self, spec: PoolSpec, former: CheckedPool | None) -> CheckedPool:
         if former is not None:
@@ -120,6 +129,6 @@ class PoolsActor(Actor):
 
     def drain(self, _seconds: float) -> None:
         """See `Actor`."""
-        for pool in (*self._pools.values(), *self._once.values()):
+        for pool in (*self._pools.values(), *(each for each, _ in self._once.values())):
             pool.stop()
         self.finish()

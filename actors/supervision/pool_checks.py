@@ -30,8 +30,9 @@ class PoolChecks(OccasionalActor):
         """These pools are to be checked: start the actor, send it what has changed, or have it end."""
         self._wanted = CheckPools(egress, pools)
         runs = self._actor.life.state is State.RUNNING
-        self.need(bool(pools) or self._context.loop.now < self._kept_until)
-        if pools and runs and self._sent != self._wanted and self._context.router.tell(POOLS, self._wanted):
+        is_needed = bool(pools) or self._context.loop.now < self._kept_until
+        self.need(is_needed)
+        if is_needed and runs and self._sent != self._wanted and self._context.router.tell(POOLS, self._wanted):
             self._sent = self._wanted
 
     def check_once(self, packed: bytes | None) -> Done:

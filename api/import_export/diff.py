@@ -78,9 +78,9 @@ def _moves(old: list[Any], new: list[Any], path: str) -> Iterator[Difference]:
         if length == left - 1:
             still.add(name)
             left = length
-    for name in kept:
-        if name not in still:
-            yield Difference(f"{path}[{name}].place", place[name] + 1, new.index(name) + 1)
+    for index, name in enumerate(new, 1):
+        if name in place and name not in still:
+            yield Difference(f"{path}[{name}].place", place[name] + 1, index)
 
 
 def _counted(these: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, int]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from actors.bus.codec import pack
+from actors.bus.messages.common import POOLS, SUPERVISOR
+from actors.bus.messages.pools import CheckPoolOnce, CheckPools
 from actors.bus.messages.specs import EgressSpec
 from actors.forwarding.upstreams.reaching import access_to_upstreams
-from tests.actor.pools.checking import Checking, pool_of
+from actors.pools.actor import PoolsActor
+from actors.pools.state import pool_state
+from actors.process import Boot
+from tests.actor.pools.checking import DEADLINE, Checking, pool_of
+from tests.kit.settings import boot_settings
 from tests.kit.upstream_farm import Farm
 from tests.kit.upstreams import closed_port
 
@@ -176,3 +185,17 @@ def test_a_change_that_concerns_no_check_begins_none_anew(checking: Checking, fa
     assert not pool.follows(replace(other, upstreams=replace(other.upstreams, check_interval=1.0)))
     assert not pool.follows(replace(other, name="lyon"))
     assert [slot.health(0.0).checks for slot in slots] == [1, 1, 1]
+
+
+def test_a_pool_that_is_changed_while_it_is_checked_once_is_checked_as_it_is_then(farm: Farm, tmp_path: Path) -> None:
+    actor = PoolsActor(Boot(POOLS, 1, str(tmp_path), str(tmp_path), boot_settings()), [])
+    actor.receive(SUPERVISOR, CheckPools(EgressSpec("public_only", ("127.0.0.0/8",), ()), {}), lambda _reply: None)
+    before, after = pool_of(closed_port()), pool_of(farm.ports[0], revision=2)
+    for spec in (before, after, replace(after, revision=3)):
+        actor.receive(SUPERVISOR, CheckPoolOnce(pack(spec)), lambda _reply: None)
+    slots = pool_state(actor.run_dir.pools, after).slots
+    end = time.monotonic() + DEADLINE
+    while slots[0].state != "up":
+        assert time.monotonic() < end
+        actor.loop.turn(0.02)
+    actor.drain(0.0)
