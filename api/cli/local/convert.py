@@ -94,11 +94,13 @@ def convert(
 def _compared(found: Converted, logs: list[Path]) -> Comparison | None:
     if not logs:
         return None
+    import zlib
+
     from api.import_export.convert.comparison import compare
 
     try:
         return compare(found.document, logs, _opened)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise CommandError(
             f"{getattr(error, 'filename', None) or logs[0]}: {getattr(error, 'strerror', None) or error}",
             status=Status.USAGE,

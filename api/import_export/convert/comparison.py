@@ -35,6 +35,8 @@ EXAMPLES_MAX = 3
 EXAMPLE_MAX = 160
 KEPT_MAX = 50_000
 """Decisions that are kept, for requests that are alike."""
+KEPT_LONGEST = 500
+"""Characters of the URL and the user of a request whose decision is kept."""
 MINUTE = 60
 NO_NAME = "no line matches"
 
@@ -96,6 +98,8 @@ class Rules:
         key = (entry.client, entry.user, method, authority, path, minute, entry.server)
         known = self._kept.get(key)
         if known is None:
+            if len(entry.url) + len(entry.user) > KEPT_LONGEST:
+                return self._judged(entry, method, path)
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
             known = self._kept[key] = self._judged(entry, method, path)

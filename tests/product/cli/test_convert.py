@@ -118,8 +118,9 @@ def test_a_log_is_replayed(stranger: Shell, tmp_path: Path) -> None:
         2,
         f"proxyfleet: {tmp_path / 'none'}: No such file or directory",
     )
-    zipped.write_bytes(b"no gzip")
-    assert stranger("convert", str(file), "--compare", str(zipped)).status == 2
+    for damaged in (b"no gzip", gzip.compress(b"")[:10] + b"\xff" * 50):
+        zipped.write_bytes(damaged)
+        assert stranger("convert", str(file), "--compare", str(zipped)).status == 2
 
 
 def test_lines_are_accepted_that_the_report_offers(stranger: Shell, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ _NATIVE = 10
 """Fields of a line in squid's own format."""
 _STAMP = "%d/%b/%Y:%H:%M:%S %z"
 STAMP_MAX = 40
+TIME_MAX = 4_102_444_800
+"""The year 2100: what is later is no time of a request, and no calendar has what is much later."""
 
 
 class Entry(NamedTuple):
@@ -54,6 +56,8 @@ def entry_of(line: bytes | None) -> Entry:
         found = _combined(text) if ' "' in text and " [" in text else _native(text.split())
     except (ValueError, OverflowError):
         raise Unreadable("is neither in squid's own format nor in common or combined") from None
+    if not 0 <= found.time <= TIME_MAX:
+        raise Unreadable("has no time of a request")
     if not is_address(found.client):
         raise Unreadable("has no address of a client")
     return found

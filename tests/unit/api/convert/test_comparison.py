@@ -113,6 +113,10 @@ def test_what_is_decided_in_another_way(tmp_path: Path, written: str, group: tup
         ("a b c", "is neither"),
         ("x" * (LINE_MAX + 5), "is longer"),
         (line("GET http://a.example/", "TCP_MISS/200", client="host.example"), "no address of a client"),
+        *(
+            (line("GET http://a.example/", "TCP_MISS/200", time=time), "no time of a request")
+            for time in ("nan", "inf", "1e300", "-1e18")
+        ),
         (line("NONE error:invalid-request", "NONE_NONE/400"), "no request of plain HTTP"),
         (line("GET ftp://a.example/", "TCP_MISS/200"), "no request of plain HTTP"),
         (line("GET http://a:b:c/", "TCP_MISS/200"), "no target of a proxy"),
@@ -175,6 +179,20 @@ def test_groups_and_memory_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
         tracemalloc.stop()
     assert found.different == 30_000
     assert len(found.groups) == 3
+    assert used < 3_000_000
+
+
+def test_decisions_about_long_requests_are_not_kept(tmp_path: Path) -> None:
+    text = "acl page urlpath_regex ^/private/\nhttp_access deny page\nhttp_access allow all\nhttp_port 1\n"
+    document = document_of(tmp_path, text)
+    lines = (line(f"GET http://a{n}.example/{'x' * 30_000}", "TCP_MISS/200", "HIER_DIRECT/-") for n in range(300))
+    content = "\n".join(lines).encode()
+    tracemalloc.start()
+    try:
+        assert compare(document, [Path("access.log")], lambda _path: io.BytesIO(content)).alike == 300
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert used < 3_000_000
 
 
