@@ -325,7 +325,7 @@ class ForwardingActor(Actor):
         self._end = self.loop.now + seconds
         self._end_timer = self.loop.call_later(seconds, self._cut)
         if forwarding.connections:
-            log.info("drains for up to %g s: %d connections are open", seconds, len(forwarding.connections))
+            log.info("drains for up to %g s, connections that are open: %d", seconds, len(forwarding.connections))
         if not forwarding.connections:
             self._emptied()
 

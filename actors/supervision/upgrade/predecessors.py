@@ -15,7 +15,6 @@ import select
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import MailboxRouter, address_of
@@ -31,6 +30,8 @@ STOP_REPLY_MAX = 1.0
 UPGRADES_MAX = 3
 """Through so many upgrades a process drains; then it has `server.drain_timeout` left, so that not ever more programs
 are in memory."""
+COUNT_FIRST = 1.0
+"""Seconds until the first count: by then those that drained before have reconnected to the bus."""
 COUNT_PERIOD = 10.0
 """Seconds between two counts of the connections that are open in those that drain."""
 REPLY_MAX = 5.0
@@ -81,7 +82,7 @@ class Predecessors:
         for predecessor in predecessors:
             self._track(predecessor, drain)
         if self._tracked:
-            loop.call_later(COUNT_PERIOD, self._count)
+            loop.call_later(COUNT_FIRST, self._count)
 
     def __len__(self) -> int:
         return len(self._tracked)
@@ -179,29 +180,35 @@ class Predecessors:
         waiting = self._draining()
         left = len(waiting)
 
-        def counted(tracked: _Tracked, reply: object) -> None:
+        def counted() -> None:
             nonlocal left
             left -= 1
-            if isinstance(reply, ConnectionGroups):
-                tracked.connections = sum(count for count, _, _ in reply.groups.values())
             if not left:
                 self._log()
 
         for each in waiting:
-            to = address_of(each.predecessor.name, each.predecessor.instance)
-            ask = GroupConnections(ConnectionFilter(), None, 1)
-            self._router.ask(to, ask, partial(counted, each), REPLY_MAX)
+            self._count_one(each, counted)
+
+    def _count_one(self, tracked: _Tracked, on_reply: Callable[[], None] = noop) -> None:
+        def counted(reply: object) -> None:
+            if isinstance(reply, ConnectionGroups):
+                tracked.connections = sum(count for count, _, _ in reply.groups.values())
+            on_reply()
+
+        to = address_of(tracked.predecessor.name, tracked.predecessor.instance)
+        self._router.ask(to, GroupConnections(ConnectionFilter(), None, 1), counted, REPLY_MAX)
 
     def _log(self) -> None:
         if self._loop.now - self._logged_at >= LOG_PERIOD and self._draining():
             self._logged_at = self._loop.now
-            text = "%d connections are open in %d older processes, which drain for up to %.0f s more"
-            log.info(text, self.connections, len(self._draining()), self.until - self._loop.now)
+            text = "older processes that drain for up to %.0f s more: %d, connections that are open in them: %d"
+            log.info(text, self.until - self._loop.now, len(self._draining()), self.connections)
 
     def _ask(self, tracked: _Tracked, drain: float) -> None:
         def replied(reply: object) -> None:
             if isinstance(reply, Done):
                 tracked.acknowledged = True
+                self._count_one(tracked)
             else:
                 self._loop.call_later(RETRY_AFTER, again)
 

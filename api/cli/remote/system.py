@@ -14,7 +14,7 @@ from api.cli.lookup import PROXY, find_id
 from api.cli.quantities import Size, Span, with_decimal_units
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import proxy_names
-from api.cli.terminal.output import Column, Row, cell_text
+from api.cli.terminal.output import Column, Row, cell_text, counted
 from api.cli.terminal.setting_sources import ChangedOption, print_sources
 from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
 
@@ -69,7 +69,8 @@ def _proxies(proxy: dict[str, Any]) -> str:
 
 
 def _older(older: dict[str, Any]) -> str:
-    return f"{older['processes']} drain until {older['until']}, {older['connections']} connections are open in them"
+    open_ = counted(older["connections"], "open connection")
+    return f"{older['processes']} with {open_}, until {older['until']} at the latest"
 
 
 def _problem(each: dict[str, Any]) -> str:

@@ -115,10 +115,19 @@ def test_one_that_drains_already_has_what_is_left_of_its_time_through_some_upgra
     loop.close()
 
 
+def test_the_connections_that_are_open_in_one_are_known_as_soon_as_it_drains(predecessor: Predecessor) -> None:
+    predecessors, loop, bus = draining(predecessor)
+    bus.connections = 2
+    bus.asked[0](Done())
+    assert predecessors.connections == 2
+    loop.close()
+
+
 def test_the_connections_that_are_open_in_them_are_counted_and_in_the_log_now_and_then(
     predecessor: Predecessor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("actors.supervision.upgrade.predecessors.COUNT_PERIOD", 0.01)
+    for period in ("COUNT_FIRST", "COUNT_PERIOD"):
+        monkeypatch.setattr(f"actors.supervision.upgrade.predecessors.{period}", 0.01)
     caplog.set_level("INFO")
     predecessors, loop, bus = draining(replace(predecessor, lifeline=os.dup(predecessor.lifeline)))
     for bus.connections in (3, 2):
@@ -128,7 +137,7 @@ def test_the_connections_that_are_open_in_them_are_counted_and_in_the_log_now_an
     wait_until(lambda: loop.turn(0.01) or not len(predecessors), "its end is seen")
     lines = [each.getMessage() for each in caplog.records if "older process" in each.getMessage()]
     assert lines == [
-        "3 connections are open in 1 older processes, which drain for up to 60 s more",
+        "older processes that drain for up to 60 s more: 1, connections that are open in them: 3",
         "the last older process has ended; connections that were cut: 2",
     ]
     assert (predecessors.connections, predecessors.until, predecessors.instances()) == (0, 0.0, {})

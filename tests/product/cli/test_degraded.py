@@ -56,6 +56,19 @@ def test_status_says_how_many_should_run_and_do_and_what_is_wrong_with_whom() ->
 
 
 @pytest.mark.parametrize(
+    ("connections", "text"), [(0, "0 open connections"), (1, "1 open connection"), (2, "2 open connections")]
+)
+def test_status_says_what_is_open_in_processes_of_before_an_upgrade(
+    monkeypatch: pytest.MonkeyPatch, connections: int, text: str
+) -> None:
+    older = {"processes": 1, "connections": connections, "until": "2026-01-01T01:00:00.000Z"}
+    monkeypatch.setitem(FIGURES, "server", {**FIGURES["server"], "older_processes": older})
+    session: Any = Session()
+    status(session)
+    assert f"older processes\t1 with {text}, until 2026-01-01T01:00:00.000Z at the latest\n" in session.text.getvalue()
+
+
+@pytest.mark.parametrize(
     ("runtime", "text"),
     [
         (None, "unknown"),
