@@ -20,6 +20,8 @@ const SAID: [Partial<Entry>, string, string][] = [
   [{}, "404. It has no content yet, so rules that deny it deny everything.", "404. Sie hat noch keinen Inhalt; Regeln, die sie verbieten, verbieten alles."],
   [{ kind: "pool", reason: "upstream_down", count: 2, parts: ["paris", "rome"], detail: "refused" }, "2 upstreams, paris, rome: refused", "2 Upstreams, paris, rome: refused"],
   [{ kind: "proxy", reason: "upstream_down", count: 7, parts: ["a"], detail: "refused" }, "7 upstreams, a, …: refused", "7 Upstreams, a, …: refused"],
+  [{ kind: "pool", reason: "upstream_down", parts: ["a"], detail: "the upstream a is down" }, "the upstream a is down", "the upstream a is down"],
+  [{ kind: "proxy", reason: "list_unreadable", count: 2, parts: ["ads", "mail"], detail: "empty" }, "2 lists, ads, mail: empty", "2 Listen, ads, mail: empty"],
   [{ kind: "disk", reason: "disk_full", percent: 93 }, "93 % in use", "zu 93 % belegt"],
   [{ kind: "user", reason: "first_password" }, "The password of the first start is still in use, and in its file.", "Das Passwort des ersten Starts gilt noch und steht in seiner Datei."],
   [{ kind: "webhook", reason: "deliveries_given_up", detail: "proxy.down" }, "Deliveries were given up, the last one of proxy.down.", "Zustellungen wurden aufgegeben, zuletzt eine von proxy.down."],

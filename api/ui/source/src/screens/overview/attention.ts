@@ -29,7 +29,7 @@ export function placeOf(entry: Entry): string | null {
 /** What is wrong, beside the word for its reason. */
 export function wordsOf(entry: Entry): string {
   const detail = entry.detail ?? entry.error;
-  if (entry.parts.length) return t("overview.says.parts", { n: entry.count, names: entry.parts.join(", ") + (entry.count > entry.parts.length ? ", …" : ""), detail });
+  if (entry.count > 1 && entry.parts.length) return t(entry.reason === "list_unreadable" ? "overview.says.lists" : "overview.says.parts", { n: entry.count, names: entry.parts.join(", ") + (entry.count > entry.parts.length ? ", …" : ""), detail });
   switch (entry.reason) {
     case "list_fetch_failed":
       return entry.fetched_at ? t("overview.says.list_old", { detail, time: moment(entry.fetched_at) }) : t("overview.says.list_empty", { detail });

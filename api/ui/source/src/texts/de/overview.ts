@@ -44,6 +44,7 @@ export const overview = {
   "kind.disk": "Platte",
   "kind.memory": "Speicher",
   "says.parts": "{n} Upstream, {names}: {detail}|{n} Upstreams, {names}: {detail}",
+  "says.lists": "{n} Liste, {names}: {detail}|{n} Listen, {names}: {detail}",
   "says.list_old": "{detail}. Der Inhalt von {time} gilt weiter.",
   "says.list_empty": "{detail}. Sie hat noch keinen Inhalt; Regeln, die sie verbieten, verbieten alles.",
   "says.ends": "Endet am {time}.",

@@ -44,6 +44,7 @@ export const overview = {
   "kind.disk": "Disk",
   "kind.memory": "Memory",
   "says.parts": "{n} upstream, {names}: {detail}|{n} upstreams, {names}: {detail}",
+  "says.lists": "{n} list, {names}: {detail}|{n} lists, {names}: {detail}",
   "says.list_old": "{detail}. Its content of {time} stays.",
   "says.list_empty": "{detail}. It has no content yet, so rules that deny it deny everything.",
   "says.ends": "Ends at {time}.",
