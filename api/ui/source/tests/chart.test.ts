@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
+import { amounts, NOTHING, STEPS } from "../src/components/chart";
 import { brief } from "../src/lib/brief";
+import { short } from "../src/lib/format";
 
 test.each([
   ["512.00 ms", "512 ms"],
@@ -10,3 +12,9 @@ test.each([
   ["1,024.00 MB", "1,024 MB"],
   ["0.0 ms", "0 ms"],
 ])("the axis writes %s as %s", (text, short) => expect(brief(text)).toBe(short));
+
+test("each label of the axis is its amount, and none is there where there is nothing", () => {
+  expect(amounts([0, 0.2, 0.4], short, 0.5)).toEqual(["0", "0.2", "0.4"]);
+  expect(amounts([0, NOTHING / 2], short, NOTHING)).toEqual(["0", ""]);
+  expect(STEPS.filter((step) => step >= 0.1 && step < 10)).toEqual([0.1, 0.2, 0.5, 1, 2, 5]);
+});

@@ -38,10 +38,10 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
       ...(sync ? { sync: { key: sync } } : {}),
     },
     select: { show: true, left: 0, top: 0, width: 0, height: 0 },
-    scales: { x: { time: true, auto: false }, y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : 1] } },
+    scales: { x: { time: true, auto: false }, y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.12 : NOTHING] } },
     axes: [
       { ...base, grid: { show: false }, space: 84, size: 24, gap: 8, values: (_plot, splits) => labels(splits) },
-      { ...base, size: (_plot, texts) => axisWidth(texts, font), gap: 8, space: 36, values: (_plot, splits) => splits.map((value) => brief(format(value))) },
+      { ...base, size: (_plot, texts) => axisWidth(texts, font), gap: 8, space: 36, incrs: STEPS, values: (plot, splits) => amounts(splits, format, plot.scales.y?.max ?? 1) },
     ],
     series: [
       {},
@@ -65,6 +65,16 @@ export function drawn({ width, height, series, format, sync, zoomed, moved }: Dr
 
 /** Of the lines of one chart, which colour alone does not tell apart. */
 export const DASHES = [[], [7, 4], [2, 3]];
+
+/** The end of the axis of amounts where there are none. */
+export const NOTHING = 1e-9;
+/** Of the axis of amounts: a quarter of one would have more decimals than its label. */
+export const STEPS = Array.from({ length: 24 }, (_, power) => [1, 2, 5].map((each) => Number(`${each}e${power - 10}`))).flat();
+
+/** Labels of the axis of amounts; 0 alone where there is nothing. */
+export function amounts(splits: number[], format: (value: number) => string, end: number): string[] {
+  return splits.map((value) => (value > 0 && end <= NOTHING ? "" : brief(format(value))));
+}
 
 /** Times of the axis: days where they are days apart, seconds where they are less than a minute apart. */
 function labels(splits: number[]): string[] {
