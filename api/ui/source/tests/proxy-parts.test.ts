@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../src/api/client";
+import { askingFirst } from "../src/screens/accounts/credentials";
 import { blank, bodyOf } from "../src/screens/proxies/accounts/value";
 import { reachable } from "../src/screens/proxies/columns";
 import { listenerAt } from "../src/screens/proxies/form/value";
@@ -47,4 +48,9 @@ test.each([
 ])("who listens at %s port %s", (host, port, name) => {
   const proxies = [{ name: "office", host: "127.0.0.1", port: 3128 }, { name: "all", host: "::", port: 8080 }, { name: "range", host: "127.0.0.1", port: "20000-20999" }];
   expect(listenerAt(proxies, host, port)).toBe(name);
+});
+
+test("lines of a credential are for a proxy that asks for it, where there is one", () => {
+  const listed = [["a", false], ["b", true], ["c", false], ["d", true]] as const;
+  expect(askingFirst(listed.map(([name, auth_enabled]) => ({ name, auth_enabled }))).map(({ name }) => name)).toEqual(["b", "d", "a", "c"]);
 });

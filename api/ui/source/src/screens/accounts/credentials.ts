@@ -15,6 +15,9 @@ export interface Calls {
 /** Proxies that are offered. */
 const PROXIES = 100;
 
+/** Those that ask for credentials come first: lines of the others have no secret. */
+export const askingFirst = <P extends { auth_enabled: boolean }>(proxies: readonly P[]): P[] => [...proxies.filter((each) => each.auth_enabled), ...proxies.filter((each) => !each.auth_enabled)];
+
 /** The operations on the account with this id and user name. */
 export function credentialsOf(account_id: string, username: string): Calls {
   const path = { account_id };
@@ -24,7 +27,8 @@ export function credentialsOf(account_id: string, username: string): Calls {
     revoke: (credential_id) => data(api.DELETE("/api/v1/accounts/{account_id}/credentials/{credential_id}", { params: { path: { ...path, credential_id } } })),
     proxies: async (signal) => {
       const query = { account: account_id, status: "active" as const, sort: "name" as const, per_page: PROXIES };
-      return (await data(api.GET("/api/v1/proxies", { params: { query }, signal }))).proxies.map(({ id, name }) => ({ value: id, title: name }));
+      const { proxies } = await data(api.GET("/api/v1/proxies", { params: { query }, signal }));
+      return askingFirst(proxies).map(({ id, name }) => ({ value: id, title: name }));
     },
     lines: async (proxy_id, signal) => (await data(api.GET("/api/v1/proxies/{proxy_id}/snippets", { params: { path: { proxy_id }, query: { username, host: ownHost() } }, signal }))).snippets,
   };
