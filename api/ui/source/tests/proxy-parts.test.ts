@@ -4,7 +4,7 @@ import { askingFirst } from "../src/screens/accounts/credentials";
 import { blank, bodyOf } from "../src/screens/proxies/accounts/value";
 import { reachable } from "../src/screens/proxies/columns";
 import { listenerAt } from "../src/screens/proxies/form/value";
-import { kindsOf, withSecret } from "../src/screens/proxies/snippets";
+import { asksForSecret, kindsOf, withSecret } from "../src/screens/proxies/snippets";
 import { upstreamsOf } from "../src/screens/proxies/upstreams";
 
 const configured = (name: string) => ({ name, protocol: "socks5" as const, host: "::1", port: 1080, weight: 2 });
@@ -54,3 +54,9 @@ test("lines of a credential are for a proxy that asks for it, where there is one
   const listed = [["a", false], ["b", true], ["c", false], ["d", true]] as const;
   expect(askingFirst(listed.map(([name, auth_enabled]) => ({ name, auth_enabled }))).map(({ name }) => name)).toEqual(["b", "d", "a", "c"]);
 });
+
+test.each([
+  ["http://USER:PASSWORD@127.0.0.1:1", true],
+  ["socks4://CREDENTIAL:@127.0.0.1:1", true],
+  ["http://127.0.0.1:1", false],
+])("%s asks for a secret: %s", (url, asks) => expect(asksForSecret({ url })).toBe(asks));

@@ -32,6 +32,7 @@ export const me: Texts["me"] = {
   "program": "Programm",
   "snippets": "Client einrichten",
   "snippets.text": "Setzen Sie Ihr Passwort oder einen Zugangsschlüssel an die Stelle des Platzhalters.",
+  "snippets.open": "Dieser Proxy verlangt keine Zugangsdaten; darum hat die Zeile keine.",
   "snippet.curl": "curl",
   "snippet.socks": "curl, über SOCKS5",
   "snippet.environment": "Umgebungsvariablen",

@@ -31,6 +31,7 @@ export const me = {
   "program": "Program",
   "snippets": "Set up a client",
   "snippets.text": "Put your password, or the secret of a credential, where the placeholder is.",
+  "snippets.open": "This proxy asks for no credentials, so the line has none.",
   "snippet.curl": "curl",
   "snippet.socks": "curl, by SOCKS5",
   "snippet.environment": "Environment variables",
