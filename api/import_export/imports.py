@@ -8,7 +8,6 @@ has changed, and from then on a crash loses nothing, since each of them gets the
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -48,7 +47,6 @@ from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
 from api.services.shared_objects import about
 from api.store import StoreError, Write
-from api.store.accounts import ACCOUNTS
 from config.files.paths import forget_initial_password
 from config.model.fields import InvalidProxy
 from config.model.fleet_accounts import FleetAccount
@@ -57,18 +55,6 @@ from config.net.ports import Range
 
 APPLY_TIMEOUT = 60.0
 """Seconds that the supervisor may take to start and stop the proxies of an import."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotCompared:
-    """What an import says nothing about.
-
-    `fields`: those that the entries leave out. `objects`: by section the number of those that have no entry.
-    """
-
-    fields: bool
-    objects: dict[str, int]
-    sections: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +131,6 @@ def make_plan(services: Services, request: ImportRequest) -> Plan:
     problems.refuse()
     refuse_clashes(services, plan)
     return plan
-
-
-def not_compared(services: Services, document: ConfigDocument, plan: Plan) -> NotCompared:
-    """What the plan of an import of this document has left alone without a comparison."""
-    stored = {
-        "proxies": len(plan.state.proxies),
-        "users": len(plan.state.users),
-        "webhooks": len(plan.state.webhooks),
-        "plans": len(plan.state.plans),
-        **{name: len(found) for name, found in plan.state.objects.items()},
-        "accounts": services.account_store.count(ACCOUNTS),
-    }
-    compared = Counter(step.collection for step in plan.steps() if step.before is not None)
-    given = {name for name in (*stored, "settings") if getattr(document, name) is not None}
-    return NotCompared(
-        not document.minimal,
-        {name: left for name in stored if name in given and (left := stored[name] - compared[name])},
-        [name for name in (*stored, "settings") if name not in given],
-    )
 
 
 def refuse_clashes(services: Services, plan: Plan) -> None:

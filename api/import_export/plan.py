@@ -5,6 +5,7 @@ Planning changes nothing and sends no message; each kind of resource has its mod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal
@@ -141,6 +142,18 @@ class SettingsStep:
 
 
 @dataclass(frozen=True, slots=True)
+class NotCompared:
+    """What an import says nothing about.
+
+    `fields`: those that the entries leave out. `objects`: by section the number of those that have no entry.
+    """
+
+    fields: bool
+    objects: dict[str, int]
+    sections: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All steps. `settings` is None when the document has none."""
 
@@ -166,3 +179,21 @@ class Plan:
     def changed_settings(self) -> Stored:
         """The settings that differ from the effective ones."""
         return {} if self.settings is None else self.settings.changed
+
+    def not_compared(self, document: ConfigDocument, accounts: int) -> NotCompared:
+        """What an import of this document leaves alone without a comparison; there were so many `accounts` before."""
+        stored = {
+            "proxies": len(self.state.proxies),
+            "users": len(self.state.users),
+            "webhooks": len(self.state.webhooks),
+            "plans": len(self.state.plans),
+            **{name: len(found) for name, found in self.state.objects.items()},
+            "accounts": accounts,
+        }
+        compared = Counter(step.collection for step in self.steps() if step.before is not None)
+        given = {name for name in (*stored, "settings") if getattr(document, name) is not None}
+        return NotCompared(
+            not document.minimal,
+            {name: left for name in stored if name in given and (left := stored[name] - compared[name])},
+            [name for name in (*stored, "settings") if name not in given],
+        )

@@ -15,10 +15,11 @@ from api.http.query import Query, choice
 from api.import_export import sealed_secrets
 from api.import_export.diff import Difference
 from api.import_export.export import export, export_with_secrets, read_accounts
-from api.import_export.imports import Outcome, not_compared, run
+from api.import_export.imports import Outcome, run
 from api.import_export.plan import ImportRequest, Step
 from api.import_export.sealed_secrets import Secrets, VaultError
 from api.import_export.state import read_state
+from api.store.accounts import ACCOUNTS
 
 PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
 
@@ -78,9 +79,10 @@ def import_config(call: Call) -> Reply:
         dry_run=query.dry_run == "true",
         if_match=call.if_match,
     )
+    accounts = call.services.account_store.count(ACCOUNTS)
     outcome = run(call.services, request)
     after = call.services.on_moved if outcome.moved else None
-    left = not_compared(call.services, request.document, outcome.plan)
+    left = outcome.plan.not_compared(request.document, accounts)
     view = {**import_view(outcome, request.dry_run), "not_compared": asdict(left)}
     return Reply(view, revision=outcome.mark, after_response=after)
 

@@ -190,6 +190,11 @@ def test_what_was_not_compared_is_named(here: Importing) -> None:
         "objects": {"proxies": 1, "users": 1},
         "sections": ["webhooks", "plans", "lists", "pools", "policies", "accounts", "settings"],
     }
+    there = len(whole["accounts"])
+    more = {**HEAD, "accounts": [{"username": "new", "password": "correct horse battery"}]}
+    none = {**HEAD, "accounts": []}
+    for query, sections, left in (("dry_run=true", more, there), ("", more, there), ("prune=true", none, 0)):
+        assert here.apply(query, sections=sections)["not_compared"]["objects"] == ({"accounts": left} if left else {})
 
 
 def test_a_file_by_hand_may_be_minimal_and_names_what_has_no_default(here: Importing) -> None:
