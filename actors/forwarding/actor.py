@@ -326,7 +326,7 @@ class ForwardingActor(Actor):
         self._end_timer = self.loop.call_later(seconds, self._cut)
         if forwarding.connections:
             log.info("drains for up to %g s, connections that are open: %d", seconds, len(forwarding.connections))
-        if not forwarding.connections:
+        else:
             self._emptied()
 
     def drain_sooner(self, seconds: float) -> None:

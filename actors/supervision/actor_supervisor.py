@@ -2,10 +2,9 @@
 
 Fixed actors always run: the API, the metrics collector, the log indexer, the webhook sender, the resolver, and the TLS
 terminator and the push of telemetry where they are configured; and the checks of pools while a proxy can use one
-(`actors.supervision.pool_checks`), and a second resolver while one names name servers. Beside them runs one forwarding
-actor for every proxy that is active, unless it sleeps; `actors.supervision.reconciler` brings that about. The API's
-commands are handled in `actors.supervision.proxy_commands`, the actual state is reported by
-`actors.supervision.runtime_report`.
+(`pool_checks`), and a second resolver while one names name servers. Beside them runs one forwarding actor for every
+proxy that is active, unless it sleeps; `reconciler` brings that about. The API's commands are handled in
+`proxy_commands`, the actual state is reported by `runtime_report`.
 """
 
 from __future__ import annotations
@@ -89,8 +88,7 @@ class ActorSupervisor:
         listeners: ListenerRegistry,
         predecessors: Iterable[Predecessor],
     ) -> None:
-        """`api` are the API and its TLS terminator, if there is one, and `more` run beside them; `predecessors` are of
-        an older program."""
+        """`api`: the API and its TLS terminator, if any; `more` run beside them, `predecessors` before them."""
         self._context = context
         self._events = events
         self._config = config
@@ -156,11 +154,11 @@ class ActorSupervisor:
             CheckPool: lambda _sender, message, reply: reply(
                 self._pools.check_once(None if self.is_ending else self._desired.objects.packed(message.key))
             ),
-            Listening: self._listening,
+            Listening: lambda sender, message, _reply: self._egress.add_service(sender, (message.host, message.port)),
             QueryRuntime: lambda _sender, message, reply: reply(self._report.report(message)),
             QueryWorkers: lambda _sender, message, reply: reply(self._report.workers(message)),
             ReportProblems: self._problems.received,
-            ReplayEvents: self._replay_events,
+            ReplayEvents: lambda _sender, message, reply: reply(ReplayedEvents(self._events.recall(message.since))),
             DrainEnded: lambda _sender, message, _reply: self._predecessors.was_cut(message.cut),
         }
 
@@ -169,8 +167,7 @@ class ActorSupervisor:
     def start(
         self, specs: Iterable[ProxySpec], objects: Iterable[FleetObject], on_bound: Callable[[], None] = noop
     ) -> None:
-        """Start everything; `objects` are what the proxies name. `on_bound` is called when all addresses are bound that
-        can be."""
+        """Start everything; `objects` are what the proxies name. `on_bound`: all addresses that can be are bound."""
         self._desired.objects.replace(objects)
         self._desired.replace(specs)
         for spec in self._desired.specs.values():
@@ -360,12 +357,6 @@ class ActorSupervisor:
         actor = self._actor_of(sender, message.instance)
         if actor is not None:
             actor.hello(message.instance, message.pid)
-
-    def _listening(self, sender: str, message: Listening, _reply: Reply) -> None:
-        self._egress.add_service(sender, (message.host, message.port))
-
-    def _replay_events(self, _sender: str, message: ReplayEvents, reply: Reply) -> None:
-        reply(ReplayedEvents(self._events.recall(message.since)))
 
     # --- the product's own listeners, which no proxy may reach ---
 
