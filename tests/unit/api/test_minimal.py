@@ -192,8 +192,8 @@ def test_what_was_not_compared_is_named(here: Importing) -> None:
     }
     there = len(whole["accounts"])
     more = {**HEAD, "accounts": [{"username": "new", "password": "correct horse battery"}]}
-    none = {**HEAD, "accounts": []}
-    for query, sections, left in (("dry_run=true", more, there), ("", more, there), ("prune=true", none, 0)):
+    less = {**HEAD, "accounts": whole["accounts"]}
+    for query, sections, left in (("dry_run=true", more, there), ("", more, there), ("prune=true", less, 0)):
         assert here.apply(query, sections=sections)["not_compared"]["objects"] == ({"accounts": left} if left else {})
 
 
