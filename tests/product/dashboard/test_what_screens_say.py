@@ -101,6 +101,8 @@ def rows(fleet: Fleet) -> Iterator[Row]:
         ),
     )
     yield Row("/pools/{NAME}", card("State"), "/pools/{NAME}", lambda data: f"Usable: {usable(pool_of(data))}")
+    for kind in ("pools", "policies", "lists"):  # other screens lead to them by name
+        yield Row(f"/{kind}/{{NAME}}", card("History"), f"/{kind}/{{NAME}}", lambda _: "created")
     for each in ("live", "dead"):
         yield Row(
             "/pools/{NAME}", row("State", each), "/pools/{NAME}", lambda data, each=each: upstream(data, each)["state"]
