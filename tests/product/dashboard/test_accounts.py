@@ -16,6 +16,9 @@ from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
 
 pytestmark = needs_curl
+OUTSIDE = """() => [...document.querySelectorAll('.empty *')]
+  .filter((each) => !each.closest('code') && each.getBoundingClientRect().right > innerWidth)
+  .map((each) => each.outerHTML.slice(0, 120))"""
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +85,16 @@ def test_an_account_that_was_created_in_the_page_is_used_and_its_usage_is_shown(
         expect(row).not_to_contain_text("never")
     finally:
         product.api("DELETE", f"/accounts/{account}")
+
+
+def test_the_command_where_nothing_is_yet_scrolls_in_its_own_line_on_a_phone(
+    account: dict[str, Any], page: Page
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/ui/accounts/{account['id']}/credentials")
+    expect(page.get_by_role("heading", name="No credential")).to_be_visible()
+    outside = page.evaluate(OUTSIDE)
+    assert outside == [], outside
 
 
 def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked(
