@@ -26,7 +26,7 @@ export const proxyrules: Texts["proxyrules"] = {
   "assumed.credential": "wenn das Geheimnis des Zugangs stimmt, was hier nicht bekannt ist",
   "was": "Der Eintrag sagt: {reason}",
   "outcome.passed": "lässt durch",
-  "outcome.assumed": "angenommen",
+  "outcome.assumed": "vorausgesetzt",
   "outcome.denied": "lehnt ab",
   "outcome.reported": "würde ablehnen",
   "outcome.open": "nicht erreicht",
