@@ -11,19 +11,15 @@ from typing import Any, Literal, get_args, get_origin
 from typer.core import TyperCommand, TyperGroup
 
 
-class OurParameters:
-    """Mixed into a class of Typer: its flags have no type, and values that need no conversion get none."""
-
-    def get_params(self, ctx: Any) -> Any:
-        """The parameters of the command or group."""
-        params = super().get_params(ctx)  # type: ignore[misc]  # a mixin: its sibling is a command
-        for each in params:
-            if getattr(each, "is_flag", False):
-                each.metavar = ""
-            usual = getattr(each, "get_runtime_param", None)  # other releases have no such models
-            if usual is not None and not isinstance(getattr(usual, "__self__", None), _Conversion):
-                each.get_runtime_param = _Conversion(each).itself
-        return params
+def _adapted(params: list[Any]) -> list[Any]:
+    """The parameters of a command or group: flags have no type, and values that need no conversion get none."""
+    for each in params:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+        usual = getattr(each, "get_runtime_param", None)  # other releases have no such models
+        if usual is not None and not isinstance(getattr(usual, "__self__", None), _Conversion):
+            each.get_runtime_param = _Conversion(each).itself
+    return params
 
 
 class _Conversion:
@@ -55,9 +51,17 @@ def converted(annotation: Any, value: Any) -> Any:
     return value if annotation in (str, bool, int, float) and type(value) is annotation else None
 
 
-class FlagsCommand(OurParameters, TyperCommand):
+class FlagsCommand(TyperCommand):
     """A command of ours."""
 
+    def get_params(self, ctx: Any) -> Any:
+        """See `_adapted`."""
+        return _adapted(super().get_params(ctx))
 
-class FlagsGroup(OurParameters, TyperGroup):
+
+class FlagsGroup(TyperGroup):
     """A group of commands of ours."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """See `_adapted`."""
+        return _adapted(super().get_params(ctx))

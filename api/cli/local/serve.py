@@ -200,7 +200,7 @@ def _show_password(data: DataDir, password: str | None) -> None:
 
 
 def _lab_socket(inherited: InheritedListeners) -> socket.socket:
-    """Where the origin of the lab listens: at the same address after an upgrade."""
+    """Where the origin of the lab listens: at its usual port, also after an upgrade, or at any if that is in use."""
     import logging
 
     from actors.lab import PORT, listening_address
