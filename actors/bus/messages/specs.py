@@ -45,7 +45,7 @@ class AccountSpec:
     directions in a `period` (`config.model.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
     networks, destinations entries of access rules (`config.net.entries`). `schedule` is `actors.accounts.schedule`'s,
     None for always. `socks4_by_name`: on SOCKS4 the name alone lets in. `renewal` is `config.passwords.renewal`'s.
-    `tags` are those of the account, `policy` is the name of its plan's, empty for none; `egress` are the addresses and
+    `tags` are those of the account, `policies` the names of its own and of its plan's; `egress` are the addresses and
     networks (`config.net.egress`) that its connections leave from, by its plan.
     """
 

@@ -1,8 +1,9 @@
 """Which upstream the session of a user name has, and what `rotate` takes.
 
 A session has its home: the first upstream of its key (`rendezvous`), whatever the policy, so that all proxies of a pool
-choose the same one without a message; or where it began, if that one could not be used then; or what `rotate` took. The
-last two are kept for its `ttl`, counted from its last request or tunnel on.
+choose the same one without a message; or where it began, if that one could not be used then; or what `rotate` took; or
+its stand-in, once its home is removed. All but the first are kept for its `ttl`, counted from its last request or
+tunnel on. Upstreams that are added take no session from its home.
 
 It leaves its home only while that is down, banned or removed. Then it has a stand-in, which it leaves for the same
 reasons alone, and it is back as soon as its home may be used again. A cool-down is no reason: it fails rather than
@@ -15,7 +16,7 @@ Of what is kept the least recently used goes first; an entry is about 400 bytes,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -70,15 +71,19 @@ class Sessions:
     def __init__(self, upstreams: Sequence[AnyUpstream], previous: Sessions | None = None) -> None:
         self._upstreams = {identity(each.spec): each for each in upstreams}
         self._by_labels: dict[Labels, _Candidates] = {}
-        self._first: dict[bytes, AnyUpstream] = {}
-        """The homes of sessions that are where their key has them, so that scores are computed once."""
-        self._new: dict[bytes, None] = {}
+        self._first: dict[bytes, AnyUpstream] = {} if previous is None else self._still_there(previous._first)
+        """The homes of sessions that are where their key has them, or had them before other upstreams came."""
+        self._new: dict[bytes, None] = {} if previous is None else previous._new
         """Those that have had no second request yet."""
         self._bound: dict[bytes, _Bound] = {} if previous is None else previous._bound
         self._last: dict[bytes, Identity] = {} if previous is None else previous._last
         self._shared: SharedSessions | None = None
         self._by_mark: dict[int, Identity] = {}
         """By what stands for an upstream among several workers."""
+
+    def _still_there(self, homes: Mapping[bytes, AnyUpstream]) -> dict[bytes, AnyUpstream]:
+        now = ((digest, self._upstreams.get(identity(home.spec))) for digest, home in homes.items())
+        return {digest: home for digest, home in now if home is not None}
 
     def share(self, elsewhere: Elsewhere, name: str) -> None:
         """Keep choices together with other workers from now on. `name`: sessions of other pools are others."""
@@ -168,8 +173,10 @@ class Sessions:
         return found
 
     def _known_home(self, digest: bytes, matches: Usable, now: float) -> AnyUpstream | None:
-        bound = self._present(digest, now)
-        return self._first.get(digest) if bound is None or not matches(bound) else bound
+        for home in (self._present(digest, now), self._first.get(digest)):
+            if home is not None and matches(home):
+                return home
+        return None
 
     def _home(
         self, digest: bytes, parameters: Parameters, candidates: _Candidates, matches: Usable, now: float
@@ -179,7 +186,10 @@ class Sessions:
         if bound is not None and matches(bound):
             return self._bind(digest, bound, parameters, now)
         home = self._first.get(digest)
-        if home is None:
+        if home is None or not matches(home):
+            stand_in = self._present(_of_stand_in(digest), now)
+            if stand_in is not None and matches(stand_in):  # its home was removed
+                return self._bind(digest, stand_in, parameters, now)
             home = candidates.order.first(digest)
             if home is not None:
                 keep(self._first, digest, home, KEYS_KEPT)

@@ -201,7 +201,7 @@ def test_of_two_rules_the_one_of_the_plan_says_it(rig: Rig) -> None:
     objects = FleetObjects(
         policies=(PolicySpec("policy_1", "office", rules), PolicySpec("policy_2", "plan", (RuleSpec(egress=(RULE,)),)))
     )
-    rig.configure(objects, policy="office", accounts=(account("ada", policy="plan"),), auth_required=True)
+    rig.configure(objects, policy="office", accounts=(account("ada", policies=("plan",)),), auth_required=True)
     peers = Peers()
     with Origin(peers.script) as origin, connect(rig) as client:
         request(client, origin, credentials("ada"))

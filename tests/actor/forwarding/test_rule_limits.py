@@ -130,7 +130,7 @@ def test_a_changed_limit_holds_for_the_tunnel_that_is_open(rig: Rig) -> None:
 def test_of_two_policies_both_hold(rig: Rig) -> None:
     plan = PolicySpec("policy_plan", "plan", (RuleSpec("own", limits=LimitsSpec(requests_per_minute=2)),))
     office = PolicySpec("policy_office", "office", (RuleSpec("all", limits=LimitsSpec(requests_per_minute=3)),))
-    users = (account("ada", policy="plan"), account("bob", policy="plan"), account("eve"))
+    users = (account("ada", policies=("plan",)), account("bob", policies=("plan",)), account("eve"))
     rig.configure(FleetObjects(policies=(plan, office)), policy="office", accounts=users, auth_required=True)
     with Origin(responds(*[counted(b"yes")] * 9)) as origin:
         seen = [status(rig, origin, "/", credentials(user)) for user in ("ada", "bob", "ada", "eve", "eve")]

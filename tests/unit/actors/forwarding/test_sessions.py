@@ -160,6 +160,35 @@ def test_sessions_survive_a_changed_list_where_their_upstream_stays() -> None:
     assert choose(Sessions(left, successor)) in {each.index for each in left}
 
 
+def test_upstreams_that_are_added_take_no_session_and_one_that_is_removed_leaves_it_to_its_stand_in() -> None:
+    upstreams = many(20)
+    keys = [f"alice\0{number}" for number in range(50)]
+    sessions = Sessions(upstreams[:2])
+    before = {key: choose(sessions, key=key) for key in keys}
+    added = Sessions(upstreams, sessions)
+    assert {key: choose(added, key=key) for key in keys} == before
+    upstreams[0].failed(0.0, "refused")
+    stand_ins = {key: choose(added, key=key, now=1.0) for key in keys if before[key] == 0}
+    removed = Sessions(upstreams[1:], added)
+    assert {key: choose(removed, key=key, now=2.0) for key in keys} == before | stand_ins
+
+
+def test_a_home_that_has_no_longer_the_labels_of_its_session_is_left() -> None:
+    upstreams = three()
+    german = Parameters("7", 60.0, labels={"country": "de"})
+    sessions = Sessions(upstreams)
+    first = sessions.choose("alice\0007", german, every, up, 0.0)
+
+    def other(upstream: AnyUpstream) -> bool:
+        return upstream is not first
+
+    successor = Sessions(upstreams, sessions)
+    second = successor.choose("alice\0007", german, other, lambda each: up(each) and other(each), 0.0)
+    assert second is not None
+    assert second is not first
+    assert successor.peek("alice\0007", german, other, lambda each: up(each) and other(each), 0.0) is second
+
+
 def test_labels_keep_sessions_apart_and_within_what_matches() -> None:
     upstreams = three()
     sessions = Sessions(upstreams)
