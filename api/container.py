@@ -325,10 +325,10 @@ class Services:
         self.tokens.lifetimes = Lifetimes.of(settings.auth)
         self.login_throttle.limit = self.self_service.throttle.limit = settings.auth.max_login_attempts
         self.self_service.enabled = settings.accounts.self_service
-        self.accounts.weak_passwords = self.fleet_accounts.weak_passwords = settings.accounts.weak_passwords
+        weak = self.fleet_accounts.weak_passwords = settings.accounts.weak_passwords
         proxy, upstream_policy = settings.proxy, _upstream_policy(settings)
         self.proxies.rules = ProxyRules(
-            proxy.default_timeout, proxy.sleep_after, settings.server.tls, upstream_policy, proxy.workers
+            proxy.default_timeout, proxy.sleep_after, settings.server.tls, upstream_policy, proxy.workers, weak
         )
         self.tester.default_url = settings.proxy.test_url
         if self.rates.settings != settings.security.rate_limiting:

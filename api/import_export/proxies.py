@@ -16,7 +16,7 @@ from api.services.proxy_cache import COLLECTION
 from api.services.proxy_upstreams import with_upstreams
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.accounts import ProxyAccount
+from config.model.accounts import ProxyAccount, refuse_weak
 from config.model.auth_backend import change_backend
 from config.model.fields import InvalidProxy
 from config.model.proxies import AuthInput, ProxyAuth, ProxyRecord, apply, blank_record
@@ -81,6 +81,8 @@ def _wanted(stored: Stored, entry: ProxyEntry, sealed: ProxySecrets, context: Pl
     known = _blank(entry, context) if stored is None else stored.record
     base = _with_secrets(known, entry, sealed, context)
     record = with_upstreams(apply(base, entry, context.now), entry, context.seal)
+    if not context.weak_passwords:
+        refuse_weak(entry.accounts or (), base.accounts, record.accounts)
     record = with_backend(record, entry, context.seal, makes=False)
     for index, given in enumerate(entry.upstreams or ()):
         if given.hides_password and record.upstreams[index].password is None:

@@ -44,8 +44,6 @@ class Accounts:
     def __init__(self, proxies: Proxies, bridge: Bridge) -> None:
         self._proxies = proxies
         self._bridge = bridge
-        self.weak_passwords = False
-        """Whether any password is taken."""
 
     def add(self, proxy_id: str, body: AccountInput, if_match: int | None) -> StoredProxy:
         """Add an account; the first one turns `auth.enabled` on."""
@@ -112,7 +110,7 @@ class Accounts:
 
     def _refuse_weak(self, body: AccountUpdate, before: str | None, after: ProxyAccount) -> None:
         why = weakness_of_account(body.password, after.username, before, after.password_hash)
-        if why is not None and not self.weak_passwords:
+        if why is not None and not self._proxies.rules.weak_passwords:
             raise InvalidProxy("password", why)
 
     def _change(

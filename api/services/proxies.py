@@ -47,6 +47,7 @@ from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.accounts import ProxyAccount, refuse_weak
 from config.model.auth_backend import AuthBackend, set_secret
 from config.model.choices import ProxyStatus
 from config.model.exposure_warnings import warnings
@@ -66,13 +67,17 @@ LOCK_TIMEOUT = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ProxyRules:
-    """The settings that a change of a proxy depends on: what new ones have, `server.tls`, allowed upstreams."""
+    """The settings that a change of a proxy depends on: what new ones have, `server.tls`, allowed upstreams.
+
+    `weak_passwords`: accounts may have any password.
+    """
 
     default_timeout: int = Proxy().default_timeout
     sleep_after: int = Proxy().sleep_after
     tls: ServerTls = field(default_factory=ServerTls)
     upstream_policy: UpstreamPolicy = field(default_factory=lambda: UpstreamPolicy.of(Server(), Proxy(), {}))
     workers: int | Literal["auto"] = 1
+    weak_passwords: bool = False
 
 
 class Proxies:
@@ -141,6 +146,7 @@ class Proxies:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
         rules, identifier = self.rules, "prx_" + secrets.token_hex(8)
         record = new_record(body, identifier, time.time(), rules.default_timeout, rules.sleep_after, rules.workers)
+        self._refuse_weak(body, (), record)
         check_certificate(record, self.rules.tls)
         with self.lock():
             record = self._with_upstreams(record, body)
@@ -272,10 +278,15 @@ class Proxies:
 
     def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: Scope | None) -> ProxyRecord:
         changed = apply(record, body, time.time())
+        self._refuse_weak(body, record.accounts, changed)
         if scope is None:
             return self._with_upstreams(changed, body)
         refuse_beyond(scope, record, changed, body)
         return self._with_upstreams(changed, body, frozenset(scope.proxies or ()))
+
+    def _refuse_weak(self, body: ProxyUpdate, known: Sequence[ProxyAccount], after: ProxyRecord) -> None:
+        if not self.rules.weak_passwords:
+            refuse_weak(body.accounts or (), known, after.accounts)
 
     def _with_upstreams(
         self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None

@@ -28,6 +28,7 @@ from config.model.quotas import Period
 from config.net.entries import read_network
 from config.passwords import check_password, hash_password
 from config.text.formatting import parse_moment
+from config.weak_passwords import weakness_of_account
 
 NEW_PASSWORDS_MAX = 100
 """New passwords in one request; each takes a good part of a tenth of a second to hash."""
@@ -167,6 +168,16 @@ def replace_accounts(
         unchanged = before.expires_at if before is not None else None
         accounts.append(change_account(blank, entry, protocol, now, f"accounts[{index}].", unchanged))
     return accounts
+
+
+def refuse_weak(given: Sequence[AccountInput], known: Sequence[ProxyAccount], after: Sequence[ProxyAccount]) -> None:
+    """Raise `InvalidProxy` for the first account of a list in a request with a new password that is weak."""
+    before, hashes = ({each.username: each.password_hash for each in accounts} for accounts in (known, after))
+    for index, entry in enumerate(given):
+        name = entry.username
+        why = weakness_of_account(entry.password, name, before.get(name), hashes.get(name))
+        if why is not None:
+            raise InvalidProxy(f"accounts[{index}].password", why)
 
 
 def new_account(entry: AccountInput, protocol: str, now: float) -> ProxyAccount:

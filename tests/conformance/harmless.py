@@ -117,7 +117,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"kind", r"is in use", "who names the list is stored"),
     (rf"({_ACCOUNT})?(password|password_hash)", r"must be left out", "depends on another field"),
     (
-        rf"({_ACCOUNT}|accounts\[\d+\]\.)?password",
+        rf"({_ACCOUNT}|(?:proxies\[\d+\]\.)?accounts\[\d+\]\.)?password",
         r"8 characters at least|tried first|must not be the user name",
         "a setting permits weak ones",
     ),

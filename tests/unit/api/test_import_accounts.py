@@ -148,7 +148,7 @@ def test_pruning_deletes_the_others(here: Importing) -> None:
         ("accounts[0].proxies.ids", {"accounts": [{"username": "x", "proxies": {"ids": ["prx_1"]}}]}),
         ("accounts[1].username", {"accounts": [{"username": "x"}, {"username": "x"}]}),
         ("plans[1].name", {"plans": [{"name": "x"}, {"name": "x"}]}),
-        ("accounts[0].username", {"proxies": [{**PROXIES[0], "accounts": [{"username": "x", "password": "p"}]}],
+        ("accounts[0].username", {"proxies": [{**PROXIES[0], "accounts": [{"username": "x", "password": "staples!"}]}],
                                   "accounts": [{"username": "x"}]}),
         ("accounts[0].policy", {"accounts": [{"username": "x", "policy": "strict"}]}),
     ],

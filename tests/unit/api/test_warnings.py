@@ -20,7 +20,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all addresses of IPv6": ({"host": "::"}, OPEN),
     "one public address": ({"host": "192.0.2.1"}, OPEN),
     "credentials": ({"host": "0.0.0.0", **AUTH}, []),
-    "accounts": ({"host": "0.0.0.0", "accounts": [{"username": "a", "password": "b"}]}, []),
+    "accounts": ({"host": "0.0.0.0", "accounts": [{"username": "a", "password": "battery staple"}]}, []),
     "a list of clients": ({"host": "0.0.0.0", "access": {"allow_clients": ["10.0.0.0/8"]}}, []),
     "a list of all clients": ({"host": "0.0.0.0", "access": {"allow_clients": ["10.0.0.0/8", "::/0"]}}, OPEN),
     "a list that only reports": (

@@ -49,6 +49,23 @@ def _changed_at_one_proxy(api: Api, password: str) -> Result:
     return api.patch(f"/proxies/{proxy['id']}/accounts/bob", {"password": password}, api.token())
 
 
+def _with_a_new_proxy(api: Api, password: str) -> Result:
+    body = {"name": "office", "port": 3128, "protocol": "http", "accounts": [{"username": "bob", "password": password}]}
+    return api.post("/proxies", body, api.token())
+
+
+def _with_a_proxy(api: Api, password: str) -> Result:
+    proxy = create(api, api.token(), accounts=[{"username": "ann", "password": GOOD}])
+    accounts = [{"username": "ann"}, {"username": "bob", "password": password}]
+    return api.patch(f"/proxies/{proxy['id']}", {"accounts": accounts}, api.token())
+
+
+def _document_with_a_proxy(api: Api, password: str) -> Result:
+    accounts = [{"username": "bob", "password": password}]
+    proxy = {"name": "office", "port": 3128, "protocol": "http", "accounts": accounts}
+    return Importing(api).post({**HEAD, "proxies": [proxy]})
+
+
 def _document(api: Api, password: str) -> Result:
     return Importing(api).post({**HEAD, "accounts": [{"username": "bob", "password": password}]})
 
@@ -68,6 +85,9 @@ WAYS: dict[str, tuple[Callable[[Api, str], Result], str]] = {
     "batch": (_batch, "create[0].password"),
     "an account of one proxy": (_of_one_proxy, "password"),
     "its change": (_changed_at_one_proxy, "password"),
+    "a new proxy": (_with_a_new_proxy, "accounts[0].password"),
+    "a change of a proxy": (_with_a_proxy, "accounts[1].password"),
+    "import of a proxy": (_document_with_a_proxy, "proxies[0].accounts[0].password"),
     "import": (_document, "accounts[0].password"),
     "the holder": (_holder, "password"),
 }
@@ -80,7 +100,7 @@ def test_every_way_refuses_a_weak_password(api: Api, way: Callable[[Api, str], R
     assert "must have 8 characters at least" in details["error"]
 
 
-@pytest.mark.parametrize("way", [_create, _of_one_proxy, _document])
+@pytest.mark.parametrize("way", [_create, _of_one_proxy, _document, _with_a_proxy, _document_with_a_proxy])
 def test_the_setting_permits_any(api: Api, way: Callable[[Api, str], Result]) -> None:
     api.services.apply(ApiSettings(security=QUIET, accounts=Accounts(weak_passwords=True)))
     assert way(api, "1").status_code in (200, 201)
