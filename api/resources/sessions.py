@@ -9,6 +9,9 @@ from api.security import users
 from api.security.users import User
 from config.net.host_names import is_loopback
 
+FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
+"""Header fields that proxies add to a request."""
+
 
 def sign_in_methods(call: Call) -> Reply:
     """List the ways to sign in.
@@ -20,16 +23,22 @@ def sign_in_methods(call: Call) -> Reply:
     settings = call.services.settings
     oauth2, file = settings.auth.oauth2, call.services.data.initial_password
     first = file.exists()
-    here = is_loopback(call.address) and is_loopback(Site.of("http", call.address, call.headers, ()).host)
     return Reply(
         {
             "password": True,
             "identity_provider": oauth2.provider if oauth2.enabled else None,
             "self_service": settings.accounts.self_service,
             "initial_password_file": file.name if first else None,
-            "initial_password_path": str(file.absolute()) if first and here else None,
+            "initial_password_path": str(file.absolute()) if first and _is_here(call) else None,
         }
     )
+
+
+def _is_here(call: Call) -> bool:
+    """Whether the request comes from the machine itself, and not by way of a proxy there that isn't known as one."""
+    forwarded = any(name in call.headers for name in FORWARDED)
+    host = Site.of("http", call.address, call.headers, ()).host
+    return not forwarded and is_loopback(call.address) and is_loopback(host)
 
 
 def list_own(call: Call) -> Reply:

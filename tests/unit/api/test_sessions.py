@@ -154,6 +154,10 @@ def test_only_the_machine_itself_learns_the_path_of_the_first_password(
     found = api.get("/auth/methods", host=host, extras={"REMOTE_ADDR": address}).json["data"]
     assert found["initial_password_file"] == "initial-admin-password"
     assert found["initial_password_path"] == (str(api.data.initial_password) if here else None)
+    for name in ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"):
+        headers = {name: "192.0.2.7"}
+        proxied = api.get("/auth/methods", headers, host=host, extras={"REMOTE_ADDR": address}).json["data"]
+        assert proxied["initial_password_path"] is None
 
 
 def test_who_keeps_the_first_password_is_in_the_audit_trail_and_asked_again_in_the_next_session(api: Api) -> None:
