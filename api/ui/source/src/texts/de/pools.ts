@@ -54,7 +54,7 @@ export const pools: Texts["pools"] = {
   "error": "Letzter Fehler",
   "cooling": "ruht",
   "banned": "gesperrt",
-  "again": "wieder",
+  "again": "· erneut",
   "until": "bis {time}",
   "report.bad": "Sperren",
   "report.good": "Wieder benutzen",

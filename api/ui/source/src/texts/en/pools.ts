@@ -52,7 +52,7 @@ export const pools = {
   "error": "Last error",
   "cooling": "cooling down",
   "banned": "left alone",
-  "again": "again",
+  "again": "· retry",
   "until": "until {time}",
   "report.bad": "Leave alone",
   "report.good": "Use again",
