@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 ProxyProtocol = Literal["http", "https", "socks4", "socks5", "mixed"]
 PROTOCOLS: tuple[ProxyProtocol, ...] = get_args(ProxyProtocol)
@@ -43,3 +43,8 @@ LIST_FORMATS: tuple[ListFormat, ...] = get_args(ListFormat)
 PoolFormat = Literal["text", "csv"]
 POOL_FORMATS: tuple[PoolFormat, ...] = get_args(PoolFormat)
 """How the source of a pool is written: an upstream in each line, or CSV."""
+
+TAG_PREFIX: Final = "tag:"
+"""In `accounts` of a rule: those with the tag behind it."""
+ANY_METHOD: Final = "*"
+"""In `methods` of a rule: any of plain HTTP."""

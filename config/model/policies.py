@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBo
 from config.model import json_patterns
 from config.model.access import Mode, each_entry
 from config.model.accounts import Bandwidth, Number
+from config.model.choices import ANY_METHOD, TAG_PREFIX
 from config.model.declaration import SECRET, Given, gives, update
 from config.model.egress import SomeEgress, refuse_foreign
 from config.model.exposure_warnings import Warned
@@ -33,9 +34,6 @@ ENTRIES_MAX = 50_000
 """Entries of one list in `match`."""
 METHODS_MAX = 50
 POOL_PREFIX = "pool:"
-TAG_PREFIX = "tag:"
-ANY_METHOD = "*"
-"""In `methods`: any of plain HTTP."""
 
 _METHOD = re.compile(json_patterns.METHOD, re.ASCII)
 _PATH = re.compile(json_patterns.PATH_PATTERN, re.ASCII)

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 from actors.accounts.schedule import Schedule
 from actors.bounded import keep
 from actors.bus.messages.policies import PolicySpec
-from actors.forwarding.policies.conditions import ANY_METHOD, TAG, Lists, Outcome, Rule, reading
+from actors.forwarding.policies.conditions import Lists, Outcome, Rule, reading
 from actors.forwarding.policies.facts import Facts, inner_address
 from actors.forwarding.policies.masks import NONE, NameMasks, NetworkMasks, PathMasks, WordMasks, bits
 from actors.forwarding.policies.portions import Portions, at_once, put_in
+from config.model.choices import ANY_METHOD, TAG_PREFIX
 from config.net.entries import Destination, Network
 from config.net.ip import Address
 
@@ -246,7 +247,7 @@ def _is_asked(rule: Rule) -> bool:
 
 
 def _account_words(facts: Facts) -> list[str]:
-    words = [TAG + tag for tag in facts.tags]
-    if facts.user and not facts.user.startswith(TAG):
+    words = [TAG_PREFIX + tag for tag in facts.tags]
+    if facts.user and not facts.user.startswith(TAG_PREFIX):
         words.append(facts.user)
     return words

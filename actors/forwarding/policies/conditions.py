@@ -14,13 +14,12 @@ from actors.forwarding.policies.facts import Facts, inner_address
 from actors.forwarding.policies.paths import PathPattern
 from actors.forwarding.policies.portions import Portions, in_portions
 from actors.forwarding.protocols.http.header_changes import field_changes
+from config.model.choices import ANY_METHOD, TAG_PREFIX
 from config.net.egress import read_egress
 from config.net.entries import Destination, ListDestination, ListHost, Network, read_entry, read_network
 from config.net.ip import Address
 from config.net.ports import Ports
 
-TAG = "tag:"
-ANY_METHOD = "*"
 SCHEDULES_KEPT = 256
 
 
@@ -173,8 +172,8 @@ class Rule:
     def account_holds(self, facts: Facts) -> bool:
         """Whether the account is named, by itself or by a tag."""
         accounts = self.spec.accounts
-        named = facts.user in accounts and not facts.user.startswith(TAG)
-        return named or any(TAG + tag in accounts for tag in facts.tags)
+        named = facts.user in accounts and not facts.user.startswith(TAG_PREFIX)
+        return named or any(TAG_PREFIX + tag in accounts for tag in facts.tags)
 
     def client_holds(self, facts: Facts) -> bool:
         """Whether the client's address is in one of the networks."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from api.import_export.convert.host_sets import Addresses, Names
 from api.import_export.convert.intervals import Intervals
-from config.model.policies import ANY_METHOD
+from config.model.choices import ANY_METHOD
 
 TUNNEL = frozenset({"CONNECT"})
 """In place of methods: what is no plain HTTP."""

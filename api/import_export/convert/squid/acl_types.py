@@ -16,7 +16,7 @@ from api.import_export.convert.report import Effect, Report
 from api.import_export.convert.squid import regexes, values
 from api.import_export.convert.squid.acls import Acl, Listener, Value, union
 from config.model import json_patterns
-from config.model.policies import ANY_METHOD
+from config.model.choices import ANY_METHOD
 from config.net.host_names import is_host_name
 
 _PATH = re.compile(json_patterns.PATH_PATTERN, re.ASCII)
