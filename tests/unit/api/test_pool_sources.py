@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages.fleet_objects import FleetObject
+from actors.bus.codec import unpack
+from actors.bus.messages.fleet_objects import FleetObject, PoolSpec
 from actors.bus.messages.supervision import ApplyObjects
 from api.backup import lost_secrets
 from api.services import pool_sources
@@ -89,6 +90,17 @@ def test_what_a_provider_sends_does_not_lead_to_own_proxies(api: Api) -> None:
     made(api)
     assert keep(api, [{"protocol": "http", "host": "localhost", "port": 8_211}, FETCHED[0]]) == 1
     assert [each["host"] for each in pool(api)["upstreams"]] == ["a.example"]
+
+
+def test_what_a_provider_sends_stands_in_the_way_of_no_proxy_and_processes_know_where_it_comes_from(api: Api) -> None:
+    made(api)
+    keep(api, [{"protocol": "http", "host": "127.0.0.1", "port": 3199}])
+    body = {"name": "later", "port": 3199, "protocol": "http", "pool": "exits"}
+    assert api.post("/proxies", body, api.token()).status_code == 201
+    api.services.shared_objects.send_again(POOLS, pool(api)["id"])
+    assert unpack(PoolSpec, sent(api).packed).upstreams.fetched
+    assert api.patch("/pools/exits", {"upstreams": []}, api.token()).status_code == 200
+    assert not unpack(PoolSpec, sent(api).packed).upstreams.fetched
 
 
 def test_upstreams_take_the_place_of_a_source_and_it_that_of_upstreams(api: Api) -> None:
