@@ -83,6 +83,16 @@ def find(api: Client, kind: Kind, name_or_id: str) -> dict[str, Any]:
     return found[0]
 
 
+def sent(api: Client, kind: Kind, name_or_id: str, send: Callable[[], Any]) -> Any:
+    """What `send` returns, a request about that resource. If there is none, the error names those that there are."""
+    try:
+        return send()
+    except CommandError as error:
+        if error.status is Status.NOT_FOUND:
+            find(api, kind, name_or_id)
+        raise
+
+
 def find_id(api: Client, kind: Kind, name_or_id: str) -> str:
     """The id of the resource. Raises `CommandError`."""
     return str(find(api, kind, name_or_id)["id"])

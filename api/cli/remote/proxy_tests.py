@@ -200,7 +200,10 @@ def _upstreams(found: dict[str, Any] | None) -> list[tuple[str, str]]:
     return [("upstream", chosen), *((each["name"], each["why"]) for each in found["left_out"])]
 
 
+_MATCHES = {"yes": "matches", "no": "does not match", "unknown": "may match"}
+
+
 def _matching(rule: dict[str, Any]) -> str:
     """What a rule of a policy has to do with a request, in one line."""
     report = " (report)" if rule["mode"] == "report" else ""
-    return f"{rule['matches']} {rule['name']}{report}: {rule['why']}"
+    return f"{rule['name']!r}{report} {_MATCHES[rule['matches']]}: {rule['why']}"

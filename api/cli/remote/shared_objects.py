@@ -12,7 +12,7 @@ from urllib.parse import quote
 import typer
 
 from api.cli.commands import Session, YesOption, add_group, command, confirm
-from api.cli.lookup import LIST, POLICY, POOL, Kind, find
+from api.cli.lookup import LIST, POLICY, POOL, Kind, find, sent
 from api.cli.request_body import FileOption, body_of, require_changes, set_option
 from api.cli.terminal.completion import names_of
 from api.cli.terminal.field_groups import Fields
@@ -78,7 +78,7 @@ class Commands:
 
     def _show(self, group: typer.Typer) -> None:
         def show_object(session: Session, key: Any) -> None:
-            data = session.api.get(self._path(key))
+            data = sent(session.api, self.kind, key, lambda: session.api.get(self._path(key)))
             session.out.data(data, lambda: session.out.details(self._details(data[self.kind.title])))
 
         show_object.__annotations__["key"] = Annotated[str, self._argument]
@@ -112,7 +112,7 @@ class Commands:
         ) -> None:
             body = body_of(fields, settings, file)
             require_changes(body, self.collection)
-            data = session.api.patch(self._path(key), body)
+            data = sent(session.api, self.kind, key, lambda: session.api.patch(self._path(key), body))
             _warn(session, data)
             session.out.done(data, f"{data[self.kind.title]['name']} is changed.")
 
@@ -229,7 +229,7 @@ def check_list(
 @command(lists, "refresh")
 def refresh_list(session: Session, key: ListArgument) -> None:
     """Fetch a list from its source now; `show` has the result."""
-    data = session.api.post(f"/lists/{quote(key, safe='')}/refresh")
+    data = sent(session.api, LIST, key, lambda: session.api.post(f"/lists/{quote(key, safe='')}/refresh"))
     session.out.done(data, f"{key} is being fetched.")
 
 
@@ -291,27 +291,32 @@ _STATE_COLUMNS = (
 @command(pools, "refresh")
 def refresh_pool(session: Session, key: PoolArgument) -> None:
     """Fetch the upstreams of a pool from its source now; `show` has the result."""
-    data = session.api.post(f"/pools/{quote(key, safe='')}/refresh")
+    data = sent(session.api, POOL, key, lambda: session.api.post(f"/pools/{quote(key, safe='')}/refresh"))
     session.out.done(data, f"The upstreams of {key} are being fetched.")
 
 
 @command(pools, "state")
 def show_state(session: Session, key: PoolArgument) -> None:
     """Show what is known of the upstreams of a pool: up or down, latency in ms, cool-downs and bans."""
-    _print_state(session, session.api.get(f"/pools/{quote(key, safe='')}")["pool"]["status"])
+    _print_state(session, _pool_status(session, key))
 
 
 @command(pools, "check")
 def check_pool(session: Session, key: PoolArgument) -> None:
     """Check the upstreams of a pool now, whether a proxy uses it or not, and show what is known of them then."""
     path = f"/pools/{quote(key, safe='')}"
-    before = _checks(session.api.get(path)["pool"]["status"])
+    before = _checks(_pool_status(session, key))
     deadline = time.monotonic() + session.api.post(f"{path}/check")["seconds"] + CHECK_MARGIN
     status = session.api.get(path)["pool"]["status"]
     while time.monotonic() < deadline and any(now <= was for now, was in zip(_checks(status), before, strict=False)):
         time.sleep(CHECK_PAUSE)
         status = session.api.get(path)["pool"]["status"]
     _print_state(session, status)
+
+
+def _pool_status(session: Session, key: str) -> Any:
+    data = sent(session.api, POOL, key, lambda: session.api.get(f"/pools/{quote(key, safe='')}"))
+    return data["pool"]["status"]
 
 
 def _checks(status: Mapping[str, Any]) -> list[int]:

@@ -166,6 +166,8 @@ def test_explain_has_the_rule_that_decides_before_the_others(shell: Shell, proxy
     places = [line.split("\t")[0] for line in lines if line.startswith("long[")]
     assert places == ["long[3]", "long[0]", "long[1]", "long[2]"]
     assert lines.index(next(line for line in lines if line.startswith("long[3]"))) < len(lines) - 3
+    assert any(line.startswith("long[3]\t'r3' matches: ") for line in lines)
+    assert any(line.startswith("long[0]\t'r0' does not match: ") for line in lines)
     shell.good("proxies", "update", proxy["name"], "--set", "policy=null")
     shell.good("policies", "delete", "long", "--yes")
 
@@ -200,7 +202,16 @@ def test_one_that_fails_among_several_doesnt_stop_the_others(shell: Shell, produ
 def test_an_account_is_added_limited_disabled_and_removed(shell: Shell, proxy: dict[str, Any]) -> None:
     name = proxy["name"]
     shell.good(
-        "accounts", "create", name, "eve", "--quota", "2048", "--period", "day", "--password-stdin", stdin="sesame\n"
+        "accounts",
+        "create",
+        name,
+        "eve",
+        "--quota",
+        "2048",
+        "--period",
+        "day",
+        "--password-stdin",
+        stdin="open sesame\n",
     )
     (row,) = shell.good("accounts", "list", name).rows
     assert row[:6] == ["eve", "yes", "0", "0", "2048", "day"]

@@ -81,3 +81,20 @@ def test_an_upstream_of_a_pool_is_reported_and_the_state_of_the_pool_shows_it(sh
     assert "exit1 is used again" in shell.good(*report, "good", "--seconds", "9").out
     assert shell("pools", "report", "reported", "other", "bad").status != 0
     shell.good("pools", "delete", "reported", "--yes")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lists", "show"),
+        ("policies", "update", "--set", "description=x"),
+        *(("pools", each) for each in ("refresh", "state", "check")),
+    ],
+    ids=" ".join,
+)
+def test_an_object_that_there_is_not_is_named_with_those_that_there_are(shell: Shell, words: tuple[str, ...]) -> None:
+    group, deed, *rest = words
+    refused = shell(group, deed, "nosuch", *rest)
+    assert refused.status == 5
+    assert f"There is no {group.replace('ies', 'ys')[:-1]} 'nosuch'" in refused.err
+    assert f"All of them: proxyfleet {group} list" in refused.err
