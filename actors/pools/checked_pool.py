@@ -197,7 +197,7 @@ class CheckedPool:
 
     def _reachability_changed(self) -> None:
         if self._unreachable:
-            detail = f"none of the {len(self.members)} upstreams of the pool {self.name} can be reached"
+            detail = f"no upstream of the pool {self.name} can be reached ({len(self.members)} in all)"
             self._problems.begins(UPSTREAMS_UNREACHABLE, detail, self.name)
         else:
             detail = f"an upstream of the pool {self.name} can be reached again"

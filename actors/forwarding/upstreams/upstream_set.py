@@ -368,7 +368,7 @@ class UpstreamSet:
         self._problems.begins(UPSTREAM_DOWN, detail, upstream.name)
         if not self._unreachable and all(each.state == DOWN for each in self.members):
             self._unreachable = True
-            detail = f"none of the {len(self.members)} upstreams can be reached; the last: {upstream.last_error}"
+            detail = f"no upstream can be reached ({len(self.members)} in all); the last: {upstream.last_error}"
             self._problems.begins(UPSTREAMS_UNREACHABLE, detail, serves=False)
 
     # --- views ---

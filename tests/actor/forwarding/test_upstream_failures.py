@@ -231,6 +231,7 @@ def test_with_all_upstreams_down_the_answer_comes_at_once_and_the_report_names_e
         none = ("upstreams_unreachable", "")
         until(lambda: none in rig.problems, "none can be reached")
         assert rig.problems.keys() == {("upstream_down", back.name), ("upstream_down", dead.name), none}
+        assert rig.problems[none].startswith("no upstream can be reached (2 in all); the last: ")
         assert str(port) in rig.problems["upstream_down", back.name]
         assert [each.serves for each in rig.reports[-1].problems] == [True, True, False]
         with socket.create_server(("127.0.0.1", port)):

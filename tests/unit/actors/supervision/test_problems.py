@@ -17,7 +17,7 @@ from tests.kit.clocks import Clock
 from tests.kit.standin_actors import spec
 
 EXPIRED = Problem("certificate", "the certificate ended", 5.0)
-NONE_UP = Problem("upstreams_unreachable", "none of the 2 upstreams can be reached", 6.0, serves=False)
+NONE_UP = Problem("upstreams_unreachable", "no upstream can be reached (2 in all)", 6.0, serves=False)
 RUNS = Runtime("running", 7, 1.0, 0, None)
 
 
@@ -28,7 +28,7 @@ def test_an_actor_that_runs_with_problems_is_degraded_and_its_error_is_all_of_th
     runtime = book.applied("one", [1], RUNS)
     assert (runtime.state, runtime.error, runtime.certificate_ends) == (
         "degraded",
-        "the certificate ended; none of the 2 upstreams can be reached",
+        "the certificate ended; no upstream can be reached (2 in all)",
         9.0,
     )
     assert (runtime.runs, runtime.serves) == (True, False)
@@ -127,7 +127,7 @@ def test_a_change_is_one_event_and_one_line_that_names_the_proxy(caplog: pytest.
     ]
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         ("WARNING", "office (3128): the upstream p1 is down"),
-        ("ERROR", "office (3128): none of the 2 upstreams can be reached"),
+        ("ERROR", "office (3128): no upstream can be reached (2 in all)"),
         ("INFO", "office (3128): the upstream p1 is up again"),
     ]
 
