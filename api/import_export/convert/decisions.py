@@ -124,12 +124,18 @@ class Walk:
         leaf: Leaf,
         unclear: Unclear,
         decided: list[Region],
+        refuse: Callable[[Region], None] | None = None,
     ) -> None:
-        """`decided` are regions that rules so far decide, by this or other walks; it grows."""
+        """`decided` are regions that rules so far decide, by this or other walks; it grows.
+
+        `refuse` is for lists whose lines may match more than they say and permit what they match: it gets what a line
+        would match outside of the region that is walked through.
+        """
         self._lines = lines
         self._leaf = leaf
         self._unclear = unclear
         self._decided = decided
+        self._refuse = refuse
         self._steps = 0
 
     def run(self, region: Region = EVERYTHING, start: int = 0) -> None:
@@ -198,6 +204,10 @@ class Walk:
             if not found[1]:
                 self._unclear(line, APART)
                 if not line.closed:
+                    continue
+                if self._refuse is not None:
+                    self._refuse(found[0])
+                    self._decided.append(found[0])
                     continue
             yield found[0]
 

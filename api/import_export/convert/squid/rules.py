@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from api.import_export.convert.decisions import REVISE, Condition, Line, Part, TooManySteps, Walk, accept, offered
+from api.import_export.convert.decisions import (
+    APART,
+    REVISE,
+    Condition,
+    Line,
+    Part,
+    TooManySteps,
+    Walk,
+    accept,
+    offered,
+)
 from api.import_export.convert.policy_rules import RuleWriter, TooManyRules
 from api.import_export.convert.regions import EVERYTHING, Region
 from api.import_export.convert.report import Effect
@@ -89,7 +99,7 @@ class PolicyMaker:
     ) -> None:
         """Walk through `NAME allow|deny ACL…`. Without a line that matches, the opposite of the last one holds.
 
-        Lines with `strict` may match more than they say.
+        Lines with `strict` may match more than they say: if these allow, what they match beyond `region` is refused.
         """
         lines = [line for each in statements if (line := self._line(each, strict)) is not None]
         default = bool(statements) and statements[-1].words[:1] == ("deny",)
@@ -104,7 +114,8 @@ class PolicyMaker:
             (allowed if allows else denied)(part)
             self._label, self._order = outer
 
-        Walk(lines, leaf, self._unclear, self._decided).run(region)
+        refuse = None if strict == "deny" else partial(self._add, action=DENY)
+        Walk(lines, leaf, self._unclear, self._decided, refuse).run(region)
 
     def _line(self, statement: Statement, strict: str) -> Line | None:
         if statement.words[:1] not in (("allow",), ("deny",)):
@@ -122,6 +133,7 @@ class PolicyMaker:
         effect = "it refuses more than it did" if denies else "it allows less than it did"
         if line.statement.name not in ACCESS:
             effect = "it holds for more requests" if line.closed else "it holds for fewer requests"
+            effect = "what it may hold for is refused" if line.closed and why == APART else effect
         instead = REVISE + offered(line, self._gathered.accepted)
         self._gathered.report.add(Effect.REFUSES, line.statement, f"{why}; {effect}", instead)
 

@@ -6,7 +6,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.forwarding.access.rules import NO_LISTS
@@ -152,6 +152,15 @@ def ways() -> st.SearchStrategy[Ways]:
     return st.builds(Ways, lists, lists, peers, switches.map(tuple))
 
 
+A_NAME_AND_AN_ADDRESS = (
+    [Rule(False, ("!nets",))],
+    Ways([], [Rule(True, ("sites",))], [("", [])], ()),
+    [Request("10.1.0.1", "b.a.example", "198.51.100.7", 80, "GET", "/", "alice", 479)],
+)
+"""What must not go directly is named, and what is allowed is an address: no rule can ask for both."""
+
+
+@example(*A_NAME_AND_AN_ADDRESS)
 @settings(max_examples=150, deadline=None)
 @given(rules(CLEAR, 2), ways(), st.lists(requests(), min_size=1, max_size=40))
 def test_requests_go_the_ways_that_squid_chooses(lines: list[Rule], chosen: Ways, asked: list[Request]) -> None:
