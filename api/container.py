@@ -26,7 +26,7 @@ from api.audit.refused import BoundedEntries
 from api.audit.store import ACCOUNTS, CONFIGURATION
 from api.audit.trail import trail_file
 from api.bus_bridge import Bridge
-from api.errors import PeerUnavailable
+from api.errors import NotFound, PeerUnavailable
 from api.history import Purpose, Reader, Recorder
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
@@ -80,6 +80,7 @@ from api.store.accounts import open_accounts
 from config.files.paths import DataDir, RunDir
 from config.files.secret_box import secret_box_of
 from config.model.event_check import checked
+from config.model.fleet_accounts import FleetAccount
 from config.model.lists import DestinationList
 from config.model.pools import Pool
 from config.model.subscriptions import is_about_people
@@ -303,8 +304,20 @@ class Services:
             user = users.by_name(self.store, users.ADMINISTRATOR)
             return None if user is None else Administrator(user.id, user.username)
 
+        def account(account_id: str) -> FleetAccount | None:
+            try:
+                return self.fleet_accounts.get(account_id).record
+            except NotFound:
+                return None
+
         attention = Attention(
-            self.webhooks, self.data, self.shared_objects, self.list_contents, certificate, administrator
+            self.webhooks,
+            self.data,
+            self.shared_objects,
+            self.list_contents,
+            certificate,
+            administrator,
+            lambda: self.account_activity.at_quota(account),
         )
         return Overviews(
             self.bridge,

@@ -109,6 +109,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         accounts.PushTotals: _COLLECTOR,
         accounts.CollectUsage: _COLLECTOR,
         accounts.QueryUsage: _API,
+        accounts.QueryReached: _API,
         accounts.ResetUsage: _API,
         accounts.DropAccountUsage: _API,
         records.QueryLogs: _WATCHERS,

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +56,7 @@ _WRITTEN = _COLUMNS[2:]
 _WRITE = f"UPDATE accounts SET {', '.join(f'{name} = ?' for name in _WRITTEN)} WHERE number = ?"  # noqa: S608 - names of ours
 _LAST = f"SELECT serial, {', '.join(FIGURES)}, connections FROM reports WHERE account = ? AND instance = ?"  # noqa: S608 - names of ours
 _KEEP = f"INSERT OR REPLACE INTO reports VALUES ({', '.join('?' * (5 + len(FIGURES)))})"  # noqa: S608 - names of ours
+_REACHED = "SELECT id, period, since FROM accounts WHERE reached = since AND NOT gone AND substr(id, 1, 4) <> ?"
 _NOTHING = (0,) * len(FIGURES)
 _FIRST_SUM = len(_COLUMNS) - len(SUMS)
 
@@ -180,6 +182,12 @@ class UsageLedger:
         """Of these accounts, by id, in the period that each has; those that were never used are left out."""
         found = ((each, period, self._account(each)) for each, period in periods.items())
         return {each: self._activity(account, period) for each, period, account in found if account is not None}
+
+    def reached(self, limit: int) -> list[str]:
+        """Ids of accounts that have reached their quota in the present period."""
+        starts = dict(zip(PERIODS, self._starts_now(), strict=True))
+        rows = self._database.execute(_REACHED, (CREDENTIAL,))
+        return list(islice((each for each, period, since in rows if starts.get(period) == since), limit))
 
     def reset(self, account_ids: Iterable[str]) -> None:
         """Nothing is used from now on, in any period."""

@@ -14,7 +14,7 @@ import psutil
 from actors.bounded import keep
 from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Reply, refuse
-from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage
+from actors.bus.messages.accounts import DropAccountUsage, QueryReached, QueryUsage, ReportUsage, ResetUsage
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import (
@@ -95,7 +95,7 @@ class MetricsActor(Actor):
             reply(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
         elif isinstance(message, QueryMetrics):
             self._read_series(message, reply)
-        elif isinstance(message, (ReportUsage, QueryUsage, ResetUsage, DropAccountUsage)):
+        elif isinstance(message, (ReportUsage, QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
             self._usage.receive(message, reply)
         elif isinstance(message, Counters):
             self._take_counters(message)

@@ -18,7 +18,9 @@ from actors.bus.mailbox import Mailbox, Reply, address_of
 from actors.bus.messages.accounts import (
     CollectUsage,
     DropAccountUsage,
+    QueryReached,
     QueryUsage,
+    Reached,
     ReportUsage,
     ResetUsage,
     Totals,
@@ -40,7 +42,7 @@ PUBLISHED_AFTER = 2.0
 PEER_TIMEOUT = 1.0
 """Seconds that a forwarding actor may take to report for a reset."""
 
-UsageMessage = ReportUsage | QueryUsage | ResetUsage | DropAccountUsage
+UsageMessage = ReportUsage | QueryUsage | QueryReached | ResetUsage | DropAccountUsage
 
 
 class UsageService:
@@ -69,7 +71,7 @@ class UsageService:
             if not self._waiting:
                 self._loop.call_soon(self._store_reports)
             self._waiting.append((message, reply))
-        elif isinstance(message, QueryUsage):
+        elif isinstance(message, (QueryUsage, QueryReached)):
             self._query(message, reply)
         elif isinstance(message, ResetUsage):
             self._reset(message.account_ids, reply)
@@ -85,9 +87,12 @@ class UsageService:
     def _prune(self) -> None:
         self._try(self._ledger.prune)
 
-    def _query(self, message: QueryUsage, reply: Reply) -> None:
+    def _query(self, message: QueryUsage | QueryReached, reply: Reply) -> None:
         try:
-            reply(Usage(self._ledger.usage(message.periods)))
+            if isinstance(message, QueryUsage):
+                reply(Usage(self._ledger.usage(message.periods)))
+            else:
+                reply(Reached(tuple(self._ledger.reached(message.limit))))
         except sqlite3.Error as error:
             log.error("cannot read the usage of accounts: %s", error)
             reply(Failed(str(error)))

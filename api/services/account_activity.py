@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from actors.bus.messages.accounts import AccountActivity, AccountUsage, DropAccountUsage, QueryUsage, ResetUsage, Usage
+from actors.bus.messages.accounts import (
+    AccountActivity,
+    AccountUsage,
+    DropAccountUsage,
+    QueryReached,
+    QueryUsage,
+    Reached,
+    ResetUsage,
+    Usage,
+)
 from actors.bus.messages.common import METRICS, Done
 from api.bus_bridge import Bridge, reason_of, request
 from api.services.plans import Plans
@@ -18,6 +27,7 @@ from config.model.quotas import period_at
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT = 3.0
+AT_QUOTA_MAX = 1_000
 
 
 class AccountActivities:
@@ -43,6 +53,22 @@ class AccountActivities:
         if not isinstance(reply, Usage):
             return None
         return {each: reply.accounts.get(each) or _unused(period) for each, period in periods.items()}
+
+    def at_quota(self, get: Callable[[str], FleetAccount | None]) -> list[FleetAccount]:
+        """Accounts that have used up their quota, at most `AT_QUOTA_MAX`; none when the collector doesn't reply.
+
+        `get` returns an account, None for one that is gone.
+        """
+        reply: Any = self._bridge.ask(METRICS, QueryReached(AT_QUOTA_MAX), ASK_TIMEOUT)
+        ids = reply.account_ids if isinstance(reply, Reached) else ()
+        accounts = [account for each in ids if (account := get(each)) is not None and account.enabled]
+        used = {each: activity.usage for each, activity in (self.of(accounts) or {}).items()}
+
+        def is_used_up(account: FleetAccount) -> bool:
+            quota, usage = self.quota_of(account).bytes, used.get(account.id)
+            return usage is not None and 0 < quota <= usage.bytes_in + usage.bytes_out
+
+        return [each for each in accounts if is_used_up(each)]
 
     def reset(self, account_id: str) -> None:
         """Set the usage to zero. Raises `PeerUnavailable`, and then nothing is changed."""

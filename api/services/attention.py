@@ -1,7 +1,8 @@
 """What needs the attention of an operator: one entry for each cause, with the resource to go to and what mends it.
 
-Problems of proxies, pools, actors and webhooks; lists that can't be fetched; webhooks that were disabled or have given
-up deliveries; certificates that end soon; a full disk or memory; a first password that was never changed.
+Problems of proxies, pools, actors and webhooks; lists and upstreams that can't be fetched; webhooks that were disabled
+or have given up deliveries; accounts that have used up their quota; certificates that end soon; a full disk or memory;
+a first password that was never changed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from api.services.shared_objects import SharedObjects
 from api.services.webhooks import Webhooks
 from config.files.certificates import CertificateError, ends_at
 from config.files.paths import DataDir
+from config.model.fleet_accounts import FleetAccount
 from config.text.formatting import timestamp_text
 
 CERTIFICATE_DAYS = 21
@@ -55,11 +57,17 @@ OF_UPSTREAMS = (UPSTREAMS_UNREACHABLE, UPSTREAM_DOWN)
 """Reasons that have one cause: upstreams that can't be reached. The first is the graver one."""
 FIXES = {
     "proxy": {**dict.fromkeys(OF_UPSTREAMS, "test"), "process": "restart", "listener": "restart", "workers": "restart"},
+    "pool": {"pool_fetch_failed": "fetch"},
     "list": {"list_fetch_failed": "fetch", LIST_UNREADABLE: "fetch"},
     "webhook": {"webhook_disabled": "enable", WEBHOOK_FAILING: "test"},
     "user": {"first_password": "change_password"},
 }
 """What mends an entry, by its kind and its reason; there is not always such an action."""
+EMPTY = {
+    "list": ("it has no content yet, so rules that deny it deny everything", "content"),
+    "pool": ("it has no upstreams yet, so nothing can be reached through it", "upstreams"),
+}
+"""What follows where nothing was fetched yet, and what stays where something was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +89,21 @@ class Attention:
         lists: ListContents,
         certificate: Callable[[], Path | None],
         administrator: Callable[[], Administrator | None],
+        at_quota: Callable[[], list[FleetAccount]],
     ) -> None:
-        """`certificate` returns the file of the API's own one, `administrator` the first user."""
+        """`certificate` returns the file of the API's own one, `administrator` the first user.
+
+        `at_quota` returns accounts that have used up their quota.
+        """
         self._webhooks = webhooks
         self._data = data
         self._objects = objects
         self._lists = lists
         self._certificate = certificate
         self._administrator = administrator
+        self._at_quota = at_quota
         self._lock = threading.Lock()
-        self._slow: tuple[float, list[View], list[View]] = (float("-inf"), [], [])
+        self._slow: tuple[float, list[View], list[View], list[View]] = (float("-inf"), [], [], [])
 
     def entries(
         self,
@@ -102,15 +115,15 @@ class Attention:
         fleet: RuntimeReport | None,
         proxies: Sequence[StoredProxy],
     ) -> View:
-        """`flaws` are those that the caller may see; `settings`, `users`, `objects` (lists) and `of_all` are what else
-        they may."""
+        """`flaws` are those that the caller may see; `settings`, `users`, `objects` (lists, pools, accounts) and
+        `of_all` are what else they may."""
         found = [*self._of_flaws(flaws, fleet)]
         found += _of_certificates(fleet, proxies)
         if of_all:
-            of_webhooks, of_machine = self._slowly()
+            of_webhooks, of_machine, of_accounts = self._slowly()
             found += [*of_machine, *(of_webhooks if settings else ())]
             found += self._of_first_password() if users else ()
-            found += self._of_lists() if objects else ()
+            found += [*self._of_sources(), *of_accounts] if objects else ()
         found.sort(key=lambda each: (each["severity"] != ERROR, each["kind"], each["name"] or ""))
         return {"total": len(found), "entries": found[:LONGEST]}
 
@@ -122,26 +135,27 @@ class Attention:
         for cause, group in groupby(about, key=lambda each: each[0]):
             yield _of_cause(cause, [flaw for _, flaw in group], fleet)
 
-    def _of_lists(self) -> Iterator[View]:
-        for each in self._objects.all(LISTS):
-            status = self._lists.status(each.record)
-            if each.record.source is None or status["last_error"] is None:
-                continue
-            empty = status["fetched_at"] is None
-            follows = (
-                "it has no content yet, so rules that deny it deny everything"
-                if empty
-                else f"its content of {status['fetched_at']} stays"
-            )
-            text = f"it can't be fetched: {status['last_error']}; {follows}"
-            severity, about = ERROR if empty else WARNING, (each.record.id, each.record.name)
-            detail, fetched = status["last_error"], status["fetched_at"]
-            yield _entry(severity, "list", *about, "list_fetch_failed", text, detail=detail, fetched_at=fetched)
+    def _of_sources(self) -> Iterator[View]:
+        for kind in (LISTS, POOL_OBJECTS):
+            for each in self._objects.all(kind):
+                if each.record.source is not None:
+                    yield from _of_source(kind.name, each.record, self._lists.status(each.record))
 
-    def _slowly(self) -> tuple[list[View], list[View]]:
+    def _of_accounts(self) -> Iterator[View]:
+        found = self._at_quota()
+        if found:
+            names = sorted(each.username for each in found)
+            one = found[0] if len(found) == 1 else None
+            identifier, name = (None, None) if one is None else (one.id, one.username)
+            text = f"{', '.join(names[:PARTS_MAX])}{', …' if len(found) > PARTS_MAX else ''}: the quota is used up"
+            parts: View = {"count": len(found), "parts": names[:PARTS_MAX]}
+            yield _entry(WARNING, "account", identifier, name, "quota_reached", text, **parts)
+
+    def _slowly(self) -> tuple[list[View], list[View], list[View]]:
         with self._lock:
             if time.monotonic() - self._slow[0] >= SLOW_PERIOD:
-                self._slow = (time.monotonic(), list(self._of_webhooks()), list(self._of_machine()))
+                found = list(self._of_webhooks()), list(self._of_machine()), list(self._of_accounts())
+                self._slow = (time.monotonic(), *found)
             return self._slow[1:]
 
     def _of_webhooks(self) -> Iterator[View]:
@@ -222,6 +236,18 @@ def _of_cause(cause: tuple[str, str | None, str, str], flaws: list[Flaw], fleet:
     since = min(each.since for each in problems)
     about: View = {"since": since, "detail": detail, "count": max(1, len(parts)), "parts": parts[:PARTS_MAX]}
     return _entry(ERROR if failed else WARNING, kind, identifier, name, reason, text, **about)
+
+
+def _of_source(kind: str, record: Any, status: View) -> Iterator[View]:
+    """What has a source and can't be fetched."""
+    detail, fetched = status["last_error"], status["fetched_at"]
+    if detail is None:
+        return
+    nothing, content = EMPTY[kind]
+    follows = nothing if fetched is None else f"its {content} of {fetched} stay{'' if kind == 'pool' else 's'}"
+    text = f"it can't be fetched: {detail}; {follows}"
+    about = (ERROR if fetched is None else WARNING, kind, record.id, record.name, f"{kind}_fetch_failed")
+    yield _entry(*about, text, detail=detail, fetched_at=fetched)
 
 
 def _of_certificates(fleet: RuntimeReport | None, proxies: Sequence[StoredProxy]) -> Iterator[View]:

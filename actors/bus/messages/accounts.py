@@ -149,6 +149,20 @@ class Usage:
 
 
 @message
+class QueryReached:
+    """API → metrics collector: accounts that have reached their quota in the present period. → `Reached`."""
+
+    limit: int
+
+
+@message
+class Reached:
+    """Metrics collector → API: ids, at most as many as asked for. A quota may be larger by now."""
+
+    account_ids: tuple[str, ...]
+
+
+@message
 class ResetUsage:
     """API → metrics collector: count the usage of these accounts from zero. → `Done`, once all processes know it."""
 

@@ -118,13 +118,15 @@ class AttentionEntry(ResponseModel):
     """
 
     severity: Literal["error", "warning"]
-    kind: Literal["proxy", "pool", "list", "certificate", "actor", "webhook", "user", "disk", "memory"]
+    kind: Literal["proxy", "pool", "list", "account", "certificate", "actor", "webhook", "user", "disk", "memory"]
     id: str | None
     name: str | None
     reason: (
         Reason
         | Literal[
             "list_fetch_failed",
+            "pool_fetch_failed",
+            "quota_reached",
             "webhook_failing",
             "webhook_disabled",
             "deliveries_given_up",

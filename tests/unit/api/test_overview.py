@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
+from actors.bus.messages.accounts import AccountActivity, AccountUsage, QueryReached, QueryUsage, Reached, Usage
 from actors.bus.messages.common import LOGS, METRICS, WEBHOOKS, Done
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
@@ -20,6 +21,7 @@ from actors.bus.messages.webhooks import Deliveries, Delivery, QueryDeliveries, 
 from actors.logs.record_schema import HOST
 from api.services import attention
 from api.services.overview import NOW
+from config.model.quotas import period_at
 from config.text.formatting import timestamp_text
 from tests.kit.api_stage import PROXY, Api
 
@@ -34,6 +36,8 @@ class Others:
         self.rate = 12.5
         self.given_up: list[Delivery] = []
         self.values: dict[str, Any] = {}
+        self.reached: tuple[str, ...] = ()
+        self.usage: dict[str, AccountActivity] = {}
         for name in (METRICS, LOGS, WEBHOOKS):
             api.fleet.others[name] = self._reply
 
@@ -46,6 +50,10 @@ class Others:
             return MetricSeries(dict.fromkeys(message.names, (1.0,) * count))
         if isinstance(message, CountLogs):
             return LogCounts(0, (1,), (0,), self.values, exact=True)
+        if isinstance(message, QueryReached):
+            return Reached(self.reached)
+        if isinstance(message, QueryUsage):
+            return Usage({each: self.usage[each] for each in message.periods if each in self.usage})
         if isinstance(message, QueryDeliveries):
             return Deliveries(tuple(self.given_up), len(self.given_up))
         return WebhookStatuses({}) if type(message).__name__ == "QueryWebhookStatus" else Done()
@@ -178,6 +186,38 @@ def test_a_member_of_a_pool_is_an_entry_of_the_pool_by_its_name(api: Api) -> Non
     assert found["upstream"] == pool["upstreams"][0]["name"]
     for permission, count in (("metrics.read", 0), ("proxy.read", 1)):
         assert len(overview(api, api.key(permissions=[permission]))["attention"]["entries"]) == count
+
+
+def test_accounts_that_have_used_up_their_quota_are_one_entry(api: Api, others: Others) -> None:
+    made = {}
+    for name, quota in (("ada", 1000), ("bob", 1000), ("eve", 5000), ("joe", 0)):
+        body = {"username": name, "password": "correct horse battery", "quota": {"bytes": quota, "period": "day"}}
+        made[name] = api.post("/accounts", body, api.token()).json["data"]["account"]["id"]
+    since = period_at("day", time.time())[0]
+    used = AccountActivity(AccountUsage("day", since, 600, 500))
+    others.usage = dict.fromkeys(made.values(), used)
+    others.reached = (made["ada"], made["eve"], made["joe"], "acc_0123456789abcdef")
+    found = entry(api)
+    assert (found["severity"], found["kind"], found["id"], found["name"]) == ("warning", "account", made["ada"], "ada")
+    assert (found["reason"], found["error"]) == ("quota_reached", "ada: the quota is used up")
+    others.reached = (made["bob"], made["ada"])
+    found = entry(api)
+    assert (found["id"], found["count"], found["parts"]) == (None, 2, ["ada", "bob"])
+    api.patch(f"/accounts/{made['ada']}", {"quota": {"bytes": 9000, "period": "day"}}, api.token())
+    assert entry(api)["name"] == "bob"
+    assert overview(api, api.key(permissions=["metrics.read"]))["attention"]["total"] == 0
+
+
+@pytest.mark.usefixtures("others")
+def test_a_pool_whose_upstreams_cannot_be_fetched_says_what_follows(api: Api) -> None:
+    body = {"name": "exits", "source": {"url": "https://provider.test/a"}}
+    made = api.post("/pools", body, api.token()).json["data"]["pool"]
+    states = api.services.list_contents.states
+    states.remember(made["id"], states.get(made["id"]).model_copy(update={"last_error": "404", "failures": 1}))
+    found = entry(api)
+    assert (found["severity"], found["kind"], found["id"], found["name"]) == ("error", "pool", made["id"], "exits")
+    assert (found["reason"], found["fix"]) == ("pool_fetch_failed", "fetch")
+    assert found["error"] == "it can't be fetched: 404; it has no upstreams yet, so nothing can be reached through it"
 
 
 @pytest.mark.usefixtures("others")

@@ -22,6 +22,8 @@ const SAID: [Partial<Entry>, string, string][] = [
   [{ kind: "proxy", reason: "upstream_down", count: 7, parts: ["a"], detail: "refused" }, "7 upstreams, a, …: refused", "7 Upstreams, a, …: refused"],
   [{ kind: "pool", reason: "upstream_down", parts: ["a"], detail: "the upstream a is down" }, "the upstream a is down", "the upstream a is down"],
   [{ kind: "proxy", reason: "list_unreadable", count: 2, parts: ["ads", "mail"], detail: "empty" }, "2 lists, ads, mail: empty", "2 Listen, ads, mail: empty"],
+  [{ kind: "pool", reason: "pool_fetch_failed", detail: "404" }, "404. It has no upstreams yet, so nothing can be reached through it.", "404. Er hat noch keine Upstreams; durch ihn ist nichts erreichbar."],
+  [{ kind: "account", reason: "quota_reached", count: 7, parts: ["ada", "bob"] }, "ada, bob, … have used up their quotas.", "ada, bob, … haben ihre Kontingente aufgebraucht."],
   [{ kind: "disk", reason: "disk_full", percent: 93 }, "93 % in use", "zu 93 % belegt"],
   [{ kind: "user", reason: "first_password" }, "The password of the first start is still in use, and in its file.", "Das Passwort des ersten Starts gilt noch und steht in seiner Datei."],
   [{ kind: "webhook", reason: "deliveries_given_up", detail: "proxy.down" }, "Deliveries were given up, the last one of proxy.down.", "Zustellungen wurden aufgegeben, zuletzt eine von proxy.down."],
@@ -40,5 +42,6 @@ test("each entry leads to the screen of its resource, and none where there is no
   session.who = { id: "usr_1", username: "x", role: "operator", permissions: ["proxy.read", "settings.read"] } as never;
   const place = (kind: Entry["kind"], id: string | null) => placeOf({ ...ENTRY, kind, id });
   expect([place("list", "lst_1"), place("pool", "pool_1"), place("certificate", "prx_1"), place("certificate", null), place("webhook", "wh_1")]).toEqual(["/ui/lists/lst_1", "/ui/pools/pool_1", "/ui/proxies/prx_1", "/ui/settings", "/ui/webhooks/wh_1"]);
+  expect([place("account", "acc_1"), placeOf({ ...ENTRY, kind: "account", id: null, reason: "quota_reached" })]).toEqual(["/ui/accounts/acc_1", "/ui/accounts?status=quota_reached"]);
   expect([place("disk", null), place("actor", "logs"), place("user", "usr_1")]).toEqual([null, null, null]);
 });

@@ -283,6 +283,21 @@ def test_a_warning_and_the_end_of_a_quota_are_events_once_in_a_period_through_re
     assert sorted(events()) == ["reached"] * 2 + ["warning"] * 2
 
 
+def test_accounts_that_have_reached_their_quota_are_known_until_the_period_ends_or_is_reset(world: World) -> None:
+    world.report(1, 999, quota=1000)
+    assert world.ledger.reached(10) == []
+    world.report(1, 1000, quota=1000)
+    world.restart()
+    assert (world.ledger.reached(10), world.ledger.reached(0)) == (["a"], [])
+    world.wall.now += 86_400
+    assert world.ledger.reached(10) == []
+    world.report(1, 2000, quota=1000)
+    assert world.ledger.reached(10) == ["a"]
+    with world.ledger.changes():
+        world.ledger.reset(["a"])
+    assert world.ledger.reached(10) == []
+
+
 # --- the format before ---
 
 

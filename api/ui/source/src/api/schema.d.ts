@@ -7295,13 +7295,13 @@ export interface components {
              * Kind
              * @enum {string}
              */
-            kind: "proxy" | "pool" | "list" | "certificate" | "actor" | "webhook" | "user" | "disk" | "memory";
+            kind: "proxy" | "pool" | "list" | "account" | "certificate" | "actor" | "webhook" | "user" | "disk" | "memory";
             /** Id */
             id: string | null;
             /** Name */
             name: string | null;
             /** Reason */
-            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process") | ("list_fetch_failed" | "webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
+            reason: ("certificate" | "upstream_down" | "upstreams_unreachable" | "out_of_descriptors" | "bind_address" | "accounts_table" | "list_unreadable" | "workers" | "listener" | "process") | ("list_fetch_failed" | "pool_fetch_failed" | "quota_reached" | "webhook_failing" | "webhook_disabled" | "deliveries_given_up" | "certificate_ends" | "disk_full" | "memory_full" | "first_password");
             /** Error */
             error: string;
             /** Since */

@@ -14,6 +14,7 @@ const PATHS: Partial<Record<Entry["kind"], (entry: Entry) => string>> = {
   proxy: at("proxies"),
   pool: at("pools"),
   list: at("lists"),
+  account: at("accounts"),
   certificate: (entry) => (entry.id ? at("proxies")(entry) : "/settings"),
   webhook: at("webhooks"),
   user: at("users"),
@@ -23,16 +24,19 @@ const PATHS: Partial<Record<Entry["kind"], (entry: Entry) => string>> = {
 export function placeOf(entry: Entry): string | null {
   const path = PATHS[entry.kind]?.(entry) ?? null;
   const open = path !== null && AREAS.some((area) => session.may(area.permission, area.role) && area.routes.some((route) => match(route.path, path)));
-  return open ? url(path) : null;
+  return open ? url(path, entry.reason === "quota_reached" && !entry.id ? { status: "quota_reached" } : {}) : null;
 }
 
 /** What is wrong, beside the word for its reason. */
 export function wordsOf(entry: Entry): string {
   const detail = entry.detail ?? entry.error;
+  if (entry.reason === "quota_reached") return t("overview.says.quota", { n: entry.count, names: entry.parts.join(", ") + (entry.count > entry.parts.length ? ", …" : "") });
   if (entry.count > 1 && entry.parts.length) return t(entry.reason === "list_unreadable" ? "overview.says.lists" : "overview.says.parts", { n: entry.count, names: entry.parts.join(", ") + (entry.count > entry.parts.length ? ", …" : ""), detail });
   switch (entry.reason) {
     case "list_fetch_failed":
       return entry.fetched_at ? t("overview.says.list_old", { detail, time: moment(entry.fetched_at) }) : t("overview.says.list_empty", { detail });
+    case "pool_fetch_failed":
+      return entry.fetched_at ? t("overview.says.pool_old", { detail, time: moment(entry.fetched_at) }) : t("overview.says.pool_empty", { detail });
     case "certificate_ends":
       return entry.ends_at ? t(entry.severity === "error" ? "overview.says.ended" : "overview.says.ends", { time: moment(entry.ends_at) }) : detail;
     case "disk_full":
@@ -50,6 +54,6 @@ export function wordsOf(entry: Entry): string {
 /** Does what mends an entry, where that is one request; the others are done on its screen. */
 export const MENDING: Partial<Record<NonNullable<Entry["fix"]>, { permission: string; run: (id: string) => Promise<unknown> }>> = {
   restart: { permission: "proxy.write", run: (id) => data(api.POST("/api/v1/proxies/{proxy_id}/restart", { params: { path: { proxy_id: id } } })) },
-  fetch: { permission: "proxy.write", run: (id) => data(api.POST("/api/v1/lists/{list_id}/refresh", { params: { path: { list_id: id } } })) },
+  fetch: { permission: "proxy.write", run: (id) => (id.startsWith("pool_") ? data(api.POST("/api/v1/pools/{pool_id}/refresh", { params: { path: { pool_id: id } } })) : data(api.POST("/api/v1/lists/{list_id}/refresh", { params: { path: { list_id: id } } }))) },
   enable: { permission: "settings.write", run: (id) => data(api.PATCH("/api/v1/webhooks/{webhook_id}", { params: { path: { webhook_id: id } }, body: { enabled: true } })) },
 };
