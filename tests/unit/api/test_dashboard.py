@@ -20,7 +20,7 @@ POLICY = (
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
 )
-SCRIPT = next(path for path in all_files() if re.fullmatch(r"assets/index-[\w-]+\.js", path))
+SCRIPT = next(path for path in all_files() if re.fullmatch(r"assets/first-[\w-]+\.js", path))
 
 
 def fetch(api: Api, path: str, headers: dict[str, str] | None = None, method: str = "GET", **more: Any) -> Result:
