@@ -189,13 +189,17 @@ def test_a_change_that_concerns_no_check_begins_none_anew(checking: Checking, fa
 
 def test_a_pool_that_is_changed_while_it_is_checked_once_is_checked_as_it_is_then(farm: Farm, tmp_path: Path) -> None:
     actor = PoolsActor(Boot(POOLS, 1, str(tmp_path), str(tmp_path), boot_settings()), [])
-    actor.receive(SUPERVISOR, CheckPools(EgressSpec("public_only", ("127.0.0.0/8",), ()), {}), lambda _reply: None)
-    before, after = pool_of(closed_port()), pool_of(farm.ports[0], revision=2)
-    for spec in (before, after, replace(after, revision=3)):
-        actor.receive(SUPERVISOR, CheckPoolOnce(pack(spec)), lambda _reply: None)
-    slots = pool_state(actor.run_dir.pools, after).slots
-    end = time.monotonic() + DEADLINE
-    while slots[0].state != "up":
-        assert time.monotonic() < end
-        actor.loop.turn(0.02)
-    actor.drain(0.0)
+    try:
+        actor.receive(SUPERVISOR, CheckPools(EgressSpec("public_only", ("127.0.0.0/8",), ()), {}), lambda _reply: None)
+        before, after = pool_of(closed_port()), pool_of(farm.ports[0], revision=2)
+        for spec in (before, after, replace(after, revision=3)):
+            actor.receive(SUPERVISOR, CheckPoolOnce(pack(spec)), lambda _reply: None)
+        slots = pool_state(actor.run_dir.pools, after).slots
+        end = time.monotonic() + DEADLINE
+        while slots[0].state != "up":
+            assert time.monotonic() < end
+            actor.loop.turn(0.02)
+        actor.drain(0.0)
+    finally:
+        actor.context.destroy(linger=0)  # left to the collector of garbage, it would wait for its sockets for ever
+        actor.loop.close()

@@ -62,5 +62,5 @@ def test_fetched_upstreams_are_no_own_proxies(allowing: Product, provider: Provi
     allowing.proxy(pool="checked")
     wait_until(lambda: all("from a source" in str(each["last_error"]) for each in upstreams("checked")), "all are down")
     with Client(allowing.proxy(pool="used")["port"]) as client:
-        assert client.get(origin.url("/hello")).status == 503
-    assert origin.seen == []
+        assert client.get(origin.url("/own-proxies")).status == 503
+    assert [each for each in origin.seen if each[1] == "/own-proxies"] == []
