@@ -42,6 +42,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"port|host", r"in use|address|permission", "the socket"),
     (r"status", r"inactive|last active administrator", "the proxy is inactive; an administrator has to remain"),
     (r"role|None", r"last active administrator", "an administrator has to remain"),
+    (r"None", r"itself, and no source$", "what has no source is not fetched"),
     (r"bind_address.*|.*egress.*", r"of this machine", "addresses are the machine's"),
     (r".*(tls|cert_file|key_file|ca_file)", r"", "files are the machine's"),
     (r"(auth|accounts\[\d+\]|upstreams\[\d+\]\.auth)?\.?(username|password)", r"is required|socks4|bytes", "protocol"),

@@ -41,6 +41,8 @@ PAUSE = 0.02
 BUSY_PAUSE = 0.5
 """Seconds until more are sent. systemd compares each new socket with all that it has, and does nothing else while
 messages wait: thousands of sockets must not keep it from everything else."""
+TAKEN_WITHIN = 0.2
+"""Seconds that a new range waits for systemd to take its batches; what is left is sent later."""
 FLUSH_MAX = 5.0
 """Seconds that the end of the product may take for what is left to send; the rest is not stored."""
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -101,15 +103,18 @@ class DescriptorStore:
             )
 
     def put_all(self, listeners: Sequence[socket.socket]) -> None:
-        """Keep copies of all sockets of a proxy, of several in batches, the first of which are sent at once."""
+        """Keep copies of all sockets of a proxy, of several in batches, which are sent at once if systemd takes them.
+
+        Whoever made the proxy may rely on it as soon as the response is there, also if this process is killed then.
+        """
         if len(listeners) == 1:
             self.put(listeners[0])
         elif self.outlives:
             for first in range(0, len(listeners), BATCH):
                 self._put_batch(listeners[first : first + BATCH])
-            for _ in range(AT_ONCE):
-                if not self._unsent or not self._send_next(0.0):
-                    break
+            deadline = time.monotonic() + TAKEN_WITHIN
+            while self._unsent and (left := deadline - time.monotonic()) > 0 and self._send_next(left):
+                pass
 
     def inherited_batch(self, name: str, listeners: Sequence[socket.socket]) -> None:
         """The manager has passed on a batch with these, and still has it."""
