@@ -105,7 +105,7 @@ class DescriptorStore:
     def put_all(self, listeners: Sequence[socket.socket]) -> None:
         """Keep copies of all sockets of a proxy, of several in batches, which are sent at once if systemd takes them.
 
-        Whoever made the proxy may rely on it as soon as the response is there, also if this process is killed then.
+        Its callers rely on it as soon as the response is there, also if this process is killed then.
         """
         if len(listeners) == 1:
             self.put(listeners[0])
