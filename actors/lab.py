@@ -63,7 +63,7 @@ class LabOrigin(BaseHTTPRequestHandler):
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_GET  # noqa: N815
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base
+    def log_message(self, *_: Any) -> None:
         """Proxies have records of their requests."""
 
     def _body(self) -> bytes | None:
@@ -116,7 +116,7 @@ class LabServer(ThreadingHTTPServer):
         self.socket.close()
         self.socket = listening
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its name in the base
+    def handle_error(self, _request: Any, client_address: Any) -> None:
         """A client that has gone is no error."""
         log.debug("a connection of %s has failed", client_address, exc_info=True)
 

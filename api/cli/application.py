@@ -87,7 +87,7 @@ def _narrowed(group: typer.Typer, words: Sequence[str]) -> typer.Typer:
 
 
 def _without_commands() -> typer.Typer:
-    """Only a wide terminal gets help with panels: elsewhere it is searched and piped."""
+    """Only a wide terminal gets help with panels: in a pipe or a narrow one it is searched."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     wide = terminal and get_terminal_size().columns >= WIDTH
     app = typer.Typer(

@@ -7,7 +7,7 @@ tunnel on. Upstreams that are added take no session from its home.
 
 It leaves its home only while that is down, banned or removed. Then it has a stand-in, which it leaves for the same
 reasons alone, and it is back as soon as its home may be used again. A cool-down is no reason: it fails rather than
-appear at its target with another address. Until its second request it may still be placed elsewhere, since no target
+appear at its target with another address. Until its second request it may still have another one, since no target
 has seen it.
 
 Of what is kept the least recently used goes first; an entry is about 400 bytes, so that a full table has 4 MB.

@@ -90,8 +90,13 @@ def serve(
             settings = _open_for(lab, settings_of(config, overrides))
             for secret in ("ADMIN_PASSWORD", "API_KEY"):
                 os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
-            reload = lambda: _open_for(lab, load(config, overrides))  # noqa: E731
-            origins = lambda: Origins.read(config, overrides)  # noqa: E731
+
+            def reload() -> Settings:
+                return _open_for(lab, load(config, overrides))
+
+            def origins() -> Origins:
+                return Origins.read(config, overrides)
+
             raise typer.Exit(run(settings, reload, origins, zygote, lab))
 
     guarded(Output(), check_or_serve)
