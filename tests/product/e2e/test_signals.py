@@ -32,7 +32,9 @@ def proxy(grouped: Product) -> Iterator[dict[str, Any]]:
         grouped.start()
     made = grouped.proxy()
     yield made
+    actor = grouped.data("GET", f"/proxies/{made['id']}")["proxy"]["runtime"]["pid"]
     grouped.api("DELETE", f"/proxies/{made['id']}")
+    wait_until(lambda: actor not in {each.pid for each in grouped.lasting()}, "its process has ended")
 
 
 def records(product: Product, proxy: dict[str, Any]) -> int:
