@@ -14,7 +14,7 @@ class ConnectionInfo(NamedTuple):
     `credential` is the id of the one that was used in place of the password. `source_address` is where it leaves from,
     where the configuration gives an address, and `source_rule` what of the configuration does. `parameters` are
     those of the user name, `pool` is that of the upstream. `listen_port` is the port of the proxy that the client has
-    come to.
+    come to. `tls_name`, `alpn` and `tls_version` are those of the client's handshake in a tunnel, as in `Report`.
     """
 
     client_ip: str
@@ -30,6 +30,9 @@ class ConnectionInfo(NamedTuple):
     parameters: str = ""
     pool: str = ""
     listen_port: int = 0
+    tls_name: str = ""
+    alpn: str = ""
+    tls_version: str = ""
 
 
 class Connection(Expirable, MeteredConnection, Protocol):

@@ -30,6 +30,7 @@ from actors.forwarding.protocols.failures import (
     LATE_PROXY_HEADER,
     LIMIT_REASONS,
     POLICY_DENIED,
+    TLS_NAME_DENIED,
     TLS_REASONS,
     Failure,
 )
@@ -50,6 +51,7 @@ DENIALS: Final = frozenset(
         LATE_PROXY_HEADER,
         BACKEND_FAILED,
         POLICY_DENIED,
+        TLS_NAME_DENIED,
         ACCOUNTS_UNAVAILABLE.reason,
         *TLS_REASONS,
         *REASONS,

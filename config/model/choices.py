@@ -44,6 +44,12 @@ PoolFormat = Literal["text", "csv"]
 POOL_FORMATS: tuple[PoolFormat, ...] = get_args(PoolFormat)
 """How the source of a pool is written: an upstream in each line, or CSV."""
 
+TlsNameCheck = Literal["auto", "off", "record", "match", "allowed"]
+TLS_NAME_CHECKS: tuple[TlsNameCheck, ...] = get_args(TlsNameCheck)
+"""What is done about the name in the TLS handshake of a tunnel: nothing, put into the record, compared with the host of
+the request, or judged as if it had been requested; `auto`: `match` where an entry with names let the request through,
+else `record`."""
+
 TAG_PREFIX: Final = "tag:"
 """In `accounts` of a rule: those with the tag behind it."""
 ANY_METHOD: Final = "*"

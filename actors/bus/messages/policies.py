@@ -22,7 +22,8 @@ class RuleSpec:
     with `*`; `tunnel`: it is not plain HTTP; `params` names and values; `schedule` is `actors.accounts.schedule`'s;
     `listen_ports` the first and the last of consecutive ports of the proxy. `report`: it is counted and not enforced.
     `use` is `deny`, `direct`, `pool:` and a name, or empty: the request goes the way it would go without the rule.
-    `egress` are addresses and networks that connections leave from.
+    `egress` are addresses and networks that connections leave from. `tls_name` is as in `ProxySpec`, or empty: the
+    proxy's holds.
     """
 
     name: str = ""
@@ -42,6 +43,7 @@ class RuleSpec:
     limits: LimitsSpec = LimitsSpec()
     listen_ports: tuple[tuple[int, int], ...] = ()
     tunnel: bool = False
+    tls_name: str = ""
 
 
 @message

@@ -158,6 +158,8 @@ class ProxySpec:
     `via` is what it adds to `Via`: `pseudonym`, `on` (host name and port) or `off`.
     `workers` is the number of processes that serve it, 0 for one on each core.
     `sleep_after` is seconds without a client after which it sleeps, 0 for never.
+    `tls_name` is what becomes of the name in the TLS handshake of a tunnel to one of `tls_ports`
+    (`config.model.choices.TlsNameCheck`).
     """
 
     id: str
@@ -196,6 +198,8 @@ class ProxySpec:
     last_port: int = 0
     sleep_after: int = 0
     workers: int = 1
+    tls_name: str = "auto"
+    tls_ports: tuple[int, ...] = (443,)
 
     @property
     def ports(self) -> Ports:

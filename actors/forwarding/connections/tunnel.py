@@ -184,6 +184,9 @@ class Tunnel:
             report.parameters,
             report.pool,
             self.listen_port,
+            report.tls_name,
+            report.alpn,
+            report.tls_version,
         )
 
     def _on_client(self, mask: int) -> None:

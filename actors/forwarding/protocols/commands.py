@@ -180,10 +180,12 @@ class Report(Value):
     name of its `pool`, `request_id`, the id of the record where it is known before, `credential`, the id of the one
     that was used, `source_address`, the one that it left from, where the configuration gives one, `parameters`, those
     of the user name as the record has them, `params`, what rules may ask for of them,
-    and `country` and `asn`, where the address of the origin is.
+    `country` and `asn`, where the address of the origin is, and what the client's handshake in a tunnel says:
+    `tls_name`, the protocols that it offers (`alpn`, with commas) and the highest version of TLS.
     """
 
     __slots__ = (
+        "alpn",
         "asn",
         "bytes_in",
         "bytes_out",
@@ -201,6 +203,8 @@ class Report(Value):
         "source_address",
         "started",
         "status",
+        "tls_name",
+        "tls_version",
         "upstream",
         "url",
         "user",
@@ -228,6 +232,9 @@ class Report(Value):
         params: Mapping[str, str] = NO_PARAMS,
         country: str = "",
         asn: str = "",
+        tls_name: str = "",
+        alpn: str = "",
+        tls_version: str = "",
     ) -> None:
         self.method = method
         self.url = url
@@ -249,6 +256,9 @@ class Report(Value):
         self.params = params
         self.country = country
         self.asn = asn
+        self.tls_name = tls_name
+        self.alpn = alpn
+        self.tls_version = tls_version
 
     def values(self) -> tuple[Any, ...]:
         """See `Value`."""
@@ -273,6 +283,9 @@ class Report(Value):
             self.params,
             self.country,
             self.asn,
+            self.tls_name,
+            self.alpn,
+            self.tls_version,
         )
 
     def because(self, failure: Failure) -> Report:

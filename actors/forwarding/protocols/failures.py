@@ -153,6 +153,16 @@ def denied_by_policy(reason: str, where: str, entry: str) -> Failure:
     return Failure(403, "http_request_denied", detail, rule=POLICY_DENIED, entry=entry)
 
 
+TLS_NAME_DENIED = "tls_name_denied"
+
+
+def tls_name_denied(kind: str, detail: str, entry: str) -> Failure:
+    """The TLS handshake in a tunnel doesn't name what the request did, or may name. `kind` is how: `mismatch`,
+    `no_name`, `not_tls`, `malformed`, `timeout`; `entry` is what of the configuration wants it checked. The client gets
+    a TLS alert, so all of it is for the record."""
+    return Failure(403, "http_request_denied", f"{kind}: {detail}", rule=TLS_NAME_DENIED, entry=entry)
+
+
 def elsewhere(host: str) -> Failure:
     """By a policy, connections to this address of the target go another way than the request."""
     detail = f"{host} has no address that the policies of this proxy let this request connect to"
