@@ -235,7 +235,15 @@ DECISIONS = LabelledCounter(
     "policy_decisions",
     "decided",
 )
-LABELLED = (STATUSES, REFUSALS, REPORTED, DECISIONS)
+TLS_NAMES = LabelledCounter(
+    "tls_names",
+    "kind",
+    "Tunnels whose TLS handshake was read for its name, by what was found",
+    "tls_names",
+    "tls_name",
+    "{tunnel}",
+)
+LABELLED = (STATUSES, REFUSALS, REPORTED, DECISIONS, TLS_NAMES)
 
 OF_A_PROXY = (
     Gauge("active_connections", "{connection}", "Open connections", "active_connections", "active_connections"),

@@ -301,6 +301,7 @@ class ForwardingActor(Actor):
             statuses={str(status): number for status, number in count.statuses.items()},
             latency=sparse(count.latency),
             resident=_resident(),
+            tls_names=dict(count.tls_names),
             decisions=dict(count.decisions if full else count.changed_decisions),
             partial=not full,
             loop_busy=load.busy,

@@ -84,6 +84,7 @@ class ConnectionStats:
         self.decisions: dict[str, int] = {}
         self.changed_decisions: dict[str, int] = {}
         """Those that have changed since they were published."""
+        self.tls_names: dict[str, int] = {}
         self.latency = [0] * BUCKETS
 
     def count_bytes(self, count: int, from_client: bool) -> None:
@@ -115,6 +116,13 @@ class ConnectionStats:
         for rule, only_reported in rules:
             key = REPORTED + rule.label if only_reported else rule.label
             self.changed_decisions[key] = self.decisions[key] = self.decisions.get(key, 0) + 1
+
+    def tls_name_checked(self, kind: str) -> None:
+        """Count a tunnel whose first bytes were read for the name in its TLS handshake, once, by what was found.
+
+        `kind` is `match`, `mismatch`, `not_tls`, `no_name`, `malformed` or `timeout`.
+        """
+        self.tls_names[kind] = self.tls_names.get(kind, 0) + 1
 
     def further_record(self, report: Report, client_ip: str, listen_port: int) -> None:
         """Write one more record of a request that has several; the request itself is counted once."""

@@ -3,7 +3,7 @@
 Each total is the sum over all processes that a proxy ever had, so none of them falls when one is restarted. Only a
 deleted proxy's series end. Labels: `proxy` (its id), `protocol`, `name` (a new name begins new series, which `sum by
 (proxy)` puts together), `account` (its id), `code` (the status of requests), `reason` (of refusals and problems),
-`upstream`, `webhook`.
+`upstream`, `webhook`, `kind` (of what a tunnel's TLS handshake named).
 """
 
 from __future__ import annotations

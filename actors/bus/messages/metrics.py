@@ -24,7 +24,7 @@ class Counters:
     by policy and rule (`POLICY/RULE`) the requests that rules of policies have matched, behind `reported:` those that
     they would have; a `partial` message has only the counts that have changed since the one before. `loop_busy` is the
     share of time that the process had a processor, 0 to 1, and `loop_turn_max_ms` its longest turn, both over the last
-    half to whole minute.
+    half to whole minute. `tls_names` counts checked tunnels by kind (`ConnectionStats.tls_name_checked`).
     """
 
     proxy_id: str
@@ -40,6 +40,7 @@ class Counters:
     decisions: dict[str, int] = field(default_factory=dict)
     loop_busy: float = field(default=0.0, compare=False)
     loop_turn_max_ms: float = field(default=0.0, compare=False)
+    tls_names: dict[str, int] = field(default_factory=dict)
     partial: bool = field(default=False, compare=False)
 
     def changed_since(self, last: Counters | None) -> bool:
@@ -83,6 +84,7 @@ class ProxyStats:
     decisions: dict[str, int] = field(default_factory=dict)
     loop_busy: float = 0.0
     loop_turn_max_ms: float = 0.0
+    tls_names: dict[str, int] = field(default_factory=dict)
 
     def __getitem__(self, counter: str) -> Any:
         """An integer, or a float for a counter of seconds."""

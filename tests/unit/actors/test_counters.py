@@ -39,6 +39,19 @@ def test_every_counter_outlives_the_collector(tmp_path: Path) -> None:
     again.close()
 
 
+def test_counts_by_label_outlive_the_collector_and_are_summed_over_workers(tmp_path: Path) -> None:
+    one, two = {row.field: {"a": 2, "b": 1} for row in LABELLED}, {row.field: {"a": 5} for row in LABELLED}
+    totals = Totals(tmp_path)
+    totals.update(counters("a", 1, 1, **one))
+    totals.update(counters("a", 2, 1, **two))
+    totals.save()
+    totals.close()
+    again = Totals(tmp_path)
+    stats = again.stats(detailed=True)["a"]
+    assert [getattr(stats, row.field) for row in LABELLED] == [{"a": 7, "b": 1} for _row in LABELLED]
+    again.close()
+
+
 def test_a_process_of_another_release_may_count_less_or_more() -> None:
     counted = counters("a", 1, 3)
     counted.values.pop("errors")

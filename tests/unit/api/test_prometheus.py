@@ -45,6 +45,7 @@ STATS = stats_of(
     response_seconds=1.25,
     last_request=1_700_000_000.0,
     refusals={"client_denied": 1},
+    tls_names={"match": 3, "mismatch": 1},
     statuses={"200": 5, "502": 2},
     latency=((FASTEST, 4), (bucket_of(0.3), 2), (bucket_of(1e6), 1)),
 )
@@ -82,6 +83,7 @@ def test_counters_have_their_labels_and_values() -> None:
     text = expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER, PARTS)
     assert value(text, "proxyfleet_requests_total", proxy="prx_1", protocol="http", code="502") == 2
     assert value(text, "proxyfleet_refusals_total", reason="client_denied") == 1
+    assert value(text, "proxyfleet_tls_names_total", proxy="prx_1", kind="match") == 3
     assert value(text, "proxyfleet_received_bytes_total", proxy="prx_1") == 1024
     assert value(text, "proxyfleet_proxy_info", name='a "name"\n') == 1
     assert value(text, "proxyfleet_errors_total", name='a "name"\n') == 2
@@ -150,6 +152,7 @@ def test_all_names_begin_with_ours_and_no_label_can_hold_a_client() -> None:
                 "pool",
                 "state",
                 "by",
+                "kind",
             }
 
 
