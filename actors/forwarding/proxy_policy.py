@@ -21,7 +21,8 @@ _UNCHANGED: Final = RequestHeadersSpec()
 class ProxyPolicy:
     """Replaced whole when the configuration changes, so that all of it is of one configuration.
 
-    `headers` is None where requests are sent with the fields that they have.
+    `headers` is None where requests are sent with the fields that they have. `tls_name` and `tls_ports` are as in
+    `ProxySpec`.
     `access` stays the same object while egress settings and access rules do: who has compared with it need not again.
     """
 
@@ -31,6 +32,8 @@ class ProxyPolicy:
     max_connections: int = 0
     accept_proxy_protocol: bool = False
     headers: OwnHeaders | None = None
+    tls_name: str = "auto"
+    tls_ports: frozenset[int] = frozenset((443,))
 
     @property
     def speaks_http(self) -> bool:
@@ -41,7 +44,16 @@ class ProxyPolicy:
 def policy_of(spec: ProxySpec, access: AccessPolicy, session: SessionConfig) -> ProxyPolicy:
     """The policy of a configuration, of which the other two are made."""
     headers = own_headers(spec)
-    return ProxyPolicy(access, session, spec.protocol, spec.max_connections, spec.accept_proxy_protocol, headers)
+    return ProxyPolicy(
+        access,
+        session,
+        spec.protocol,
+        spec.max_connections,
+        spec.accept_proxy_protocol,
+        headers,
+        spec.tls_name,
+        frozenset(spec.tls_ports),
+    )
 
 
 def own_headers(spec: ProxySpec) -> OwnHeaders | None:

@@ -50,6 +50,11 @@ class AccessPolicy:
         self._rules = rules
 
     @property
+    def rules(self) -> Rules:
+        """Those of the proxy."""
+        return self._rules
+
+    @property
     def mode(self) -> str:
         """`enforce` or `report`."""
         return "report" if self._rules.report else "enforce"

@@ -189,6 +189,8 @@ class EntryList:
         self._names = {host: _ByPort(ranges) for host, ranges in names.items()}
         for networks in self._networks.values():
             networks.compile()
+        self.names_hosts = any(host != "*" for host in names) or any(not each[1].attribute for each in self._of_lists)
+        """Whether an entry may name hosts, which `*`, ports alone, networks and places don't."""
 
     def __bool__(self) -> bool:
         return bool(self._written)
@@ -200,7 +202,14 @@ class EntryList:
 
     def by_name(self, name: str, port: int) -> Found | None:
         """The first entry that holds for a name (lower case, no dot at the end), whatever its address."""
-        index = _least(found.first(port) for found in self._find(name))
+        return self._first_named(("*", name), name, port)
+
+    def naming(self, name: str, port: int) -> Found | None:
+        """As `by_name`, of the entries that name hosts: `*` is left out."""
+        return self._first_named((name,), name, port) if self.names_hosts else None
+
+    def _first_named(self, keys: tuple[str, ...], name: str, port: int) -> Found | None:
+        index = _least(found.first(port) for found in self._find(keys, name))
         found = None if index is None else (index, "")
         return self._first_of_lists(found, port, lambda named: named.by_name(name)) if self._of_lists else found
 
@@ -232,11 +241,12 @@ class EntryList:
         """The rule of a denial because no entry matches."""
         return f"{self._name}: no entry matches"
 
-    def _find(self, name: str) -> Iterator[_ByPort]:
+    def _find(self, keys: tuple[str, ...], name: str) -> Iterator[_ByPort]:
+        """What stands under these keys and, with `*.`, for names below which `name` is."""
         names = self._names
         if not names:
             return
-        for key in ("*", name):
+        for key in keys:
             if key in names:
                 yield names[key]
         start = name.find(".")
@@ -259,6 +269,8 @@ class Rules:
         self._deny = _destinations(f"{owner}.deny_destinations", spec.deny_destinations, lists, denies=True)
         self.has_client_rules = bool(self._allow_clients or self._deny_clients)
         self.has_destination_rules = bool(self._allow or self._deny)
+        self.names_hosts = self._allow.names_hosts
+        """Whether an entry that allows may name hosts."""
 
     def match_client(self, client_ip: str) -> RuleMatch:
         """Whether this address may use the proxy."""
@@ -296,6 +308,12 @@ class Rules:
         if allowed is None:
             return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.no_match())
         return RuleMatch("", self._allow.entry(allowed))
+
+    def naming(self, host: str, port: int) -> str:
+        """The first entry that allows `host` by its name, as records name it; empty without one. `*`, ports alone and
+        networks name nothing."""
+        found = self._allow.naming(_plain(host), port)
+        return "" if found is None else self._allow.entry(found)
 
     def match_address(self, host: str, port: int, address_text: str) -> RuleMatch:
         """Whether `host` may be connected to at this address; includes `match_name`."""

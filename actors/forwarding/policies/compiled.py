@@ -59,6 +59,8 @@ class CompiledPolicy:
         self._any_path = self._without("paths")
         self._with_paths = self._every & ~self._any_path
         self._names, self._networks = NameMasks(), NetworkMasks()
+        for rule in rules:
+            rule.names = self._names
         self._any_destination = self._without("destinations")
         self._with_lists = bits(rule.index for rule in rules if rule.lists)
         self._clients = NetworkMasks()

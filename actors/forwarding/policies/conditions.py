@@ -11,6 +11,7 @@ from actors.accounts.schedule import Schedule
 from actors.bus.messages.policies import DENY, RuleSpec
 from actors.bus.messages.specs import LimitsSpec
 from actors.forwarding.policies.facts import Facts, inner_address
+from actors.forwarding.policies.masks import NameMasks
 from actors.forwarding.policies.paths import PathPattern
 from actors.forwarding.policies.portions import Portions, in_portions
 from actors.forwarding.protocols.http.header_changes import field_changes
@@ -64,7 +65,7 @@ class Rule:
     """One rule, read. `index` is its place in the policy."""
 
     __slots__ = ("_known", "clients", "deny", "destinations", "headers", "http_only", "index", "limited",
-    "listen_ports", "lists", "methods", "paths", "schedule", "spec")  # fmt: skip
+    "listen_ports", "lists", "methods", "names", "paths", "schedule", "spec")  # fmt: skip
 
     def __init__(self, spec: RuleSpec, index: int, lists: Lists, entries: Entries) -> None:
         """`entries` are those of `spec`, read. Raises `ValueError` as `reading` does."""
@@ -88,6 +89,8 @@ class Rule:
         self.clients = tuple(entries.clients)
         self.paths = tuple(entries.paths)
         self.listen_ports = tuple(Ports(*each) for each in spec.listen_ports)
+        self.names: NameMasks | None = None
+        """The table of its policy that has its names; None where it isn't in one."""
         self.schedule: Schedule | None = None if spec.schedule is None else schedule_of(spec.schedule)
 
     def outcomes(self, facts: Facts, address: Address | None) -> Iterator[tuple[Outcome, str]]:
@@ -144,6 +147,14 @@ class Rule:
             if self.deny if named is None else not facts.literal and named.by_name(facts.name) is not None:
                 return True
         return False
+
+    def names_host(self, host: str, port: int) -> bool:
+        """Whether the rule, which matches, names this host: `*`, ports alone and networks name none."""
+        name = host.lower().removesuffix(".")
+        if self.names is not None and self.names.naming(name, port) >> self.index & 1:
+            return True
+        named = (self._known.find(each) for each in self._lists_at(port)) if self.lists else ()
+        return any(each is not None and each.by_name(name) is not None for each in named)
 
     def _address_matches(self, address: Address, port: int) -> bool:
         named = (self._known.find(host) for host in self._lists_at(port))

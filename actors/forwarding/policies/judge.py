@@ -79,6 +79,11 @@ class Verdict(NamedTuple):
         return next((each for each in self.applied if each.rule.spec.egress), None)
 
     @property
+    def tls_name(self) -> Applied | None:
+        """The rule that says what becomes of the name in a TLS handshake; None: none does."""
+        return next((each for each in self.applied if each.rule.spec.tls_name), None)
+
+    @property
     def header_changes(self) -> HeaderChanges | None:
         """What the rules change in the head of the request; None: nothing."""
         return merged(each.rule.headers for each in self.applied) if self.applied else None

@@ -112,10 +112,15 @@ class NameMasks:
         hosts = self._hosts
         if not hosts:
             return NONE
-        mask = NONE
-        for key in ("*", name):
-            if key in hosts:
-                mask |= hosts[key].at(port)
+        named = self.naming(name, port)
+        every = hosts.get("*")
+        return named if every is None else named | every.at(port)
+
+    def naming(self, name: str, port: int) -> int:
+        """The rules that hold by the name itself, not by `*`."""
+        hosts = self._hosts
+        alone = hosts.get(name)
+        mask = NONE if alone is None else alone.at(port)
         start = name.find(".")
         while start >= 0:
             found = hosts.get("*" + name[start:])
