@@ -176,6 +176,9 @@ class ConnectionStats:
                 report.country,
                 report.asn,
                 listen_port,
+                report.tls_name,
+                report.alpn,
+                report.tls_version,
             )
         )
 

@@ -92,6 +92,12 @@ class DictionaryColumn:
             return None
         return self._mask([word in value for value in self.folded.split(b"\n")])
 
+    def listing(self, item: bytes) -> bytes | None:
+        """The mask of rows whose value, a list with commas, has `item`; None: no row."""
+        if item not in self.blob:
+            return None
+        return self._mask([item in value.split(b",") for value in self.blob.split(b"\n")])
+
     def parenthesised(self) -> DictionaryColumn:
         """The same with parentheses around each value that isn't empty."""
         values = (b"(" + value + b")" if value else b"" for value in self.blob.split(b"\n"))

@@ -15,7 +15,7 @@ from actors.log_format import levels_from
 from actors.logs.columns import Columns, conjunction, disjunction
 from actors.logs.dayfile import COUNTED
 from actors.logs.ngram_filter import ngrams_of
-from actors.logs.record_schema import LISTEN_PORT, REQUEST_ID, SEARCHED, TARGET
+from actors.logs.record_schema import ALPN, LISTEN_PORT, REQUEST_ID, SEARCHED, TARGET, TLS_NAME
 from config.model.choices import LOG_LEVELS
 
 MICRO = 1_000_000
@@ -38,8 +38,10 @@ class CompiledQuery:
     facets: tuple[tuple[str, frozenset[str]], ...]
     """Fields and their possible values: those that the query restricts."""
     words: tuple[bytes, ...]
-    target: bytes | None = None
-    """A part of the target, with the letters A to Z in lower case."""
+    parts: tuple[tuple[str, bytes], ...] = ()
+    """Fields and a part of their value, with the letters A to Z in lower case."""
+    offered: bytes | None = None
+    """One of the protocols in `alpn`."""
     reported: bool = False
     """Only those with any reason of a rule in report mode (`reported:…`)."""
 
@@ -62,13 +64,14 @@ class CompiledQuery:
         if query.listen_port is not None:
             facets[LISTEN_PORT] = frozenset({str(query.listen_port)})
         words = tuple(_folded(word) for word in (query.search or "").split())
-        target = None if query.target is None else _folded(query.target)
+        parts = ((TARGET, query.target), (TLS_NAME, query.tls_name))
         return cls(
             round(query.start * MICRO),
             round(query.end * MICRO),
             tuple(facets.items()),
             words,
-            target,
+            tuple((name, _folded(part)) for name, part in parts if part is not None),
+            None if query.alpn is None else query.alpn.encode("utf-8", "surrogatepass"),
             query.reason == REPORTED,
         )
 
@@ -80,12 +83,13 @@ class CompiledQuery:
     @property
     def counts_suffice(self) -> bool:
         """True if the counts of a block decide all but the time."""
-        read = self.words or self.target is not None or self.reported
+        read = self.words or self.parts or self.offered is not None or self.reported
         return not read and all(name in COUNTED for name, _wanted in self.facets)
 
     def ngrams(self) -> list[frozenset[int]]:
         """Of what a block has to contain: the words, and each exact value between its line feeds."""
-        needed = [ngrams_of(word) for word in (*self.words, *([self.target] if self.target else []))]
+        needed = [ngrams_of(word) for word in self.words]
+        needed += [ngrams_of(part) for name, part in self.parts if name in SEARCHED]
         if self.reported:
             needed.append(ngrams_of(b"\n" + _REPORTED_PREFIX))
         for name, wanted in self.facets:
@@ -101,8 +105,13 @@ class CompiledQuery:
             if mask is None:
                 return None
             masks.append(mask)
-        if self.target is not None:
-            mask = columns.texts(TARGET).containing(self.target)
+        for name, part in self.parts:
+            mask = columns.texts(name).containing(part)
+            if mask is None:
+                return None
+            masks.append(mask)
+        if self.offered is not None:
+            mask = columns.texts(ALPN).listing(self.offered)
             if mask is None:
                 return None
             masks.append(mask)

@@ -18,12 +18,26 @@ Row = list[Any]
 TIMESTAMP = "timestamp"
 NUMBERS = ("response_time", "duration", "bytes_in", "bytes_out")
 LISTEN_PORT = "listen_port"
+TLS_NAME, ALPN = "tls_name", "alpn"
 FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "reason", "parent")
 """Fields with few different values."""
 TARGET = "target_url"
 HOST = "target_host"
 """Stands for the host of the target where values are counted (`actors.logs.counting`)."""
-ADDED = ("detail", "rule", "credential", "source_address", "parameters", "pool", "country", "asn", LISTEN_PORT)
+ADDED = (
+    "detail",
+    "rule",
+    "credential",
+    "source_address",
+    "parameters",
+    "pool",
+    "country",
+    "asn",
+    LISTEN_PORT,
+    TLS_NAME,
+    ALPN,
+    "tls_version",
+)
 """Fields that records of earlier releases lack: all, or the last ones."""
 CODES = ("status_code", LISTEN_PORT)
 """Numbers outside and texts in here, since what is asked for is one of them; an empty text is 0."""

@@ -69,6 +69,9 @@ _ATTRIBUTES = {
     "country": "destination.geo.country.iso_code",
     "asn": "destination.as.number",
     "listen_port": "listen_port",
+    "tls_name": "tls.client.server_name",
+    "alpn": "alpn",
+    "tls_version": "tls_version",
 }
 """Names of OpenTelemetry's conventions where there are some, by the fields of a record."""
 

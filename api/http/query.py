@@ -125,6 +125,17 @@ def text(
     return Parameter(description, schema, read, example)
 
 
+def alpn(description: str) -> Any:
+    """One protocol of a TLS handshake (ALPN, RFC 7301), such as `h2`: 1 to 255 characters without a comma."""
+
+    def read(value: str) -> str:
+        if "," in value:
+            raise ValueError("must be one protocol, such as h2, without a comma")
+        return value
+
+    return text(description, "h2", 255, 1, "^[^,]+$", read)
+
+
 def texts(description: str, example: str, highest: int, most: int = 20) -> Any:
     """Up to `most` texts of 1 to `highest` characters, each given by itself: `tag=a&tag=b`; a tuple."""
     schema = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": highest}, "maxItems": most}

@@ -20,7 +20,7 @@ from actors.forwarding.connections.table import SORTS
 from api.bus_bridge import Bridge
 from api.call import Call, Reply
 from api.errors import Invalid, NotFound, PeerUnavailable
-from api.http.query import Query, choice, integer, network, text
+from api.http.query import Query, alpn, choice, integer, network, text
 from api.services.fleet_connections import FleetConnections
 from api.services.worker_requests import older_addresses, request_workers
 from config.model.proxies import ProxyRecord
@@ -37,10 +37,14 @@ class ConnectionFilters(Query):
     target: str | None = text("Only to targets with this in their name", "example.com", lowest=1)
     min_age: int = integer("Only older than so many seconds", 0, 1_000_000_000, 0)
     listen_port: int | None = integer("Only of clients that came to this port of the proxy", 1, 65535)
+    tls_name: str | None = text("Only with this in the name of the TLS handshake", "example.com", 255, 1)
+    alpn: str | None = alpn("Only of clients that offered this protocol in their TLS handshake")
 
     def filter(self) -> ConnectionFilter:
         """As the message to the forwarding actor has it."""
-        return ConnectionFilter(self.client, self.user, self.target, float(self.min_age), self.listen_port)
+        return ConnectionFilter(
+            self.client, self.user, self.target, float(self.min_age), self.listen_port, self.tls_name, self.alpn
+        )
 
 
 class ListConnections(ConnectionFilters):
@@ -146,6 +150,9 @@ def connection_view(connection: Connection, upstreams: frozenset[str] | None) ->
         "source_rule": connection.source_rule or None,
         "parameters": connection.parameters or None,
         "pool": connection.pool or None,
+        "tls_name": connection.tls_name or None,
+        "alpn": connection.alpn or None,
+        "tls_version": connection.tls_version or None,
         "started_at": timestamp_text(connection.started_at),
         "age": math.floor(connection.age * 1000) / 1000,
         "rate_in": round(connection.rate_in),

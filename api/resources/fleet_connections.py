@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
@@ -34,7 +35,7 @@ class FleetFilters(ConnectionFilters):
         named = self.account if account is None else account.username
         if named is not None and self.user not in (None, named):
             raise Invalid("account", "must be the same as user, or be left out")
-        return ConnectionFilter(self.client, named or self.user, self.target, float(self.min_age), self.listen_port)
+        return replace(self.filter(), user=named or self.user)
 
 
 class ListFleetConnections(FleetFilters):

@@ -26,6 +26,8 @@ FIELDS = (
     "reason",
     "rule",
     "parent",
+    "tls_name",
+    "tls_version",
 )
 """The fields whose values are counted; `target_host` is the host of the target."""
 

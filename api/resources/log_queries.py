@@ -9,7 +9,7 @@ from typing import NamedTuple
 from actors.bus.messages.records import LogPage, QueryLogs
 from api.errors import Invalid
 from api.http.cursor import checksum
-from api.http.query import Query, address, choice, cursor, integer, moment, text
+from api.http.query import Query, address, alpn, choice, cursor, integer, moment, text
 from api.services.log_cursors import PageCursor, tail_of
 from config.model.choices import LOG_LEVELS
 
@@ -70,6 +70,10 @@ class LogFilters(Query):
     credential: str | None = text("Only with this credential; its id", "crd_0123456789abcdef", 128, 1)
     request_id: str | None = text("Only of the request with this id", "4f1d2c3b0000002a", 128, 1)
     listen_port: int | None = integer("Only of clients that came to this port of the proxy", 1, 65535)
+    tls_name: str | None = text(
+        "Only with this text in the name of the TLS handshake; case-insensitive for A to Z", "example.com", 255, 1
+    )
+    alpn: str | None = alpn("Only of clients that offered this protocol in their TLS handshake")
     method: str | None = text("Only with this method; `CONNECT` of tunnels", "GET", 64, 1)
     target: str | None = text(
         "Only with this text in the target; case-insensitive for A to Z", "example.com", SEARCH_MAX, 1
@@ -147,4 +151,6 @@ def _checksum(search: QueryLogs) -> int:
     added = [] if search.credential is None else [search.credential]
     added += [] if search.request_id is None else ["request_id", search.request_id]
     added += [] if search.listen_port is None else ["listen_port", str(search.listen_port)]
+    added += [] if search.tls_name is None else ["tls_name", search.tls_name]
+    added += [] if search.alpn is None else ["alpn", search.alpn]
     return checksum([*first, *then, *added])

@@ -30,6 +30,9 @@ ACCESS_FIELDS = (
     "country",  # where the address is that it went to, by a database of places that rules name; "" where none says so
     "asn",  # the number of its autonomous system, likewise
     "listen_port",  # the port of the proxy that the client came to; 0 where an earlier release wrote the record
+    "tls_name",  # what the client's TLS handshake in the tunnel names: A-labels, lower case; "" where none was read
+    "alpn",  # the protocols that the handshake offers, with commas between: h2,http/1.1
+    "tls_version",  # the highest version of TLS that the handshake offers, such as 1.3
 )
 
 PROXY_NAME = "proxy_name"

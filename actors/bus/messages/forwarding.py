@@ -237,8 +237,8 @@ class Explanation:
 class ConnectionFilter:
     """A filter of connections: those that every given part matches. A value, not a message by itself.
 
-    `client` is an address or a network, `user` exact, `target` a part of it, `min_age` seconds. `listen_port` is the
-    port of the proxy that the client has come to.
+    `client` is an address or a network, `user` exact, `target` and `tls_name` a part of it, `min_age` seconds.
+    `listen_port` is the port of the proxy that the client has come to. `alpn` is one of the protocols that are offered.
     """
 
     client: str | None = None
@@ -246,6 +246,8 @@ class ConnectionFilter:
     target: str | None = None
     min_age: float = 0.0
     listen_port: int | None = None
+    tls_name: str | None = None
+    alpn: str | None = None
 
 
 @message
@@ -271,7 +273,8 @@ class Connection:
     one that was used in place of the password. `source_address` is the one that it leaves from, and `source_rule` what
     of the configuration says so; empty where nothing does. `parameters` are
     those of the user name. `pool` is the name of the pool that the upstream is in, empty for one of the proxy itself.
-    `listen_port` is the port of the proxy that the client has come to.
+    `listen_port` is the port of the proxy that the client has come to. `tls_name`, `alpn` (with commas between) and
+    `tls_version` are what the client's TLS handshake in a tunnel says, empty where none was read.
     """
 
     id: str
@@ -292,6 +295,9 @@ class Connection:
     parameters: str = ""
     pool: str = ""
     listen_port: int = 0
+    tls_name: str = ""
+    alpn: str = ""
+    tls_version: str = ""
 
 
 @message

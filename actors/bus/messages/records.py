@@ -13,8 +13,9 @@ class QueryLogs:
 
     `search` is words that must all occur.
 
-    `level` is exact, `min_level` at least; `status_class` is the first digit of the status; `target` is a part of the
-    target, whatever the case of A to Z; the others are exact; None means all.
+    `level` is exact, `min_level` at least; `status_class` is the first digit of the status; `target` and `tls_name` are
+    parts of the field, whatever the case of A to Z; `alpn` is one of those that are offered; the others are exact; None
+    means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
     page that this one follows. Without `count` the total is not counted.
     """
@@ -40,6 +41,8 @@ class QueryLogs:
     credential: str | None = None
     request_id: str | None = None
     listen_port: int | None = None
+    tls_name: str | None = None
+    alpn: str | None = None
 
 
 @message

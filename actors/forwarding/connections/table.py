@@ -214,6 +214,7 @@ def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[in
     network = read_network(only.client) if only.client is not None else None
     youngest = (clock() - only.min_age) * 1e6
     part = only.target.lower() if only.target is not None else ""
+    name = only.tls_name.lower() if only.tls_name is not None else ""
 
     def matches(number: int, info: ConnectionInfo) -> bool:
         return (
@@ -222,6 +223,8 @@ def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[in
             and (not part or part in info.target.lower())
             and (network is None or _is_in(info.client_ip, network))
             and only.listen_port in (None, info.listen_port)
+            and (not name or name in info.tls_name)
+            and (only.alpn is None or only.alpn in info.alpn.split(","))
         )
 
     return matches
@@ -273,4 +276,7 @@ def _report(connection: Connection, connection_id: str, base: Sample, span: floa
         parameters=info.parameters,
         pool=info.pool,
         listen_port=info.listen_port,
+        tls_name=info.tls_name,
+        alpn=info.alpn,
+        tls_version=info.tls_version,
     )

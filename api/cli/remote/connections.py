@@ -24,6 +24,10 @@ FILTERS: dict[str, Any] = {
     "listen_port": Annotated[
         int | None, typer.Option("--listen-port", min=1, max=65535, help="Only at this port of the proxy.")
     ],
+    "tls_name": Annotated[
+        str | None, typer.Option("--tls-name", help="Only with this text in the name of the TLS handshake.")
+    ],
+    "alpn": Annotated[str | None, typer.Option("--alpn", help="Only with this protocol offered in the TLS handshake.")],
     "min_age": Annotated[int | None, typer.Option("--min-age", min=0, help="Only older than so many seconds.")],
 }
 """Options by the API's parameter."""

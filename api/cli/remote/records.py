@@ -66,6 +66,10 @@ FILTERS: dict[str, Any] = {
     "listen_port": Annotated[
         int | None, typer.Option("--listen-port", min=1, max=65535, help="Only at this port of the proxy.")
     ],
+    "tls_name": Annotated[
+        str | None, typer.Option("--tls-name", help="Only with this text in the name of the TLS handshake.")
+    ],
+    "alpn": Annotated[str | None, typer.Option("--alpn", help="Only with this protocol offered in the TLS handshake.")],
     "target": Annotated[str | None, typer.Option("--target", help="Only with this text in the target.")],
     "method": Annotated[str | None, typer.Option("--method", help="Only with this method; CONNECT of tunnels.")],
     "status_code": Annotated[str | None, typer.Option("--status", help="Only with this status: 404, or 5xx.")],

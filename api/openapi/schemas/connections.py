@@ -10,7 +10,8 @@ from api.openapi.schemas.base import Moment, ResponseModel
 class Connection(ResponseModel):
     """A live connection; `age` in seconds, rates in bytes per second.
 
-    `parameters` are those of the user name, `pool` is that of the upstream `parent`.
+    `parameters` are those of the user name, `pool` is that of the upstream `parent`. `tls_name`, `alpn` and
+    `tls_version` are what the client's TLS handshake in a tunnel says.
     """
 
     id: str
@@ -24,6 +25,9 @@ class Connection(ResponseModel):
     parameters: str | None
     pool: str | None
     listen_port: int
+    tls_name: str | None
+    alpn: str | None
+    tls_version: str | None
     state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     age: float

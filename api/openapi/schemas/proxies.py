@@ -287,6 +287,9 @@ class LogEntry(ResponseModel):
     country: str
     asn: str
     listen_port: int
+    tls_name: str
+    alpn: str
+    tls_version: str
 
 
 class Logs(ResponseModel):

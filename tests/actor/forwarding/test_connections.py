@@ -212,6 +212,41 @@ class Silent:
         raise AssertionError("it is not ended")
 
 
+class Named(Silent):
+    """A tunnel whose handshake named `named`, and offered `offered`."""
+
+    def __init__(self, number: int, named: str, offered: str) -> None:
+        super().__init__(number)
+        self._said = {"tls_name": named, "alpn": offered, "tls_version": "1.3"}
+
+    def info(self) -> ConnectionInfo:
+        return super().info()._replace(**self._said)
+
+
+@pytest.mark.parametrize(
+    ("only", "found"),
+    [
+        (ConnectionFilter(tls_name="A.Example"), ["a.example"]),
+        (ConnectionFilter(tls_name="example"), ["a.example", "b.example"]),
+        (ConnectionFilter(alpn="h2"), ["a.example"]),
+        (ConnectionFilter(alpn="h2c"), ["b.example"]),
+        (ConnectionFilter(alpn="http/1.1", tls_name="b."), []),
+    ],
+)
+def test_tunnels_are_found_by_the_name_and_the_protocols_of_their_handshake(
+    only: ConnectionFilter, found: list[str]
+) -> None:
+    loop, tunnels = Loop(), {Named(1, "a.example", "h2,http/1.1"), Named(2, "b.example", "h2c"), Silent(3)}
+    table = ConnectionTable(loop, tunnels, time.time, str)
+    pages: list[Connections] = []
+    table.query(QueryConnections(only, "-age", 10, 0), pages.append)
+    end = time.monotonic() + 120
+    while not pages and time.monotonic() < end:
+        loop.turn()
+    assert [(each.tls_name, each.tls_version) for each in pages[0].connections] == [(name, "1.3") for name in found]
+    loop.close()
+
+
 def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overlap() -> None:
     loop = Loop()
     table = ConnectionTable(loop, {Silent(number) for number in range(10_000)}, time.time, str)

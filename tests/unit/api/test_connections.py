@@ -18,7 +18,9 @@ from actors.bus.messages.forwarding import (
 )
 from tests.kit.api_stage import PROXY, Api, error_of
 
-ONE = Connection("5f", "192.0.2.1", "", "a.example:443", "tunnel", 1_700_000_000.0, 1.23456, 10, 20, 1.4, 2.6)
+ONE = Connection(
+    "5f", "192.0.2.1", "", "a.example:443", "tunnel", 1_700_000_000.0, 1.23456, 10, 20, 1.4, 2.6, tls_name="a.example"
+)
 
 
 @pytest.fixture
@@ -56,6 +58,9 @@ def test_a_page_is_returned(api: Api, headers: dict[str, str], path: str) -> Non
                 "parameters": None,
                 "pool": None,
                 "listen_port": 0,
+                "tls_name": "a.example",
+                "alpn": None,
+                "tls_version": None,
                 "state": "tunnel",
                 "started_at": "2023-11-14T22:13:20.000Z",
                 "age": 1.234,
@@ -71,9 +76,9 @@ def test_a_page_is_returned(api: Api, headers: dict[str, str], path: str) -> Non
 
 
 def test_filters_sort_and_page_are_passed_on(api: Api, headers: dict[str, str], path: str) -> None:
-    query = "client=10.0.0.0/8&user=ada&target=a.ex&min_age=5&listen_port=20005&sort=-rate_out&limit=7&offset=3"
-    api.get(f"{path}?{query}", headers)
-    only = ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0, 20005)
+    query = "client=10.0.0.0/8&user=ada&target=a.ex&min_age=5&listen_port=20005&tls_name=b.ex&alpn=h2"
+    api.get(f"{path}?{query}&sort=-rate_out&limit=7&offset=3", headers)
+    only = ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0, 20005, "b.ex", "h2")
     assert api.fleet.received[-1][1] == QueryConnections(only, "-rate_out", 7, 3)
 
 
@@ -84,6 +89,8 @@ def test_filters_sort_and_page_are_passed_on(api: Api, headers: dict[str, str], 
         ("client=", "client"),
         ("user=", "user"),
         ("target=", "target"),
+        ("tls_name=", "tls_name"),
+        ("alpn=h2,http/1.1", "alpn"),
         ("min_age=-1", "min_age"),
         ("sort=colour", "sort"),
         ("sort=--age", "sort"),

@@ -159,10 +159,14 @@ def test_connections_that_go_between_two_requests_end_the_search(api: Api, heade
 def test_filters_reach_all_and_proxy_selects_one_by_name_or_id(api: Api, headers: dict[str, str]) -> None:
     one, other = Process([connection(1)]), Process([connection(2)])
     _, second = serve(api, one, other)
-    listed(api, headers, "?client=10.0.0.0/8&account=ada&target=a.ex&min_age=5&listen_port=9&sort=-rate_out")
+    listed(
+        api,
+        headers,
+        "?client=10.0.0.0/8&account=ada&target=a.ex&min_age=5&listen_port=9&tls_name=b.ex&alpn=h2&sort=-rate_out",
+    )
     for process in (one, other):
         assert (process.asked[-1].only, process.asked[-1].sort) == (
-            ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0, 9),
+            ConnectionFilter("10.0.0.0/8", "ada", "a.ex", 5.0, 9, "b.ex", "h2"),
             "-rate_out",
         )
     one.asked.clear()

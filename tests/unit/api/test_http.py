@@ -373,6 +373,9 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
         "country": "",
         "asn": "",
         "listen_port": 0,
+        "tls_name": "example.org",
+        "alpn": "h2,http/1.1",
+        "tls_version": "1.3",
     }
 
     def index(message: QueryLogs) -> LogPage:
@@ -391,7 +394,9 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
     assert asked[1].proxy_ids == ("prx_1",)
 
 
-@pytest.mark.parametrize("query", ["level=loud", "limit=0", "limit=1001", "start_time=yesterday", "offset=-1"])
+@pytest.mark.parametrize(
+    "query", ["level=loud", "limit=0", "limit=1001", "start_time=yesterday", "offset=-1", "alpn=h2,h3"]
+)
 def test_a_bad_log_query_is_400_naming_it(api: Api, query: str) -> None:
     assert error_of(api.get(f"/logs?{query}", api.token()))[2]["field"] == query.partition("=")[0]
 

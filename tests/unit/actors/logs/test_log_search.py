@@ -74,6 +74,8 @@ def fits(record: Record, query: Record) -> bool:
         and LOG_LEVELS.index(record["level"]) >= least
         and record["status_code"] // 100 == (query.get("status_class") or record["status_code"] // 100)
         and folded(query.get("target") or "") in folded(record["target_url"])
+        and folded(query.get("tls_name") or "") in record["tls_name"]
+        and (query.get("alpn") is None or query["alpn"] in record["alpn"].split(","))
         and (query["proxy_ids"] is None or record["proxy_id"] in query["proxy_ids"])
         and all(any(folded(word) in folded(text) for text in texts(record)) for word in words(query["search"]))
     )
@@ -105,7 +107,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
 HOSTS = st.sampled_from(["example.com", "EXAMPLE.org", "a.b.example.com", "é.example", "host-1", "10.0.0.1", "ample"])
 PATHS = st.text("abcxyz019/?=&%._-", max_size=12)
 ROWS = st.builds(
-    lambda at, level, proxy, client, user, method, host, path, status, reason, credential, request, port: row(
+    lambda at, level, proxy, client, user, method, host, path, status, reason, credential, request, port, tls: row(
         0,
         timestamp=NOON + at / 4,
         level=level,
@@ -119,6 +121,7 @@ ROWS = st.builds(
         credential=credential,
         request_id=request,
         listen_port=port,
+        **dict(zip(("tls_name", "alpn", "tls_version"), tls, strict=True)),
     ),
     st.integers(0, 40),
     st.sampled_from(LOG_LEVELS),
@@ -133,6 +136,9 @@ ROWS = st.builds(
     st.sampled_from(["", "crd_1", "crd_12"]),
     st.sampled_from(["request-1", "request-12", "request-2"]),
     st.sampled_from([0, 20001, 20002]),
+    st.sampled_from(
+        [("", "", ""), ("a.example.com", "h2,http/1.1", "1.3"), ("b.example", "h2c", "1.2"), ("", "http/1.1,h2", "1.3")]
+    ),
 )
 PIECES = st.one_of(
     st.sampled_from(
@@ -155,6 +161,8 @@ QUERIES = st.fixed_dictionaries(
         "credential": st.sampled_from(["crd_1", "crd_2", "CRD_1"]),
         "listen_port": st.sampled_from([20001, 2000]),
         "request_id": st.sampled_from(["request-1", "request", "REQUEST-1"]),
+        "tls_name": st.sampled_from(["a.example.com", "EXAMPLE", "nowhere", "com,"]),
+        "alpn": st.sampled_from(["h2", "h2c", "http/1.1", "h2,http/1.1", "http", "H2"]),
         "target": st.sampled_from(["EXAMPLE.", "http://a.b", "é", "/x", "nowhere"]),
         "proxy_ids": st.sampled_from([(), ("prx_1",), ("prx_1", "prx_2"), ("prx_none",)]),
         "start": st.integers(0, 40).map(lambda at: NOON + at / 4),
