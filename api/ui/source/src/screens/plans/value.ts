@@ -9,16 +9,18 @@ export interface PlanValue extends RulesValue {
   policy: string;
   /** Addresses and networks that its accounts leave from; empty: those of the proxy. */
   egress: string[];
+  /** Whether refusals name policy, rule and list. */
+  disclose: boolean;
   self_service: { password: boolean; credentials: boolean };
 }
 
-export const blank = (): PlanValue => ({ ...blankRules(), name: "", description: "", policy: "", egress: [], self_service: { password: false, credentials: false } });
+export const blank = (): PlanValue => ({ ...blankRules(), name: "", description: "", policy: "", egress: [], disclose: true, self_service: { password: false, credentials: false } });
 
 export function valueOf(plan: Plan): PlanValue {
-  const { name, description, self_service } = plan;
+  const { name, description, disclose, self_service } = plan;
   const policy = plan.policy ?? "";
   const egress = plan.egress ?? [];
-  return structuredClone({ ...rulesOf(plan as RulesValue), name, description, policy, egress, self_service });
+  return structuredClone({ ...rulesOf(plan as RulesValue), name, description, policy, egress, disclose, self_service });
 }
 
 /** The body of a create or a PATCH; quota and schedule are whole. */

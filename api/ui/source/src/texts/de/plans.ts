@@ -8,6 +8,8 @@ export const plans: Texts["plans"] = {
   "accounts": "{n} Konto|{n} Konten",
   "policy": "Richtlinie",
   "policy.hint": "Vor der des Proxys, auf allen Proxys",
+  "disclose": "Ablehnungen nennen die Regel",
+  "disclose.hint": "Sonst erfahren Clients ihrer Konten nur den Grund: keine Richtlinie, keine Regel, keinen Namen einer Liste",
   "self.password": "Inhaber dürfen ihr Passwort ändern",
   "self.hint": "Unter /ui/me, wenn Selbstbedienung eingeschaltet ist",
   "self.credentials": "Inhaber dürfen Zugangsschlüssel ausstellen",

@@ -6,6 +6,8 @@ export const plans = {
   "accounts": "{n} account|{n} accounts",
   "policy": "Policy",
   "policy.hint": "Before that of the proxy, on all proxies",
+  "disclose": "Refusals say which rule refuses",
+  "disclose.hint": "Without it, clients of its accounts are sent the reason alone: no policy, no rule, no name of a list",
   "self.password": "Account holders may change their password",
   "self.hint": "At /ui/me, if self-service is on",
   "self.credentials": "Account holders may mint credentials",
