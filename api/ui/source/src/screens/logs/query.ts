@@ -8,13 +8,13 @@ export type Entry = Schemas["LogEntry"];
 export const CLASSES = ["2xx", "3xx", "4xx", "5xx"] as const;
 export const LEVELS = ["info", "warning", "error"] as const;
 /** Filters that come by a click on a value. */
-export const CLICKED = ["client", "user", "method", "reason", "status", "target", "proxy", "request"] as const;
+export const CLICKED = ["client", "user", "method", "reason", "status", "target", "proxy", "tls_name", "alpn", "request"] as const;
 export type Clicked = (typeof CLICKED)[number];
 
 export const logFilters = () =>
   filters({
     q: text(), class: choice(CLASSES), level: choice(LEVELS), client: text(), user: text(), method: text(), reason: text(),
-    status: text(), target: text(), proxy: text(), request: text(), range: choice(Object.keys(RANGES) as RangeName[], "1h"), from: text(), to: text(),
+    status: text(), target: text(), proxy: text(), tls_name: text(), alpn: text(), request: text(), range: choice(Object.keys(RANGES) as RangeName[], "1h"), from: text(), to: text(),
     follow: flag(), hidden: text(), page: number(),
   });
 
@@ -39,6 +39,8 @@ export function which(values: Values, only?: string) {
     reason: values.reason || undefined,
     status_code: status,
     target: values.target || undefined,
+    tls_name: values.tls_name || undefined,
+    alpn: values.alpn || undefined,
     request_id: values.request || undefined,
     proxy_id: only ?? (values.proxy || undefined),
   };
@@ -49,6 +51,9 @@ export function times(span: TimeSpan): { start_time: string; end_time: string } 
   const { start, end } = bounds(span);
   return { start_time: start.toISOString(), end_time: end.toISOString() };
 }
+
+/** The protocols that a client offered in its handshake. */
+export const offered = ({ alpn }: Pick<Entry, "alpn">): string[] => alpn.split(",").filter(Boolean);
 
 /** What identifies a record in lists and addresses: its time and its request id. */
 export const keyOf = (entry: Entry): string => `${entry.timestamp}~${entry.request_id}`;

@@ -15,6 +15,7 @@ import { proxies } from "./proxies";
 import { proxyaccounts } from "./proxyaccounts";
 import { proxyform } from "./proxyform";
 import { proxyrules } from "./proxyrules";
+import { tlsname } from "./tlsname";
 import { accounts } from "./accounts";
 import { connections } from "./connections";
 import { logs } from "./logs";
@@ -25,4 +26,4 @@ import { plans } from "./plans";
 import { common, errors, shell } from "./shell";
 
 /** German. The type holds it to the keys of English. */
-export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver };
+export const de: Texts = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname };

@@ -22,7 +22,8 @@ import { proxies } from "./proxies";
 import { proxyaccounts } from "./proxyaccounts";
 import { proxyform } from "./proxyform";
 import { proxyrules } from "./proxyrules";
+import { tlsname } from "./tlsname";
 
 /** English: every key there is. An area adds a line here and in `de/index.ts`. */
-export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver };
+export const en = { common, errors, shell, overview, proxies, proxyform, proxyrules, proxyaccounts, connections, logs, accounts, plans, audit, history, transfer, webhooks, users, apikeys, sessions, settings, me, usage, accountimport, objects, lists, policies, pools, resolver, tlsname };
 export type En = { [A in keyof typeof en]: { [K in keyof (typeof en)[A]]: string } };

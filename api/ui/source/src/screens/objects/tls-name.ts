@@ -1,0 +1,26 @@
+/** The name in the TLS handshake of a tunnel: what is done about it, what came out of it, and what helps then. */
+import type { Schemas } from "../../api/client";
+import { t } from "../../texts";
+
+export type Check = Schemas["DetailedProxy"]["tls_name"];
+export const CHECKS = ["auto", "off", "record", "match", "allowed"] as const satisfies readonly Check[];
+
+const KINDS = ["match", "mismatch", "not_tls", "no_name", "malformed", "timeout"] as const;
+export type Kind = (typeof KINDS)[number];
+
+/** The key of its text; empty is left to the proxy. */
+export const wordOf = (check: Check | ""): Check | "inherited" => check || "inherited";
+
+/** `automatic · ports 443, 8443`. */
+export function checkText({ tls_name, tls_ports }: Pick<Schemas["DetailedProxy"], "tls_name" | "tls_ports">): string {
+  return `${t(`tlsname.${tls_name}`)} · ${tls_ports.length ? t("tlsname.ports.n", { ports: tls_ports.join(", ") }) : t("tlsname.ports.none")}`;
+}
+
+/** What helps after a refusal, also one that was only reported; empty for other reasons. A detail begins with the kind. */
+export function fixOf({ reason, detail }: { reason: string; detail: string }): string {
+  if (reason.replace(/^reported:/, "") !== "tls_name_denied") return "";
+  const kind = KINDS.find((each) => detail.startsWith(`${each}:`));
+  return kind ? fixText(kind) : "";
+}
+
+export const fixText = (kind: Kind): string => (kind === "match" ? "" : t(`tlsname.fix.${kind}`));
