@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { entryOf, isAddress, steps, type Explanation } from "../src/screens/proxies/rules/explain";
 
-const allowed = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null, assumed: [] } as unknown as Explanation;
+const allowed = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null, assumed: [], tls_name: { check: "record", rule: "tls_name auto", port_checked: false, name: null, kind: null } } as unknown as Explanation;
 const open = { auth: { enabled: false, username: null }, upstreams: [] };
 const closed = { auth: { enabled: true, username: "alice" }, upstreams: [] };
 const outcomes = (found: Explanation, proxy: Parameters<typeof steps>[1]) => steps(found, proxy).map(({ stage, outcome }) => `${stage} ${outcome}`);
@@ -44,4 +44,17 @@ test("a password that only the client knows is assumed, unless the request is re
   expect(outcomes(named, closed).slice(0, 3)).toEqual(["client passed", "user assumed", "account passed"]);
   expect(outcomes({ ...named, decision: "deny", stage: "account" }, closed).slice(0, 3)).toEqual(["client passed", "user assumed", "account denied"]);
   expect(outcomes({ ...named, decision: "deny", stage: "user", assumed: [] }, closed).slice(0, 2)).toEqual(["client passed", "user denied"]);
+});
+
+test("the name in the handshake is the last stage where it is read; what only the client knows is assumed", () => {
+  const last = (tls_name: Partial<Explanation["tls_name"]>, more: Partial<Explanation> = {}) => steps({ ...allowed, ...more, tls_name: { ...allowed.tls_name, port_checked: true, ...tls_name } }, open).at(-1);
+  const rule = "access.allow_destinations[0] *.example.com";
+  expect(last({ check: "match", rule })).toEqual({ stage: "tls_name", outcome: "assumed", rule });
+  expect(last({ check: "allowed", rule, name: "cdn.example.com", kind: "match" })).toEqual({ stage: "tls_name", outcome: "passed", rule });
+  expect(last({ check: "record", rule: "tls_name auto" })).toEqual({ stage: "tls_name", outcome: "passed", rule: "tls_name auto" });
+  const wrong = { check: "match", rule, name: "evil.example", kind: "mismatch" } as const;
+  expect(last(wrong, { decision: "deny", reason: "tls_name_denied", rule, stage: "tls_name" })?.outcome).toBe("denied");
+  expect(last(wrong, { reason: "reported:tls_name_denied", rule, stage: "tls_name" })?.outcome).toBe("reported");
+  expect(last({ check: "match", rule }, { decision: "deny", stage: "name" })?.outcome).toBe("open");
+  expect([last({ check: "off" })?.stage, last({ check: "match", port_checked: false })?.stage]).toEqual(["address", "address"]);
 });

@@ -23,6 +23,13 @@ describe("a rule in its form", () => {
     expect(ruleBody(ruleValue(tunnels as never))).toEqual(tunnels);
     expect(ruleBody({ ...ruleValue(tunnels as never), tunnel: false }).match).toEqual({});
   });
+  it("says what becomes of the name in the handshake, or leaves it to the proxy", () => {
+    const strict = { name: "t", mode: "enforce" as const, match: {}, action: { use: "direct", tls_name: "match" } };
+    expect(ruleBody(ruleValue(strict as never))).toEqual(strict);
+    expect(ruleBody({ ...ruleValue(strict as never), tls_name: "" }).action).toEqual({ use: "direct" });
+    expect(ruleBody({ ...ruleValue(strict as never), use: "deny" }).action).toEqual({ use: "deny" });
+    expect(ruleValue({ ...strict, action: { use: "direct", tls_name: null } } as never).tls_name).toBe("");
+  });
   it("leaves out what is empty, and what an action does not have", () => {
     const rule = { ...blankRule("one"), reason: "no", set: "X-A: 1" };
     expect(ruleBody(rule)).toEqual({ name: "one", match: {}, action: { use: "deny", reason: "no" }, mode: "enforce" });

@@ -3,6 +3,7 @@ import { api, data, tagged, type Schemas } from "../../api/client";
 import { LIMITS, type RulesValue } from "../accounts/rules";
 import { linesOf } from "../../lib/format";
 import { fieldLines, fieldsOf, ifMatch, type ObjectKind } from "../objects/kind";
+import type { Check } from "../objects/tls-name";
 import { portOf } from "../proxies/form/value";
 
 export type Policy = Schemas["PolicyView"];
@@ -28,6 +29,8 @@ export interface RuleValue {
   /** Empty: the usual way of the proxy. */
   use: string;
   reason: string;
+  /** Empty: as the proxy says. */
+  tls_name: Check | "";
   /** `Name: value`, one a line. */
   set: string;
   remove: string[];
@@ -53,18 +56,18 @@ const key = () => `rule-${++made}`;
 
 export const blankRule = (name: string): RuleValue => ({
   key: key(), name, mode: "enforce", accounts: [], destinations: [], clients: [], listen_ports: [], methods: [], paths: [], tunnel: false, schedule: null,
-  use: "deny", reason: "", set: "", remove: [], params: "", egress: [], limits: NO_LIMITS(), others: { match: {}, action: {} },
+  use: "deny", reason: "", tls_name: "", set: "", remove: [], params: "", egress: [], limits: NO_LIMITS(), others: { match: {}, action: {} },
 });
 
 export const copyOf = (rule: RuleValue, name: string): RuleValue => ({ ...structuredClone(rule), key: key(), name });
 
 export function ruleValue(rule: Rule): RuleValue {
   const { accounts, destinations, clients, listen_ports, methods, paths, tunnel, schedule, params, ...match } = rule.match;
-  const { use, reason, headers, egress, limits, ...action } = rule.action;
+  const { use, reason, tls_name, headers, egress, limits, ...action } = rule.action;
   return {
     ...blankRule(rule.name), mode: rule.mode,
     accounts: accounts ?? [], destinations: destinations ?? [], clients: clients ?? [], listen_ports: (listen_ports ?? []).map(String), methods: methods ?? [], paths: paths ?? [], tunnel: tunnel ?? false,
-    schedule: (schedule as RulesValue["schedule"]) ?? null, use: use ?? "", reason: reason ?? "",
+    schedule: (schedule as RulesValue["schedule"]) ?? null, use: use ?? "", reason: reason ?? "", tls_name: tls_name ?? "",
     set: fieldLines(headers?.set ?? {}), remove: headers?.remove ?? [],
     params: Object.entries(params ?? {}).map(([name, value]) => `${name}=${value}`).join("\n"), egress: egress ?? [], limits: { ...NO_LIMITS(), ...limits },
     others: { match, action },
@@ -83,7 +86,7 @@ export function ruleBody(rule: RuleValue): Plain {
   return {
     name: rule.name,
     match: filled({ accounts, destinations, clients, listen_ports, methods, paths, tunnel: tunnel || null, params: rule.params.trim() ? params : null, schedule, ...others.match }),
-    action: filled({ use, reason: use === "deny" ? reason : "", headers: Object.keys(headers).length ? headers : null, egress: use === "deny" ? [] : egress, limits: use !== "deny" && Object.keys(limits).length ? limits : null, ...others.action }),
+    action: filled({ use, reason: use === "deny" ? reason : "", headers: Object.keys(headers).length ? headers : null, tls_name: use === "deny" ? "" : rule.tls_name, egress: use === "deny" ? [] : egress, limits: use !== "deny" && Object.keys(limits).length ? limits : null, ...others.action }),
     mode: rule.mode,
   };
 }

@@ -22,6 +22,7 @@ export const proxyrules: Texts["proxyrules"] = {
   "stage.resolve": "Namensauflösung",
   "stage.egress_guard": "Egress-Schutz",
   "stage.address": "Regeln für Ziele",
+  "stage.tls_name": "Name im TLS-Handshake",
   "assumed.password": "wenn das Passwort stimmt, was hier nicht bekannt ist",
   "assumed.credential": "wenn das Geheimnis des Zugangs stimmt, was hier nicht bekannt ist",
   "was": "Der Eintrag sagt: {reason}",

@@ -20,6 +20,7 @@ export const proxyrules = {
   "stage.resolve": "Name resolution",
   "stage.egress_guard": "Egress guard",
   "stage.address": "Destination rules",
+  "stage.tls_name": "Name in the TLS handshake",
   "assumed.password": "if the password is right, which is not known here",
   "assumed.credential": "if the secret of the credential is right, which is not known here",
   "was": "The record says: {reason}",

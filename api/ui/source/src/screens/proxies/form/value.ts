@@ -41,6 +41,9 @@ export interface ProxyValue {
   tls: { cert_file: string; key_file: string; client_ca: string; client_auth: "" | "require" | "optional"; client_crl: string };
   settings: { timeout: number | null; keep_alive: boolean; max_connections: number | null };
   access: Schemas["ProxyAccess"];
+  tls_name: Detailed["tls_name"];
+  /** Of targets; texts until they are sent. */
+  tls_ports: string[];
   /** The name of one, empty for none. */
   policy: string;
   /** The name of one, in place of upstreams; empty for none. */
@@ -67,7 +70,7 @@ export const blank = (): ProxyValue => ({
   auth: { enabled: false, username: "", password: "", backend: null },
   tls: { cert_file: "", key_file: "", client_ca: "", client_auth: "", client_crl: "" },
   settings: { timeout: 30, keep_alive: true, max_connections: 1000 },
-  access: { allow_clients: [], deny_clients: [], allow_destinations: [], deny_destinations: [], mode: "enforce" }, policy: "",
+  access: { allow_clients: [], deny_clients: [], allow_destinations: [], deny_destinations: [], mode: "enforce" }, tls_name: "auto", tls_ports: ["443"], policy: "",
   pool: "", upstreams: [], upstream_policy: "failover", upstream_check: { enabled: true, interval: 30, timeout: 5 },
   limits: { bandwidth_in: 0, bandwidth_out: 0, connections_per_client: 0, requests_per_minute: 0 },
   headers: { via: "pseudonym", forwarded: "off", set: "", remove: [] }, accept_proxy_protocol: false, bind_address: "", bind_policy: "random", workers: "1", sleep_after: 0,
@@ -82,13 +85,14 @@ export const blankBackend = (): BackendValue => ({ url: "", timeout: 5, cache_se
 
 /** A stored proxy for the form. Passwords are not in it: what is left empty stays. */
 export function valueOf(proxy: Detailed): ProxyValue {
-  const { name, description, protocol, host, port, tags, settings, access, upstream_policy, upstream_check, limits, accept_proxy_protocol, bind_policy, username_params } = proxy;
+  const { name, description, protocol, host, port, tags, settings, access, tls_name, upstream_policy, upstream_check, limits, accept_proxy_protocol, bind_policy, username_params } = proxy;
   const { via, forwarded, set, remove } = proxy.headers;
   const { url, timeout, cache_seconds, negative_seconds, on_error } = proxy.auth.backend ?? blankBackend();
   const backend = proxy.auth.backend ? { url, timeout, cache_seconds, negative_seconds, on_error } : null;
   const tls = { cert_file: proxy.tls?.cert_file ?? "", key_file: proxy.tls?.key_file ?? "", client_ca: proxy.tls?.client_ca ?? "", client_auth: proxy.tls?.client_auth ?? ("" as const), client_crl: proxy.tls?.client_crl ?? "" };
   return structuredClone({
-    name, description, protocol, host, port: String(port), tags, settings, access, upstream_policy, upstream_check, limits, accept_proxy_protocol, bind_policy, username_params, tls,
+    name, description, protocol, host, port: String(port), tags, settings, access, tls_name, upstream_policy, upstream_check, limits, accept_proxy_protocol, bind_policy, username_params, tls,
+    tls_ports: proxy.tls_ports.map(String),
     headers: { via, forwarded, remove, set: fieldLines(set) },
     bind_address: [proxy.bind_address].flat().join(" "), workers: String(proxy.workers), sleep_after: proxy.sleep_after ?? 0,
     policy: proxy.policy ?? "", pool: proxy.pool ?? "",
@@ -101,6 +105,7 @@ export function valueOf(proxy: Detailed): ProxyValue {
 export function bodyOf(before: ProxyValue, after: ProxyValue): Record<string, unknown> {
   const found = changes(before, after) as Record<string, unknown>;
   if (found.port !== undefined) found.port = portOf(after.port);
+  if (found.tls_ports) found.tls_ports = after.tls_ports.map(portOf);
   if (found.auth) found.auth = authOf(found.auth as Partial<ProxyValue["auth"]>);
   if (found.tls) found.tls = nulls(found.tls as object);
   if (found.workers !== undefined) found.workers = /^\d+$/.test(after.workers.trim()) ? Number(after.workers) : after.workers.trim();

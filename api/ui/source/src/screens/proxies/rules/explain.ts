@@ -4,7 +4,7 @@ import type { Schemas } from "../../../api/client";
 export type Explanation = Schemas["Explanation"];
 
 /** In the order in which a request comes to them. */
-export const STAGES = ["client", "user", "account", "credential", "policy", "name", "resolve", "egress_guard", "address"] as const;
+export const STAGES = ["client", "user", "account", "credential", "policy", "name", "resolve", "egress_guard", "address", "tls_name"] as const;
 export type Stage = (typeof STAGES)[number];
 export type Outcome = "passed" | "assumed" | "denied" | "reported" | "open";
 
@@ -23,10 +23,10 @@ interface Configured {
 export function steps(found: Explanation, proxy: Configured): Step[] {
   const there = STAGES.filter((stage) => stage === found.stage || applies(stage, found, proxy));
   const at = there.indexOf(found.stage as Stage);
-  return there.map((stage, index) => ({ stage, outcome: outcome(found, stage, index, at), rule: index === at ? found.rule : "" }));
+  return there.map((stage, index) => ({ stage, outcome: outcome(found, stage, index, at), rule: stage === "tls_name" ? found.tls_name.rule : index === at ? found.rule : "" }));
 }
 
-function applies(stage: Stage, { account, credential, target, rules }: Explanation, { auth, upstreams }: Configured): boolean {
+function applies(stage: Stage, { account, credential, target, rules, tls_name }: Explanation, { auth, upstreams }: Configured): boolean {
   const literal = isAddress(target.host);
   if (stage === "user") return auth.enabled;
   if (stage === "account") return account !== null;
@@ -34,11 +34,13 @@ function applies(stage: Stage, { account, credential, target, rules }: Explanati
   if (stage === "policy") return rules.length > 0;
   if (stage === "resolve") return !literal && upstreams.length === 0;
   if (stage === "egress_guard" || stage === "address") return literal || upstreams.length === 0;
+  if (stage === "tls_name") return tls_name.port_checked && tls_name.check !== "off";
   return true;
 }
 
-function outcome({ decision, reason, assumed }: Explanation, stage: Stage, index: number, at: number): Outcome {
+function outcome({ decision, reason, assumed, tls_name }: Explanation, stage: Stage, index: number, at: number): Outcome {
   if (stage === "user" && assumed.length > 0 && (decision === "allow" || index < at)) return "assumed";
+  if (stage === "tls_name" && decision === "allow" && tls_name.kind === null && tls_name.check !== "record") return "assumed";
   if (decision === "allow") return index === at && isReported(reason) ? "reported" : "passed";
   if (index === at) return "denied";
   return index < at ? "passed" : "open";
