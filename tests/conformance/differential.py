@@ -73,6 +73,8 @@ def requests_passed(data: bytes) -> list[Passed]:
                 more += session.opened(False, 0.0)
             elif isinstance(command, ToOrigin):
                 passed[-1].to_origin += command.data
+            elif isinstance(command, Tunnel):
+                passed[-1].to_origin += command.early
         if passed and not passed[-1].whole and passed[-1].exchange.request_body is None:
             passed[-1].whole = True
             if session.reads_origin:

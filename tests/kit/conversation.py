@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self
 
-from actors.forwarding.protocols.commands import Command, ToClient, ToOrigin
+from actors.forwarding.protocols.commands import Command, ToClient, ToOrigin, Tunnel
 
 
 class Receiver(Protocol):
@@ -41,7 +41,8 @@ class Conversation:
 
     @property
     def to_origin(self) -> bytes:
-        return b"".join(command.data for command in self.all(ToOrigin))
+        early = b"".join(command.early for command in self.all(Tunnel))
+        return b"".join(command.data for command in self.all(ToOrigin)) + early
 
     @property
     def kinds(self) -> list[str]:

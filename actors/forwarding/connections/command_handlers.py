@@ -8,6 +8,7 @@ from actors.forwarding.connections.client_connection import ClientConnection, Ha
 from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
 from actors.forwarding.connections.request_context import RequestContext
 from actors.forwarding.connections.sources import requested
+from actors.forwarding.connections.tls_name_gate import gate_of
 from actors.forwarding.connections.tunnel import Tunnel as RunningTunnel
 from actors.forwarding.connections.udp_association import UdpAssociation
 from actors.forwarding.protocols.commands import (
@@ -55,8 +56,10 @@ def _relay_to_origin(client: ClientConnection, command: RelayToOrigin) -> None:
 
 
 def _tunnel(client: ClientConnection, command: Tunnel) -> None:
-    origin = client.origin
+    origin, gate = client.origin, gate_of(client, command)
     assert origin is not None
+    if gate is None and command.early:
+        client.send_origin(command.early)
     _complete(client, client.request, command.report)
     buffered = bytes(client.send_buffer)
     readable = client.client_readable or client.client_ended
@@ -72,6 +75,7 @@ def _tunnel(client: ClientConnection, command: Tunnel) -> None:
         client.meter,
         readable,
         client.request.target,
+        gate,
     )
     client.origin = None
     client.closed = True

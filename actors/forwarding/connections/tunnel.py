@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.allowed_now import peer_of, tunnel_refusal
@@ -12,11 +13,15 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.connection_pool import OriginConnection
-from actors.forwarding.net.splice import EMPTY, ENDED, FULL, THROTTLED, YIELDED, AnyFlow, PipesExhausted
+from actors.forwarding.net.splice import EMPTY, ENDED, FULL, HELD, THROTTLED, YIELDED, AnyFlow, PipesExhausted
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
+from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.transport import Transport, unsent
+
+if TYPE_CHECKING:
+    from actors.forwarding.connections.tls_name_gate import TlsNameGate
 
 _READ: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _WRITABLE: Final = select.EPOLLOUT
@@ -30,21 +35,24 @@ class Tunnel:
         "_client",
         "_context",
         "_down",
+        "_gate",
+        "_lingers",
         "_origin",
         "_pending_down",
         "_pending_up",
-        "_report",
         "_source_rule",
-        "_target",
         "_unsent",
         "_up",
         "_upstream",
+        "accepted",
         "client_ip",
         "deadline",
         "listen_port",
         "meter",
         "number",
+        "report",
         "scheduled_for",
+        "target",
     )
 
     def __init__(
@@ -60,8 +68,10 @@ class Tunnel:
         meter: Meter | None = None,
         client_readable: bool = True,
         target: Authority | None = None,
+        gate: TlsNameGate | None = None,
     ) -> None:
-        """`client_readable`, as `origin.readable`: whether bytes may have come whose event is over."""
+        """`client_readable`, as `origin.readable`: whether bytes may have come whose event is over. With a `gate` the
+        client's octets, and the origin's where it may refuse the tunnel, pass when that lets them."""
         self._context = context
         self._client = client
         self._origin = origin.sock
@@ -70,8 +80,8 @@ class Tunnel:
         self.client_ip = client_ip
         self.listen_port = listen_port
         self._unsent = 0
-        self._report = report
-        self._target = target
+        self.report = report
+        self.target = target
         self.number = number
         self._pending_down = pending_down
         self._pending_up = bytes(origin.out)
@@ -83,11 +93,21 @@ class Tunnel:
         self._down: AnyFlow | None = context.flow(far, near, throttle=outward)
         self.deadline = context.loop.now + context.policy.session.timeout
         self.scheduled_for = NEVER
+        self._lingers = False
+        self.accepted: Authority | None = None
+        """What the handshake names in place of the target: what refuses it later ends the tunnel."""
+        self._gate = gate
+        waiting = False
+        if gate is not None:
+            self._up.progress = HELD
+            if gate.enforced:
+                self._down.progress = HELD
+            waiting = gate.guard(self)
         context.loop.set_handler(client_fd, self._on_client)
         context.loop.set_handler(origin.fd, self._on_origin)
         context.timers.schedule(self)
-        if client_readable or origin.readable or self._pending_up or pending_down:
-            context.loop.call_soon(self._pump_both)  # the events of what came before are over
+        if waiting or client_readable or origin.readable or self._pending_up or pending_down:
+            context.loop.call_soon(self.pump_both)  # the events of what came before are over
 
     @isolated
     def expire(self) -> None:
@@ -105,7 +125,7 @@ class Tunnel:
         if self.deadline == NEVER:
             return
         self.deadline = NEVER
-        report = self._report
+        report = self.report
         report.reason = reason or report.reason
         up, down = self._up, self._down
         if up is not None and down is not None:
@@ -114,6 +134,7 @@ class Tunnel:
             up.abort()
             down.abort()
         self._up = self._down = None
+        self._close_gate()
         self._close_sockets()
         if self._upstream is not None:
             self._upstream.release()
@@ -128,12 +149,93 @@ class Tunnel:
         """See `Connection`."""
         self.deadline = NEVER
         self._up = self._down = None
+        self._close_gate()
         self._close_sockets()
 
+    def _close_gate(self) -> None:
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.close()
+
     def _close_sockets(self) -> None:
-        for sock in (self._client, self._origin):
+        if self._lingers:
+            self._context.lingering.close(self._client, self.client_ip)
+        for sock in (self._origin,) if self._lingers else (self._client, self._origin):
             self._context.loop.unwatch_closed(sock.fileno())
             sock.close()
+
+    # --- for its gate (`tls_name_gate`) ---
+
+    @property
+    def blocked(self) -> bool:
+        """Whether bytes wait that one side does not take yet."""
+        return bool(self._pending_up or self._pending_down)
+
+    def read(self, from_client: bool, size: int, wake: Callable[[], None]) -> bytes | None:
+        """Up to so many bytes of a side that is held; `b""` at its end. None: there are none now; where a limit is why,
+        `wake` is called when there may be. Raises `OSError` when the side is broken."""
+        throttle = None
+        if self.meter is not None:
+            throttle = self.meter.inward if from_client else self.meter.outward
+            size = min(size, throttle.available())
+            if not size:
+                throttle.wait(wake)
+                return None
+        try:
+            data = (self._client if from_client else self._origin).recv(size)
+        except BlockingIOError:
+            return None
+        if throttle is not None:
+            throttle.consume(len(data))
+        self._context.stats.count_bytes(len(data), from_client)
+        if from_client:
+            self.report.bytes_in += len(data)
+        else:
+            self.report.bytes_out += len(data)
+        return data
+
+    def send_origin(self, data: bytes) -> None:
+        """Send it before all that is still to be read of the client. Raises `OSError`."""
+        self._pending_up = _send(self._origin, self._pending_up + data)
+
+    def send_client(self, data: bytes) -> None:
+        """As `send_origin`, to the other side."""
+        self._pending_down = _send(self._client, self._pending_down + data)
+
+    def release_origin(self) -> None:
+        """Let all that the origin sends pass from now on."""
+        if self._down is not None and self._down.progress is HELD:
+            self._down.progress = EMPTY
+            self._context.loop.call_soon(self.pump_both)
+
+    def open(self, data: bytes) -> None:
+        """Send the origin what was read, and let all pass from now on: there is no gate any more. Raises `OSError`."""
+        self._gate = None
+        if self._up is None or self._down is None:
+            return
+        self.send_origin(data)
+        self._up.progress = EMPTY
+        if self._down.progress is HELD:
+            self._down.progress = EMPTY
+        self._context.loop.call_soon(self.pump_both)
+
+    def refuse(self, failure: Failure, alert: bytes) -> None:
+        """End it so that the client can read the alert. The origin gets nothing of what was read."""
+        if self.deadline == NEVER:
+            return
+        self.report.because(failure)
+        self.report.bytes_out += len(alert)
+        try:
+            self.send_client(alert)
+            self._lingers = not self._pending_down
+        except OSError:
+            self._lingers = False  # the client is gone
+        self.end(failure.reason)
+
+    @property
+    def peer(self) -> str | None:
+        """The origin's address; None behind an upstream."""
+        return None if self._upstream is not None or self.target is None else peer_of(self._origin, self.target)
 
     def measure(self, meter: Meter) -> None:
         """See `Connection`. A flow asks its throttle before each piece, so the next piece is limited."""
@@ -146,30 +248,32 @@ class Tunnel:
     def destinations_changed(self) -> None:
         """See `MeteredConnection`."""
         own = self._context.own_rules(self.meter)
-        if not own or self._target is None or self.deadline == NEVER:
-            return
-        failure = tunnel_refusal(own, self._target, self._origin, self._upstream is not None)
-        if failure is not None:
-            self._report.because(failure)
-            self.end(failure.reason)
+        for named in self._named() if own else ():
+            self._end_because(tunnel_refusal(own, named, self._origin, self._upstream is not None))
 
     @isolated
     def policies_changed(self) -> None:
         """See `Connection`."""
-        if self._target is None or self.deadline == NEVER:
-            return
         from actors.forwarding.connections.policy_handlers import tunnel_refused  # only with policies
 
-        address = None if self._upstream is not None else peer_of(self._origin, self._target)
-        subject = self._target, self.client_ip, self.listen_port, self._report, self.meter
-        failure = tunnel_refused(self._context, *subject, address)
-        if failure is not None:
-            self._report.because(failure)
+        for named in self._named():
+            subject = self.client_ip, self.listen_port, self.report, self.meter
+            self._end_because(tunnel_refused(self._context, named, *subject, self.peer))
+
+    def _named(self) -> tuple[Authority, ...]:
+        """What it is open for: the target, and another name in its handshake."""
+        if self.target is None or self.deadline == NEVER:
+            return ()
+        return (self.target,) if self.accepted is None else (self.target, self.accepted)
+
+    def _end_because(self, failure: Failure | None) -> None:
+        if failure is not None and self.deadline != NEVER:
+            self.report.because(failure)
             self.end(failure.reason)
 
     def info(self) -> ConnectionInfo:
         """What it is doing now; its bytes are those from the request for it on."""
-        report, up, down = self._report, self._up, self._down
+        report, up, down = self.report, self._up, self._down
         return ConnectionInfo(
             self.client_ip,
             report.user,
@@ -202,7 +306,8 @@ class Tunnel:
             self.crashed(error)
 
     @isolated
-    def _pump_both(self) -> None:
+    def pump_both(self) -> None:
+        """Move what can be moved: the events of what came before are over."""
         self._pump(select.EPOLLIN | select.EPOLLOUT, self._up, self._down)
         self._pump(select.EPOLLIN, self._down, self._up)
 
@@ -216,10 +321,15 @@ class Tunnel:
                 return
             if mask & _WRITABLE and writing.progress is FULL:
                 self._pump_flow(writing)
-            if mask & _READ and reading.progress is EMPTY:
-                self._pump_flow(reading)
+            if mask & _READ:
+                if reading.progress is EMPTY:
+                    self._pump_flow(reading)
+                elif self._gate is not None and reading.progress is HELD:
+                    self._gate.read(reading is self._up)
+                    if self._up is None:
+                        return
         except PipesExhausted:
-            self._context.wait_for_pipes(self._pump_both)
+            self._context.wait_for_pipes(self.pump_both)
             return
         except OSError:
             self.end("connection_terminated")
@@ -252,7 +362,7 @@ class Tunnel:
         try:
             self._pump_flow(flow)
         except PipesExhausted:
-            self._context.wait_for_pipes(self._pump_both)
+            self._context.wait_for_pipes(self.pump_both)
             return
         except OSError:
             self.end("connection_terminated")
@@ -272,11 +382,11 @@ class Tunnel:
         self._pending_down = _send(self._client, self._pending_down)
         if self._pending_up or self._pending_down:
             return False
-        self._context.loop.call_soon(self._pump_both)
+        self._context.loop.call_soon(self.pump_both)
         return True
 
     def __repr__(self) -> str:
-        return f"<Tunnel for {self.client_ip} to {self._report.url}: {self._up!r}, {self._down!r}>"
+        return f"<Tunnel for {self.client_ip} to {self.report.url}: {self._up!r}, {self._down!r}>"
 
 
 def _send(sock: Transport, data: bytes) -> bytes:

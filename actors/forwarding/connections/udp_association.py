@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from actors.counters import BYTES_IN, BYTES_OUT
 from actors.forwarding.access.policy import refused_by_own
 from actors.forwarding.connection import ConnectionInfo
+from actors.forwarding.connections.tls_name_gate import unchecked_datagram
 from actors.forwarding.connections.udp_sockets import DatagramSockets
 from actors.forwarding.connections.udp_targets import Share, Targets
 from actors.forwarding.connections.udp_waiting import Datagram, WaitingDatagrams
@@ -231,6 +232,8 @@ class UdpAssociation:
         for address in () if refused else addresses:
             source = self._source(address, judge)
             refused = access.address(target, address).failure or source.refuses(address)
+            verdict = None if judge is None else judge.by_address(address)
+            refused = refused or unchecked_datagram(self._context, target, own, verdict)
             if refused is None:
                 self._send_to((address, target.port), target, payload, share, source)
                 return

@@ -301,17 +301,19 @@ class Report(Value):
 class Tunnel(Value):
     """Join both sides byte for byte; the session has ended.
 
-    `report` is to be completed with the bytes of the tunnel and reported at its end.
+    `report` is to be completed with the bytes of the tunnel and reported at its end. `early` is what the client has
+    sent for the origin already; the report has counted it.
     """
 
-    __slots__ = ("report",)
+    __slots__ = ("early", "report")
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, early: bytes = b"") -> None:
         self.report = report
+        self.early = early
 
     def values(self) -> tuple[Any, ...]:
         """See `Value`."""
-        return (self.report,)
+        return (self.report, self.early)
 
 
 class RelayDatagrams(NamedTuple):

@@ -117,6 +117,7 @@ class ClientSide:
             self.outcome.append(turn.outcome(command))
             self._turn = Turn()
         elif isinstance(command, Tunnel):
+            turn.to_origin += command.early
             self._tunnel = command.report.copy()
             self._tunnel.bytes_in = 0
         elif isinstance(command, CloseClient):
@@ -208,6 +209,7 @@ class OriginSide:
             type(command).__name__ for command in self.commands if isinstance(command, LeaveOrigin | Tunnel | Report)
         ]
         tunnelled = b"".join(command.data for command in self.commands if isinstance(command, ToOrigin))
+        tunnelled += b"".join(command.early for command in self.commands if isinstance(command, Tunnel))
         reports = [command for command in self.commands if isinstance(command, Report)]
         aborted = any(isinstance(command, CloseClient) and command.abort for command in self.commands)
         if aborted:

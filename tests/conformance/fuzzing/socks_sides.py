@@ -15,7 +15,6 @@ from actors.forwarding.protocols.commands import (
     RelayDatagrams,
     Report,
     ToClient,
-    ToOrigin,
     Tunnel,
 )
 from actors.forwarding.protocols.failures import prohibited
@@ -79,12 +78,14 @@ class SocksSide:
     def _do(self, command: Command) -> None:
         if isinstance(command, Open | Listen | Associate):
             self._pending.append(command)
-        if isinstance(command, ToClient | ToOrigin) and self.outcome and type(self.outcome[-1]) is type(command):
-            self.outcome[-1] = type(command)(self.outcome[-1].data + command.data)
+        if isinstance(command, ToClient) and self.outcome and isinstance(self.outcome[-1], ToClient):
+            self.outcome[-1] = ToClient(self.outcome[-1].data + command.data)
         elif isinstance(command, Report):
             self.outcome.append(_uncounted(command))
-        elif isinstance(command, Tunnel | RelayDatagrams):
-            self.outcome.append((type(command), _uncounted(command.report)))
+        elif isinstance(command, Tunnel):
+            self.outcome.extend((command.early, (Tunnel, _uncounted(command.report))))
+        elif isinstance(command, RelayDatagrams):
+            self.outcome.append((RelayDatagrams, _uncounted(command.report)))
         else:
             self.outcome.append(command)
         self.over = isinstance(command, CloseClient | Tunnel | RelayDatagrams)
@@ -110,7 +111,7 @@ def _socks(kind: type[Socks4Session | Socks5Session], octets: bytes) -> None:
 
 
 def _reported(outcome: list[Any], late: bool) -> list[Any]:
-    return outcome if late else [entry for entry in outcome if not isinstance(entry, ToOrigin)]
+    return outcome if late else [entry for entry in outcome if not isinstance(entry, bytes)]
 
 
 def socks4(octets: bytes) -> None:

@@ -16,7 +16,6 @@ from actors.forwarding.protocols.commands import (
     Command,
     LeaveOrigin,
     Open,
-    ToOrigin,
     Tunnel,
 )
 from actors.forwarding.protocols.failures import AskAnotherUpstream, Failure, Refused, UpstreamRefusesUs
@@ -250,14 +249,12 @@ class HttpSession(SessionEnds):
         return out
 
     def _tunnel(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        """Send the origin what the client has sent already, and leave both sides to the driver."""
+        """Leave both sides to the driver, and what the client has sent for the origin already."""
         self._on(_SWITCHED)
         exchange.responded = now
-        if self._in:
-            early = self._consume_all()
-            exchange.bytes_in += len(early)
-            out.append(ToOrigin(early))
-        out.append(Tunnel(exchange.report(200, "", now)))
+        early = self._consume_all() if self._in else b""
+        exchange.bytes_in += len(early)
+        out.append(Tunnel(exchange.report(200, "", now), early))
         self._exchange = NO_EXCHANGE
 
     # --- the origin ---

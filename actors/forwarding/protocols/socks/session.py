@@ -24,7 +24,6 @@ from actors.forwarding.protocols.commands import (
     RelayDatagrams,
     Report,
     ToClient,
-    ToOrigin,
     Tunnel,
 )
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
@@ -246,9 +245,7 @@ class SocksSession(PhasedSession[Phase]):
         if was is RELAY and self._target is not None:
             out.append(RelayDatagrams(self._target, self._report(200, "")))
             return out
-        if self._in:
-            out.append(ToOrigin(self._consume(len(self._in))))
-        out.append(Tunnel(self._report(200, "")))
+        out.append(Tunnel(self._report(200, ""), self._consume(len(self._in))))
         return out
 
     def failed(self, failure: Failure, now: float) -> list[Command]:

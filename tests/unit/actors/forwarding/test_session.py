@@ -282,7 +282,7 @@ def test_connect_answers_when_the_origin_is_there_and_early_bytes_are_delivered_
     talk = Talk().client(b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n\x16\x03\x01")
     assert talk.kinds == ["Open"]
     talk.opened()
-    assert talk.kinds == ["Open", "ToClient", "ToOrigin", "Tunnel"]
+    assert talk.kinds == ["Open", "ToClient", "Tunnel"]
     assert talk.to_client.startswith(b"HTTP/1.1 200 ")
     assert talk.to_origin == b"\x16\x03\x01"
     assert talk.out[-1].report.url == "a.example:443"

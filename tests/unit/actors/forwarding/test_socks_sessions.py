@@ -152,7 +152,7 @@ def test_one_byte_at_a_time_gives_the_same_and_early_data_is_delivered_once(vers
     assert talk.to_origin == b""
     talk.opened()
     assert talk.to_origin == b"early\0data"
-    assert talk.kinds[-3:] == ["ToClient", "ToOrigin", "Tunnel"]
+    assert talk.kinds[-2:] == ["ToClient", "Tunnel"]
     assert talk.report.bytes_in == len(whole)
 
 

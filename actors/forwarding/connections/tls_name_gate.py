@@ -1,0 +1,343 @@
+"""The check of the name in a client's TLS handshake, before its first octet is sent to the origin of a tunnel.
+
+The client's first flight is read to the end of its ClientHello and then written on in one piece. Where a mismatch is
+only recorded, the origin's octets pass meanwhile, as protocols want whose server speaks first. Where it is refused,
+they are held until the ClientHello is accepted, and the origin's first record is looked at: it may be a
+HelloRetryRequest (RFC 8446 section 4.1.4), which a client responds to with a second ClientHello, whose name is checked
+as well.
+
+=============  ======================================================  ==============================================
+state          the client's octets                                     the origin's octets
+=============  ======================================================  ==============================================
+``HELLO``      read until the ClientHello is complete                  pass; where refusals are enforced: held
+``SERVER``     pass, up to the beginning of a handshake record         held until the kind of the first message is known
+``RETRY``      as in ``SERVER``, then read until the second            pass
+               ClientHello is complete
+(no gate)      pass                                                    pass
+=============  ======================================================  ==============================================
+
+``SERVER`` and ``RETRY`` are for handshakes of TLS 1.3 whose refusal is enforced; for all others the gate is gone after
+``HELLO``. The tunnel moves what passes, and ends by itself what is idle.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from actors.forwarding.access.rules import REPORTED
+from actors.forwarding.access.tls_names import (
+    MISMATCH,
+    NO_NAME,
+    OFF,
+    RECORD,
+    TIMEOUT,
+    TlsCheck,
+    check_in_force,
+    refusal,
+)
+from actors.forwarding.connections.allowed_now import name_decision
+from actors.forwarding.context import ForwardingContext
+from actors.forwarding.isolation import isolated
+from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.protocols.commands import Tunnel as TunnelCommand
+from actors.forwarding.protocols.failures import tls_name_denied
+from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.reporting import trace
+from actors.net.client_hello import (
+    MALFORMED,
+    NOT_TLS,
+    UNRECOGNIZED_NAME_ALERT,
+    BadHello,
+    ClientHello,
+    HandshakeWatch,
+    HelloReader,
+    is_retry_request,
+)
+
+if TYPE_CHECKING:
+    from actors.forwarding.access.narrowing import OwnRules
+    from actors.forwarding.access.policy import Decision
+    from actors.forwarding.connections.client_connection import ClientConnection
+    from actors.forwarding.connections.tunnel import Tunnel
+    from actors.forwarding.policies.judge import Judge, Verdict
+    from actors.forwarding.protocols.failures import Failure
+
+_READ_SIZE: Final = 16 * 1024
+_CONNECT: Final = b"CONNECT"
+_TLS_1_3: Final = "1.3"
+
+
+class _State(Enum):
+    HELLO = "the client's first flight is read"
+    SERVER = "the origin's first message decides"
+    RETRY = "the client's second flight is read"
+
+
+class TlsNameGate:
+    """Stands before the client's direction of one tunnel; see the table above. It has a deadline of its own."""
+
+    __slots__ = (
+        "_context",
+        "_early",
+        "_held",
+        "_hello",
+        "_judge",
+        "_reader",
+        "_seen",
+        "_state",
+        "_target",
+        "_tunnel",
+        "_watch",
+        "check",
+        "deadline",
+        "enforced",
+        "scheduled_for",
+    )
+
+    def __init__(
+        self, context: ForwardingContext, target: Authority, check: TlsCheck, early: bytes, judge: Judge | None
+    ) -> None:
+        """`early` is what the client has sent already; `judge` has judged the request, None without policies."""
+        self.check = check
+        self.enforced = check.check != RECORD and not check.reported
+        """Whether the tunnel may be refused."""
+        self.deadline = context.loop.now + context.policy.session.handshake_timeout
+        self.scheduled_for = NEVER
+        self._context = context
+        self._target = target
+        self._early = early
+        self._judge = judge
+        self._state = _State.HELLO
+        self._reader = HelloReader()
+        self._hello: ClientHello | None = None
+        self._watch: HandshakeWatch | None = None
+        self._held = b""
+        """The client's octets from a handshake record on, until it is known whether a second ClientHello may be one."""
+        self._seen = b""
+        """What has come of the origin, until the kind of its first message is known."""
+        self._tunnel: Tunnel | None = None
+
+    def guard(self, tunnel: Tunnel) -> bool:
+        """Begin: `tunnel` is there, and moves nothing of what is held. Returns whether there is something to read."""
+        self._tunnel = tunnel
+        self._context.timers.schedule(self)
+        return bool(self._early)
+
+    def close(self) -> None:
+        """The tunnel has ended, or all passes from now on."""
+        self.deadline = NEVER
+        self._context.timers.cancel(self)
+        self._tunnel = None
+
+    # --- what comes ---
+
+    def read(self, from_client: bool) -> None:
+        """Read of a side that the gate holds what there is. Raises `OSError` where a side is broken."""
+        early, self._early = self._early, b""
+        if early:
+            self._receive(early)
+        tunnel = self._tunnel
+        while tunnel is not None and self._reads(from_client) and not tunnel.blocked:
+            data = tunnel.read(from_client, _READ_SIZE, self._read_again)
+            if data is None:
+                return
+            if not from_client:
+                self._receive_from_origin(tunnel, data)
+            elif data:
+                self._receive(data)
+            else:
+                self._client_ended(tunnel)
+            tunnel = self._tunnel
+
+    def _reads(self, from_client: bool) -> bool:
+        return not self._held if from_client else self._state is _State.SERVER
+
+    @isolated
+    def _read_again(self) -> None:
+        """A limit lets something pass again."""
+        if self._tunnel is not None:
+            self._tunnel.pump_both()
+
+    def _receive(self, data: bytes) -> None:
+        tunnel = self._tunnel
+        assert tunnel is not None
+        if self._state is _State.HELLO:
+            self._read_hello(tunnel, data)
+        else:
+            self._read_on(tunnel, data)
+
+    def _read_hello(self, tunnel: Tunnel, data: bytes) -> None:
+        try:
+            hello = self._reader.feed(data)
+        except BadHello as bad:
+            self._decide(tunnel, None, bad.kind)
+            return
+        if hello is not None:
+            report = tunnel.report
+            report.tls_name, report.alpn, report.tls_version = hello.name, hello.alpn, hello.version
+            self._hello = hello
+            self._decide(tunnel, hello.name or None, NO_NAME)
+
+    def _decide(self, tunnel: Tunnel, name: str | None, kind: str) -> None:
+        """Let pass what was read, or refuse it: the ClientHello has this name; None: it has none, or there is none, as
+        `kind` says."""
+        judgement = refusal(self.check, self._target, name, kind, self._decide_name)
+        self._found(tunnel, name, judgement.kind)
+        failure = judgement.failure
+        if failure is not None and not judgement.reported:
+            tunnel.refuse(failure, UNRECOGNIZED_NAME_ALERT)
+            return
+        if failure is not None and not tunnel.report.reason:
+            tunnel.report.because(failure).reason = REPORTED + failure.reason
+        hello, data = self._hello, bytes(self._reader.data)
+        if not self.enforced or hello is None or hello.version != _TLS_1_3:
+            self._open(tunnel, data)
+            return
+        self.deadline = NEVER
+        self._context.timers.cancel(self)
+        self._state, self._watch = _State.SERVER, HandshakeWatch()
+        tunnel.send_origin(data[: hello.size])
+        self._read_on(tunnel, data[hello.size :])
+        if self._tunnel is not None:
+            self.read(from_client=False)
+
+    def _decide_name(self, named: Authority) -> Decision:
+        """What all that judged the request says about another name."""
+        tunnel, judge = self._tunnel, self._judge
+        assert tunnel is not None
+        address = tunnel.peer
+        upstream = address is None
+        if judge is not None and judge.addresses and upstream:
+            address = judge.addresses[0]
+        subject = tunnel.client_ip, tunnel.listen_port, tunnel.report, tunnel.meter
+        verdict = None if judge is None else judge.verdict
+        decision = name_decision(self._context, named, *subject, address, upstream, verdict)
+        if decision.failure is None and self.enforced:
+            tunnel.accepted = named
+        return decision
+
+    def _found(self, tunnel: Tunnel, name: str | None, kind: str) -> None:
+        self._context.stats.tls_name_checked(kind)
+        if self._context.debug:
+            number = self._context.connection_id(tunnel.number)
+            trace.note(number, "name in the TLS handshake: %s, %s (%s)", name or "none", kind, self.check.check)
+
+    def _read_on(self, tunnel: Tunnel, data: bytes) -> None:
+        """What follows the ClientHello: all may pass up to the next handshake record."""
+        watch = self._watch
+        assert watch is not None
+        begins = 0 if self._held else watch.feed(data)
+        passing = data if begins < 0 else data[:begins]
+        if passing:
+            tunnel.send_origin(passing)
+        self._held += data[len(passing) :]
+        if self._held and self._state is _State.RETRY:
+            held, self._held = self._held, b""
+            self._read_second(tunnel, held)
+
+    def _read_second(self, tunnel: Tunnel, data: bytes) -> None:
+        """The ClientHello behind a HelloRetryRequest: it names what the first one did (RFC 8446 section 4.1.2)."""
+        first = self._hello
+        assert first is not None
+        try:
+            second = self._reader.feed(data)
+        except BadHello as bad:
+            self._refuse_second(tunnel, MALFORMED, f"the second ClientHello: {bad}")
+            return
+        if second is None:
+            return
+        if second.name != first.name:
+            other = f"the first ClientHello names {first.name or 'nothing'}, the second one {second.name or 'nothing'}"
+            self._refuse_second(tunnel, MISMATCH, other)
+        else:
+            self._open(tunnel, bytes(self._reader.data))
+
+    def _refuse_second(self, tunnel: Tunnel, kind: str, sentence: str) -> None:
+        self._found(tunnel, None, kind)
+        tunnel.refuse(tls_name_denied(kind, sentence, self.check.entry), UNRECOGNIZED_NAME_ALERT)
+
+    def _receive_from_origin(self, tunnel: Tunnel, data: bytes) -> None:
+        """Its first message: empty at its end."""
+        self._seen += data
+        retry = is_retry_request(self._seen) if data else False
+        if retry is None:
+            return
+        seen, self._seen = self._seen, b""
+        tunnel.send_client(seen)
+        tunnel.release_origin()
+        held, self._held = self._held, b""
+        if not retry:
+            self._open(tunnel, held)
+            return
+        self._state, self._reader = _State.RETRY, HelloReader()
+        self.deadline = self._context.loop.now + self._context.policy.session.handshake_timeout
+        self._context.timers.schedule(self)
+        if held:
+            self._read_second(tunnel, held)
+
+    def _open(self, tunnel: Tunnel, data: bytes) -> None:
+        """All passes from now on, and first what was read."""
+        self.close()
+        tunnel.open(data)
+
+    # --- ends ---
+
+    def _client_ended(self, tunnel: Tunnel) -> None:
+        """What it has sent is all. Nothing at all is no handshake that could be refused."""
+        if self._state is _State.SERVER:
+            self._open(tunnel, b"")
+        elif self._reader.data and self._state is _State.HELLO:
+            self._decide(tunnel, None, MALFORMED)
+        elif self._reader.data:
+            self._refuse_second(tunnel, MALFORMED, "the second ClientHello is cut off")
+        elif self.enforced:
+            tunnel.end("")
+        else:
+            self._open(tunnel, b"")
+
+    @isolated
+    def expire(self) -> None:
+        """There was no whole ClientHello in time."""
+        tunnel = self._tunnel
+        self.deadline = NEVER
+        if tunnel is None:
+            return
+        try:
+            if self._state is _State.HELLO:
+                self._decide(tunnel, None, TIMEOUT)
+            else:
+                self._refuse_second(tunnel, TIMEOUT, "there was no second ClientHello in time")
+        except OSError:
+            tunnel.end("connection_terminated")
+
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        if self._tunnel is not None:
+            self._tunnel.crashed(error)
+
+
+def gate_of(client: ClientConnection, command: TunnelCommand) -> TlsNameGate | None:
+    """The gate of a tunnel that is about to begin; None: nothing of it is checked."""
+    context, request = client.context, client.request
+    policy, target = context.policy, request.target
+    if target is None or target.port not in policy.tls_ports or command.report.method != _CONNECT:
+        return None
+    own = () if client.meter is None else context.own_rules(client.meter)
+    judge = request.judge
+    verdict = None if judge is None else judge.verdict
+    check = check_in_force(policy.tls_name, policy.access.rules, own, verdict, target)
+    return None if check.check == OFF else TlsNameGate(context, target, check, command.early, judge)
+
+
+def unchecked_datagram(
+    context: ForwardingContext, target: Authority, own: OwnRules, verdict: Verdict | None
+) -> Failure | None:
+    """Why a datagram may not be sent: its port is one of TLS, so it may be QUIC, whose handshake is not read here."""
+    policy = context.policy
+    if target.port not in policy.tls_ports:
+        return None
+    check = check_in_force(policy.tls_name, policy.access.rules, own, verdict, target)
+    if check.check in (OFF, RECORD) or check.reported:
+        return None
+    return tls_name_denied(NOT_TLS, f"a datagram for {target.host}, whose handshake would not be checked", check.entry)
