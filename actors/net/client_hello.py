@@ -239,8 +239,9 @@ def _protocols(value: bytes) -> str:
         if at == start or at > end:
             raise _malformed("a protocol of ALPN is empty or longer than the list")
         protocol = _printable(value[start:at]).replace(",", "\\x2c")
-        if len(joined) + len(protocol) < ALPN_MAX:
-            joined = f"{joined},{protocol}" if joined else protocol
+        longer = f"{joined},{protocol}" if joined else protocol
+        if len(longer) <= ALPN_MAX:
+            joined = longer
     return joined
 
 
