@@ -102,6 +102,29 @@ Name = Annotated[
     json_patterns.text(json_patterns.NAME, 1, 100),
 ]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+SOME_PORTS_MAX = 64
+
+
+def _distinct(ports: list[int]) -> list[int]:
+    if len(set(ports)) != len(ports):
+        raise ValueError("must not name a port twice")
+    return ports
+
+
+SomePorts = Annotated[
+    list[Port],
+    Field(max_length=SOME_PORTS_MAX),
+    AfterValidator(_distinct),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1, "maximum": 65535},
+            "maxItems": SOME_PORTS_MAX,
+            "uniqueItems": True,
+        }
+    ),
+]
+"""Distinct ports; none is allowed as well."""
 
 
 def _port_or_range(given: Any) -> int | str:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBo
 from config.model import json_patterns
 from config.model.access import Mode, each_entry
 from config.model.accounts import Bandwidth, Number
-from config.model.choices import ANY_METHOD, TAG_PREFIX
+from config.model.choices import ANY_METHOD, TAG_PREFIX, TlsNameCheck
 from config.model.declaration import SECRET, Given, gives, update
 from config.model.egress import SomeEgress, refuse_foreign
 from config.model.exposure_warnings import Warned
@@ -151,12 +151,14 @@ class ActionInput(Part):
     """What a rule does. Without `use` the request goes the proxy's own way.
 
     `reason` is what the client of a refused request reads. `egress` are addresses of this machine and networks
-    that are routed to it: connections leave from them.
+    that are routed to it: connections leave from them. `tls_name` is what becomes of the name in the TLS handshake of a
+    tunnel, in place of the proxy's.
     """
 
     use: Use | None = None
     reason: Reason | None = None
     egress: SomeEgress | None = None
+    tls_name: TlsNameCheck | None = None
     headers: ActionHeadersInput | None = None
     limits: ActionLimitsInput | None = None
 
@@ -201,11 +203,12 @@ class ActionLimits(BaseModel):
 
 
 class RuleAction(BaseModel):
-    """Stored: what a rule does. `use` is `direct`, `deny`, `pool:` and a name, or empty."""
+    """Stored: what a rule does. `use` is `direct`, `deny`, `pool:` and a name, or empty; `tls_name` may be empty."""
 
     use: str = ""
     reason: str = ""
     egress: list[str] = []
+    tls_name: str = ""
     headers: ActionHeaders = ActionHeaders()
     limits: ActionLimits = ActionLimits()
 
@@ -331,19 +334,20 @@ def _check_size(given: Sequence[RuleInput]) -> None:
 
 def _check_tunnel(rule: RuleInput, path: str) -> None:
     """A rule that could match nothing, or do nothing."""
-    if rule.match.tunnel is None:
+    of_tunnels = "match.tunnel" if rule.match.tunnel is not None else "action.tls_name"
+    if rule.match.tunnel is None and rule.action.tls_name is None:
         return
     for name in ("methods", "paths"):
         if getattr(rule.match, name) is not None:
-            raise InvalidResource(f"{path}.match.tunnel", f"is for rules without {name}, which are of plain HTTP")
+            raise InvalidResource(f"{path}.{of_tunnels}", f"is for rules without {name}, which are of plain HTTP")
     if rule.action.headers is not None:
-        raise InvalidResource(f"{path}.match.tunnel", "is for rules without headers, which are of plain HTTP")
+        raise InvalidResource(f"{path}.{of_tunnels}", "is for rules without headers, which are of plain HTTP")
 
 
 def _check_action(action: ActionInput, path: str) -> None:
     if action.use != "deny" and action.reason is not None:
         raise InvalidResource(f"{path}.reason", 'is for an action with "use": "deny"')
-    for name in ("egress", "headers", "limits"):
+    for name in ("egress", "tls_name", "headers", "limits"):
         if action.use == "deny" and getattr(action, name) is not None:
             raise InvalidResource(f"{path}.{name}", "has no meaning for a request that is refused")
     refuse_foreign(action.egress or (), f"{path}.egress")

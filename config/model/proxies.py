@@ -30,6 +30,7 @@ from config.model.choices import (
     ClientAuth,
     ProxyProtocol,
     ProxyStatus,
+    TlsNameCheck,
     UpstreamPolicyName,
     UpstreamProtocol,
 )
@@ -47,6 +48,7 @@ from config.model.fields import (
     Part,
     Password,
     PortOrRange,
+    SomePorts,
     Username,
     example,
     name_text,
@@ -186,6 +188,8 @@ class ProxyRecord(BaseModel):
     workers: Annotated[int | Literal["auto"], Given(Workers)] = 1
     description: Annotated[str, Given(Description)] = ""
     sleep_after: Annotated[int, Given(SleepAfter)] = 0
+    tls_name: Annotated[TlsNameCheck, Given(TlsNameCheck)] = "auto"
+    tls_ports: Annotated[list[int], Given(SomePorts)] = [443]
     created_at: float
     updated_at: float
 

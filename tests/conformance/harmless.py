@@ -100,9 +100,13 @@ STATE: tuple[tuple[str, str, str], ...] = (
         r"of the IANA database",
         "which time zones there are, the machine knows",
     ),
-    (rf"{_RULE}match\.tunnel", r"is for rules without", "depends on other fields"),
+    (rf"{_RULE}(match\.tunnel|action\.tls_name)", r"is for rules without", "depends on other fields"),
     (rf"{_RULE}name", r"is the name of", "names are unique in a policy"),
-    (rf"{_RULE}action\.(reason|egress|headers|limits)", r"is for an action|has no meaning", "depends on `use`"),
+    (
+        rf"{_RULE}action\.(reason|egress|tls_name|headers|limits)",
+        r"is for an action|has no meaning",
+        "depends on `use`",
+    ),
     (
         rf"({_RULE}action\.)?headers\.(set|remove).*",
         r"must not name|which `set` has|forwarded adds|characters in names and values|the whole connection",

@@ -17,7 +17,7 @@ from api.cli.terminal.completion import proxy_names
 from api.cli.terminal.field_groups import Fields
 from api.cli.terminal.output import Column
 from api.cli.terminal.secret_input import StdinOption, password
-from config.model.choices import ProxyProtocol, ProxyStatus
+from config.model.choices import ProxyProtocol, ProxyStatus, TlsNameCheck
 
 group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
 
@@ -96,6 +96,19 @@ FIELDS: dict[str, Any] = {
     "sleep_after": Annotated[
         int | None,
         typer.Option("--sleep-after", min=0, help="Seconds without a client after which it has no process; 0: never."),
+    ],
+    "tls_name": Annotated[
+        TlsNameCheck | None,
+        typer.Option("--tls-name", help="What becomes of the name in the TLS handshake of a tunnel."),
+    ],
+    "tls_ports": Annotated[
+        list[int] | None,
+        typer.Option(
+            "--tls-port",
+            min=1,
+            max=65535,
+            help="A port whose tunnels are checked; may be repeated. Replaces all; none: --set 'tls_ports=[]'.",
+        ),
     ],
     "headers.via": Annotated[
         Literal["pseudonym", "on", "off"] | None,
@@ -382,6 +395,7 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("sleep", Fields({"sleep_after": proxy["sleep_after"]})),
         ("limits", Fields(proxy["limits"])),
         ("access", Fields(proxy["access"])),
+        ("TLS names", Fields({name: proxy[name] for name in ("tls_name", "tls_ports")})),
         ("headers", Fields({**headers, "set": [f"{name}: {value}" for name, value in headers["set"].items()]})),
         ("user names", Fields(proxy["username_params"])),
         ("exit", _exit(runtime.get("exit"))),

@@ -11,7 +11,7 @@ from api.openapi.schemas.derived import shows
 from api.openapi.schemas.fleet_accounts import ScheduleView
 from api.openapi.schemas.proxies import UpstreamView, Warned
 from config.model.access import Mode
-from config.model.choices import ListKind
+from config.model.choices import ListKind, TlsNameCheck
 from config.model.lists import DestinationList, ListSource
 from config.model.policies import Policy
 from config.model.pools import Pool, PoolSource
@@ -251,6 +251,7 @@ class RuleActionView(ResponseModel):
     use: str | None = None
     reason: str | None = None
     egress: list[str] | None = None
+    tls_name: TlsNameCheck | None = None
     headers: ActionHeadersView | None = None
     limits: ActionLimitsView | None = None
 

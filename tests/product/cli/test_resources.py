@@ -35,6 +35,12 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert (shown["headers"], shown["sleep"]) == ("via pseudonym, forwarded off", "-")
     shell.good("proxies", "update", "desk", "--sleep-after", "300")
     assert shell.good("proxies", "show", "desk").details["sleep"] == "sleep_after 300"
+    assert shown["TLS names"] == "tls_name auto, tls_ports 443"
+    shell.good("proxies", "update", "desk", "--tls-name", "allowed", "--tls-port", "443", "--tls-port", "8443")
+    assert shell.good("proxies", "show", "desk").details["TLS names"] == "tls_name allowed, tls_ports 443, 8443"
+    assert "'match'" in shell("proxies", "update", "desk", "--tls-name", "strict").err
+    shell.good("proxies", "update", "desk", "--set", "tls_ports=[]")
+    assert shell.good("proxies", "show", "desk").details["TLS names"] == "tls_name allowed"
     shell.good("pools", "create", "desks")
     shell.good("proxies", "update", "desk", "--pool", "desks", "--set", 'dns={"prefer": "ipv4"}')
     shown = shell.good("proxies", "show", "desk").details

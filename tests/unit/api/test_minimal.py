@@ -51,6 +51,8 @@ BY_HAND: list[tuple[str, dict[str, Any], set[str]]] = [
     ("proxies", {"settings": {"keep_alive": False}}, {"settings.keep_alive"}),
     ("proxies", {"sleep_after": 60}, {"sleep_after"}),
     ("proxies", {"workers": 2}, {"workers"}),
+    ("proxies", {"tls_name": "match"}, {"tls_name"}),
+    ("proxies", {"tls_ports": []}, {"tls_ports"}),
     ("proxies", {"tags": ["x"], "description": "x"}, {"tags", "description"}),
     ("proxies", {"accept_proxy_protocol": True}, {"accept_proxy_protocol"}),
     ("accounts", {"enabled": False}, {"enabled"}),

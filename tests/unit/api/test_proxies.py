@@ -417,6 +417,42 @@ def test_an_unknown_proxy_is_404(api: Api, headers: dict[str, str], action: str)
     assert error_of(response)[:2] == (404, "NOT_FOUND")
 
 
+# --- names in the TLS handshakes of tunnels ---
+
+
+def test_what_becomes_of_the_name_in_a_handshake_is_set_and_reaches_the_proxy(api: Api) -> None:
+    body = {"name": "names", "port": 3128, "protocol": "http"}
+    made = api.post("/proxies", body, api.token()).json["data"]["proxy"]
+    assert (made["tls_name"], made["tls_ports"]) == ("auto", [443])
+    changes = {"tls_name": "allowed", "tls_ports": [443, 8443]}
+    changed = api.patch(f"/proxies/{made['id']}", changes, api.token()).json["data"]["proxy"]
+    assert (changed["tls_name"], changed["tls_ports"]) == ("allowed", [443, 8443])
+    spec = spec_of(api.services.proxies.get(made["id"]), api.services.seal)
+    assert (spec.tls_name, spec.tls_ports) == ("allowed", (443, 8443))
+    api.patch(f"/proxies/{made['id']}", {"tls_ports": []}, api.token())
+    assert spec_of(api.services.proxies.get(made["id"]), api.services.seal).tls_ports == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "error"),
+    [
+        ({"tls_name": "strict"}, "tls_name", "must be one of auto, off, record, match, allowed"),
+        ({"tls_name": None}, "tls_name", "null"),
+        ({"tls_ports": [443, 0]}, "tls_ports[1]", "1"),
+        ({"tls_ports": [65536]}, "tls_ports[0]", "65535"),
+        ({"tls_ports": ["443"]}, "tls_ports[0]", "must be a whole number"),
+        ({"tls_ports": [443, 8443, 443]}, "tls_ports", "must not name a port twice"),
+        ({"tls_ports": list(range(1, 66))}, "tls_ports", "64"),
+        ({"tls_ports": 443}, "tls_ports", "list"),
+    ],
+)
+def test_what_is_wrong_with_it_is_said(api: Api, given: dict[str, Any], field: str, error: str) -> None:
+    body = {"name": "names", "port": 3128, "protocol": "http", **given}
+    status, _code, details = error_of(api.post("/proxies", body, api.token()))
+    assert (status, details["field"]) == (400, field)
+    assert error in details["error"]
+
+
 # --- certificates of clients ---
 
 

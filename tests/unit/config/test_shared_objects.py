@@ -189,6 +189,10 @@ def test_all_of_an_action_is_sent() -> None:
         ({"match": {"tunnel": True, "methods": ["*"]}}, "rules[0].match.tunnel"),
         ({"match": {"tunnel": True, "paths": ["/*"]}}, "rules[0].match.tunnel"),
         ({"match": {"tunnel": True}, "action": {"headers": {"remove": ["Cookie"]}}}, "rules[0].match.tunnel"),
+        ({"action": {"use": "deny", "tls_name": "match"}}, "rules[0].action.tls_name"),
+        ({"match": {"methods": ["GET"]}, "action": {"tls_name": "match"}}, "rules[0].action.tls_name"),
+        ({"match": {"paths": ["/*"]}, "action": {"tls_name": "off"}}, "rules[0].action.tls_name"),
+        ({"action": {"tls_name": "off", "headers": {"remove": ["Cookie"]}}}, "rules[0].action.tls_name"),
     ],
 )
 def test_an_action_that_says_two_things_is_refused(rule: dict[str, Any], field: str) -> None:
@@ -203,6 +207,13 @@ def test_rules_are_about_any_method_of_plain_http_or_about_tunnels() -> None:
     ).rules
     assert (plain.methods, plain.tunnel) == (("*",), False)
     assert (tunnels.methods, tunnels.tunnel) == ((), True)
+
+
+def test_a_rule_says_what_becomes_of_the_name_in_a_handshake_or_leaves_it_to_the_proxy() -> None:
+    policy = a_policy({"name": "a", "action": {"tls_name": "allowed"}}, {"name": "b", "action": {"use": "direct"}})
+    assert [rule.tls_name for rule in policy_spec(policy, 1).rules] == ["allowed", ""]
+    assert [rule_view(rule)["action"] for rule in policy.rules] == [{"tls_name": "allowed"}, {"use": "direct"}]
+    assert policy_warnings(policy) == []
 
 
 def test_two_rules_of_one_name_are_refused() -> None:
@@ -240,6 +251,8 @@ def test_a_policy_has_so_many_entries_in_all_and_lists_are_for_more() -> None:
         ({"match": {"params": {"session": "7"}}}, "match.params.session"),
         ({"match": {"params": {"country": "d\ne"}}}, "match.params.country"),
         ({"action": {"use": "pool:"}}, "action.use"),
+        ({"action": {"tls_name": "strict"}}, "action.tls_name"),
+        ({"action": {"tls_name": ""}}, "action.tls_name"),
         ({"action": {"egress": []}}, "action.egress"),
         ({"action": {"egress": ["127.0.0.1", "a.example"]}}, "action.egress[1]"),
         ({"action": {"limits": {"bandwidth_in": 5}}}, "action.limits.bandwidth_in"),
