@@ -91,6 +91,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         common.Listening: frozenset({common.METRICS}),
         problems.ReportProblems: frozenset({FORWARDING, TLS, common.POOLS}),
         accounts.ReportUsage: _FORWARDING,
+        accounts.ReportDeniedNames: _FORWARDING,
         metrics.Counters: _FORWARDING,
         accounts.RenewPassword: _FORWARDING,
         forwarding.AllowTestClient: _API,

@@ -50,6 +50,7 @@ from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reconfiguration import Configuration, Reconfiguration
 from actors.forwarding.reporting import trace
 from actors.forwarding.reporting.counter_publisher import CounterPublisher
+from actors.forwarding.reporting.denied_names import DeniedNamesReporter
 from actors.forwarding.reporting.last_reports import LastReports
 from actors.forwarding.reporting.loop_load import LoopLoad
 from actors.forwarding.reporting.password_renewals import PasswordRenewals
@@ -107,6 +108,8 @@ class ForwardingActor(Actor):
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self.forwarding.limits.usage.open_file = self._open_usage_file
         self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)
+        self._denied_names = DeniedNamesReporter(self.loop, self.mailbox, self.forwarding.limits.accounts)
+        self.forwarding.stats.on_name_denied = self._denied_names.note
         self.forwarding.authenticator.on_renewed = PasswordRenewals(self.mailbox).send
         self._sleeper: Sleeper | None = None
         self._listen_by = 0.0
@@ -356,6 +359,7 @@ class ForwardingActor(Actor):
         """No client is left: send the last counters and records, and end when they have arrived."""
         self.forwarding.on_empty = None
         self._publisher.publish()
+        self._denied_names.flush()
         last = LastReports(self.loop, self.mailbox, self.records, self._usage, self.finish)
         last.send(self._counters(True), bool(self.forwarding.limits.usage.by_id))
 

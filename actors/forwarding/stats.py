@@ -75,6 +75,8 @@ class ConnectionStats:
         self._failed_handshakes: deque[float] = deque(maxlen=HANDSHAKES_RECORDED)
         self.on_refusal: Callable[[str], None] | None = None
         """Called with the user of a refused request, if it has one."""
+        self.on_name_denied: Callable[[str, Report], None] | None = None
+        """Called with the proxy's id and the report of a tunnel that was refused for the name in its TLS handshake."""
         self.proxy_id = ""
         self.values: list[float] = list(ZEROS)
         self.last_request = 0.0
@@ -195,6 +197,8 @@ class ConnectionStats:
             self.refusals[reason] = self.refusals.get(reason, 0) + 1
             if report.user and self.on_refusal is not None:
                 self.on_refusal(report.user)
+            if reason == TLS_NAME_DENIED and self.on_name_denied is not None:
+                self.on_name_denied(self.proxy_id, report)
         elif reason.startswith(REPORTED):
             rule = reason.removeprefix(REPORTED)
             self.reported[rule] = self.reported.get(rule, 0) + 1

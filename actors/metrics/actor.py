@@ -14,7 +14,14 @@ import psutil
 from actors.bounded import keep
 from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Reply, refuse
-from actors.bus.messages.accounts import DropAccountUsage, QueryReached, QueryUsage, ReportUsage, ResetUsage
+from actors.bus.messages.accounts import (
+    DropAccountUsage,
+    QueryReached,
+    QueryUsage,
+    ReportDeniedNames,
+    ReportUsage,
+    ResetUsage,
+)
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import (
@@ -30,12 +37,13 @@ from actors.bus.messages.metrics import (
 )
 from actors.bus.messages.supervision import SetProxyNames
 from actors.metrics.alerts import EVALUATION_PERIOD, Alerts
+from actors.metrics.denied_names import DeniedNameNotices
 from actors.metrics.incremental_read import Reading, read_in_slices
 from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, metrics_payload, proxy_fields
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
-from actors.metrics.usage_service import UsageService
+from actors.metrics.usage_service import PUBLISHED_AFTER, UsageService
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.throttled_log import ThrottledLog
@@ -70,6 +78,9 @@ class MetricsActor(Actor):
         self._ended: dict[int, None] = {}
         """Instances whose last counters have come: what they published before may come behind them."""
         self._names = ProxyNames()
+        self._denied_names = DeniedNameNotices(
+            self.loop, self._publish_event, lambda each: (self._names.get(each) or ("", 0))[0], PUBLISHED_AFTER
+        )
         address, clients = boot.settings["metrics"]["publish"], boot.settings["metrics"]["curve_clients"]
         self._feed = LiveFeed(self.loop, self.context, address, clients, self.data_dir.curve_key, self._report_listener)
         topics = ("counters.", "events.")
@@ -97,6 +108,9 @@ class MetricsActor(Actor):
             self._read_series(message, reply)
         elif isinstance(message, (ReportUsage, QueryUsage, QueryReached, ResetUsage, DropAccountUsage)):
             self._usage.receive(message, reply)
+        elif isinstance(message, ReportDeniedNames):
+            self._denied_names.receive(message)
+            reply(Done())
         elif isinstance(message, Counters):
             self._take_counters(message)
             keep(self._ended, message.instance, None, ENDED_MAX)
@@ -112,6 +126,7 @@ class MetricsActor(Actor):
         """See `Actor`; what is not saved yet is saved."""
         self._subscription.close()
         self._feed.close()
+        self._denied_names.close()
         self._save()
         self._usage.close()
         super().close()

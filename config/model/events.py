@@ -174,6 +174,33 @@ class AccountQuotaWarning(AccountQuota):
     percent: float
 
 
+class DeniedTunnel(EventData):
+    """`target` is the host and port that the client asked for, `tls_name` the name in its TLS handshake, if any.
+
+    `kind` is `mismatch`, `not_tls`, `no_name`, `malformed` or `timeout`.
+    """
+
+    target: str
+    tls_name: str | None
+    kind: str
+
+
+class AccountTlsNames(EventData):
+    """A proxy has refused tunnels of an account for the name in their TLS handshake: `count` from `since` on.
+
+    `account_id` is null for a user that is no account, `username` for clients without credentials. `proxy` is the name
+    of the proxy. `tunnels` are at most ten different ones of those that were refused.
+    """
+
+    account_id: str | None
+    username: str | None
+    proxy_id: str
+    proxy: str
+    count: int
+    since: str
+    tunnels: list[DeniedTunnel]
+
+
 class CredentialAction(_Caused):
     """A credential of an account was made or revoked; `prefix` is the beginning of its secret, `name` may be empty."""
 
@@ -341,6 +368,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "account.expired": AccountExpiry,
     "account.quota_warning": AccountQuotaWarning,
     "account.quota_reached": AccountQuota,
+    "account.tls_name_denied": AccountTlsNames,
     "credential.created": CredentialAction,
     "credential.revoked": CredentialAction,
     "pool.created": PoolAction,

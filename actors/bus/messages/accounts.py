@@ -134,6 +134,52 @@ class RenewPassword:
     renewed: str = field(repr=False)
 
 
+DENIED_TUNNELS_MAX = 10
+"""Different tunnels that a report of refusals names for each user."""
+
+
+@message
+class DeniedTunnel:
+    """A tunnel that was refused for the name in its TLS handshake. A value, not a message by itself.
+
+    `target` is the host and port that the client asked for, `tls_name` the name, empty for none, and `kind` what was
+    wrong with it: `mismatch`, `not_tls`, `no_name`, `malformed`, `timeout`.
+    """
+
+    target: str
+    tls_name: str
+    kind: str
+
+
+@message
+class DeniedNames:
+    """The tunnels of one user that were so refused. A value, not a message by itself.
+
+    `account_id` is empty for a user that is no account, and so is `username` for clients without credentials. `count`
+    were refused, the first at `since` (Unix seconds); `tunnels` are some different ones.
+    """
+
+    account_id: str
+    username: str
+    count: int
+    since: float
+    tunnels: tuple[DeniedTunnel, ...]
+
+    def joined(self, other: DeniedNames) -> DeniedNames:
+        """Both together; they are of the same user."""
+        tunnels = tuple(dict.fromkeys((*self.tunnels, *other.tunnels)))[:DENIED_TUNNELS_MAX]
+        since = min(self.since, other.since)
+        return DeniedNames(self.account_id or other.account_id, self.username, self.count + other.count, since, tunnels)
+
+
+@message
+class ReportDeniedNames:
+    """Forwarding actor → metrics collector: refused since the last report, the first ones at once. → `Done`."""
+
+    proxy_id: str
+    users: tuple[DeniedNames, ...]
+
+
 @message
 class QueryUsage:
     """API → metrics collector: the usage of accounts, by id the period that is wanted. → `Usage`."""

@@ -163,6 +163,11 @@ def tls_name_denied(kind: str, detail: str, entry: str) -> Failure:
     return Failure(403, "http_request_denied", f"{kind}: {detail}", rule=TLS_NAME_DENIED, entry=entry)
 
 
+def kind_of_denied_name(detail: str) -> str:
+    """The `kind` of a failure of `tls_name_denied`, from its detail as records have it."""
+    return detail.partition(":")[0]
+
+
 def elsewhere(host: str) -> Failure:
     """By a policy, connections to this address of the target go another way than the request."""
     detail = f"{host} has no address that the policies of this proxy let this request connect to"

@@ -9,7 +9,7 @@ export type WebhookEvent = Schemas["WebhookCreate"]["events"][number];
 export const EVENTS = {
   proxy: ["created", "updated", "deleted", "started", "stopped", "restarted", "down", "up", "error", "recovered"],
   error_rate: ["recovered"],
-  account: ["created", "updated", "deleted", "expired", "quota_warning", "quota_reached"],
+  account: ["created", "updated", "deleted", "expired", "quota_warning", "quota_reached", "tls_name_denied"],
   credential: ["created", "revoked"],
   user: ["created", "updated", "deleted"],
   api_key: ["created", "revoked"],
