@@ -30,13 +30,14 @@ class Rules(NamedTuple):
 
 
 class PlanRecord(NamedTuple):
-    """One plan. `self_service_…`: what holders of its accounts may do themselves."""
+    """One plan. `self_service_…`: what holders of its accounts may do themselves. `disclose`: see `AccountSpec`."""
 
     id: str
     name: str
     rules: Rules = Rules()
     self_service_password: bool = False
     self_service_credentials: bool = False
+    disclose: bool = True
 
 
 class AccountRecord(NamedTuple):
@@ -111,6 +112,7 @@ def effective(account: AccountRecord, plan: PlanRecord | None) -> AccountSpec:
         tags=account.tags,
         policies=tuple(dict.fromkeys(filter(None, (account.rules.policy, plan and plan.rules.policy)))),
         egress=rules.egress or (),
+        disclose=plan is None or plan.disclose,
     )
 
 

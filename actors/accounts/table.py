@@ -26,7 +26,7 @@ import msgpack
 from actors.accounts.records import AccountRecord, CredentialRecord, PlanRecord, Rules
 from config.files.accounts_table import boot_id
 
-VERSION = 5
+VERSION = 6
 """Of the records; a table of another version is made anew."""
 MAP_SIZE = 16 * 2**30
 """Address space, not memory: the file grows as it is filled."""

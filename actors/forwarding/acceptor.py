@@ -21,6 +21,7 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.error_body import Asker
 from actors.forwarding.protocols.registry import rejection_reply
 from actors.forwarding.reporting import trace
 from actors.net.accepting import accept
@@ -273,14 +274,15 @@ class Acceptor:
         context = self._context
         if context.debug:
             trace.log.debug("client %s rejected: %s", self._last_ip, failure.detail)
-        context.stats.client_rejected(self._last_ip, port, failure)
+        session = context.policy.session
+        asker = Asker(session.new_id(), session.contact)
+        context.stats.client_rejected(self._last_ip, port, failure, asker.request_id)
         if self._certificate is not None:
             sock.close()  # a handshake only to say no would cost more than the connection
             return
         self._loop.watch(sock.fileno(), EDGE, lambda _mask: None)
-        policy = context.policy
         try:
-            sock.send(rejection_reply(policy.protocol, failure, policy.session.date(self._loop.now)))
+            sock.send(rejection_reply(context.policy.protocol, failure, session.date(self._loop.now), asker))
         except OSError as error:
             log.debug("a rejected client has gone: %s", error)
         context.lingering.close(sock, self._last_ip)

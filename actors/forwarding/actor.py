@@ -96,6 +96,7 @@ class ForwardingActor(Actor):
             self.data_dir.accounts_table,
             self.data_dir.lists,
             self.run_dir,
+            proxy.get("contact") or "",
         )
         self._objects = ObjectReader()
         self._reconfiguration = Reconfiguration(self.forwarding, self._configured)

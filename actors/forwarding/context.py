@@ -78,9 +78,11 @@ class ForwardingContext(OpenConnections):
         accounts_table: Path | None = None,
         lists: Path | None = None,
         run_dir: RunDir | None = None,
+        contact: str = "",
     ) -> None:
         """In `run_dir` are the sockets of the resolvers, and the folder with what processes know of the upstreams of
-        pools. Without it names are looked up by the system, and each process knows its own of pools."""
+        pools. Without it names are looked up by the system, and each process knows its own of pools. `contact` is as
+        in `SessionConfig`."""
         super().__init__(loop, add_record)
         self.problems = Problems(loop, self.clock)
         self.lists = NamedListFiles(loop, self.problems, lists)
@@ -89,7 +91,8 @@ class ForwardingContext(OpenConnections):
         self.lingering = LingeringClose(loop, self.timers, self.count_crash)
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
-        self._unconfigured(_session(handshake_timeout, keep_alive_timeout))
+        session = SessionConfig(keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout)
+        self._unconfigured(replace(session, date=DateLine(), new_id=self.stats.new_id, contact=contact))
         self._make_ways(pool_limit, run_dir)
         self._make_users(accounts_table)
 
@@ -338,7 +341,3 @@ def _all_of(*visits: Visit | None) -> Visit | None:
             each(connection)
 
     return visit if wanted else None
-
-
-def _session(handshake_timeout: float, keep_alive_timeout: float) -> SessionConfig:
-    return SessionConfig(keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout, date=DateLine())

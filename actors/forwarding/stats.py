@@ -132,9 +132,10 @@ class ConnectionStats:
             self._count_reason(report)
         self._record(report, client_ip, listen_port, time.time(), 0.0)
 
-    def client_rejected(self, client_ip: str, listen_port: int, failure: Failure) -> None:
-        """Count and record a client that was rejected before it sent a request."""
+    def client_rejected(self, client_ip: str, listen_port: int, failure: Failure, request_id: str = "") -> None:
+        """Count and record a client that was rejected before it sent a request; `request_id` is what it was sent."""
         report = self._without_request(failure)
+        report.request_id = request_id
         self._count_reason(report)
         self._record(report, client_ip, listen_port, time.time(), 0.0)
 
@@ -166,7 +167,7 @@ class ConnectionStats:
                 int((self._loop.now - report.started) * 1000 + 0.5),
                 report.bytes_in,
                 report.bytes_out,
-                report.request_id or self._new_id(),
+                report.request_id or self.new_id(),
                 report.reason,
                 report.upstream,
                 report.detail,
@@ -184,7 +185,8 @@ class ConnectionStats:
             )
         )
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
+        """The id of one more record."""
         self._last_id += 1
         return "%s%08x" % (self._id_prefix, self._last_id)  # noqa: UP031 - compiled, an f-string takes twice as long
 

@@ -102,6 +102,7 @@ def plan_entry(plan: Plan) -> dict[str, Any]:
         **rules_view(plan),
         "self_service": plan.self_service.model_dump(),
         "egress": plan.egress,
+        "disclose": plan.disclose,
     }
 
 

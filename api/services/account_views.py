@@ -57,6 +57,7 @@ def plan_view(plan: StoredPlan) -> dict[str, Any]:
         **rules_view(record),
         "self_service": record.self_service.model_dump(),
         "egress": record.egress,
+        "disclose": record.disclose,
         "accounts": plan.accounts,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),

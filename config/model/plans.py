@@ -31,6 +31,8 @@ class Plan(StoredRules):
     description: Annotated[str, Given(Description)] = ""
     self_service: SelfService = SelfService()
     egress: list[str] | None = None
+    disclose: Annotated[bool, Given(StrictBool)] = True
+    """Whether clients get to know which policy, rule and list refuse a request."""
     created_at: float
     updated_at: float
 

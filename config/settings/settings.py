@@ -19,6 +19,7 @@ from config.settings.groups import Alerts, Group, History, Live, Logging, Webhoo
 from config.settings.oauth import OAuth2
 from config.settings.telemetry import Telemetry
 from config.settings.types import (
+    Contact,
     CurveKey,
     EgressException,
     ListenHost,
@@ -120,6 +121,8 @@ class Proxy(Group):
     """Loopback and private upstreams that may be used besides own proxies. None means: as `egress_allow`."""
     dns_allow: tuple[Network, ...] = ()
     """Networks in which name servers of proxies may be although they are not public."""
+    contact: Contact | None = None
+    """Whom clients may ask that a proxy refuses; None: it is left out."""
     test_url: WebUrl = "https://api.ipify.org?format=json"
     dns: Dns = Dns()
 

@@ -65,6 +65,24 @@ def _web_url(text: str) -> str:
     return text
 
 
+_URL = re.compile(r"https?://[!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]{1,1000}")
+_MAIL = re.compile(r"[!#$%'*+\-./0-9=A-Z^_`a-z{|}~]{1,64}@[0-9A-Za-z-]{1,63}(?:\.[0-9A-Za-z-]{1,63}){0,8}")
+
+
+def _contact(text: str) -> str:
+    """Where people ask, as clients of proxies are sent it."""
+    if not _MAIL.fullmatch(text) and not (_URL.fullmatch(text) and _has_host(text)):
+        raise ValueError("must be an absolute http or https URL, or a mail address")
+    return text
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname)
+    except ValueError:
+        return False
+
+
 def _listen_host(text: str) -> str:
     if re.fullmatch(r"[0-9.]+", text):
         ip_address(text)
@@ -75,6 +93,7 @@ def _listen_host(text: str) -> str:
 
 ListenHost = Annotated[str, AfterValidator(_listen_host)]
 EgressException = Annotated[str, AfterValidator(_egress_exception)]
+Contact = Annotated[str, AfterValidator(_contact)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 PublishAddress = Annotated[str, AfterValidator(_publish_address)]
 CurveKey = Annotated[str, AfterValidator(_curve_key)]

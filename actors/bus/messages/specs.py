@@ -46,7 +46,8 @@ class AccountSpec:
     networks, destinations entries of access rules (`config.net.entries`). `schedule` is `actors.accounts.schedule`'s,
     None for always. `socks4_by_name`: on SOCKS4 the name alone lets in. `renewal` is `config.passwords.renewal`'s.
     `tags` are those of the account, `policies` the names of its own and of its plan's; `egress` are the addresses and
-    networks (`config.net.egress`) that its connections leave from, by its plan.
+    networks (`config.net.egress`) that its connections leave from, by its plan. `disclose`: its clients get to know
+    which policy, rule and list refuse a request.
     """
 
     id: str
@@ -67,6 +68,7 @@ class AccountSpec:
     tags: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     egress: tuple[str, ...] = ()
+    disclose: bool = True
 
 
 @message

@@ -116,7 +116,10 @@ class AccessPolicy:
     def _by_rules(self, match: RuleMatch, stage: str) -> Decision:
         if not match.denied:
             return Decision(None, "", match.rule, stage)
-        denied = failures.denied_by_rule(match.reason, match.rule)
+        if stage == "client":
+            denied = failures.client_denied(match.reason, match.rule)
+        else:
+            denied = failures.target_denied(match.reason, match.rule, match.decider)
         if self._rules.report:
             return Decision(None, REPORTED + match.reason, match.rule, stage, denied)
         return Decision(denied, match.reason, match.rule, stage)
@@ -163,5 +166,5 @@ def refused_by_own(own: OwnRules, target: Authority, address: str | None) -> Dec
 
 
 def _refused_by(rules: Rules, match: RuleMatch, stage: str) -> Decision:
-    failure = failures.destination_denied(rules.owner, match.reason, match.rule)
+    failure = failures.destination_denied(rules.owner, match.reason, match.rule, match.decider)
     return Decision(failure, failure.reason, match.rule, stage)

@@ -22,6 +22,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple, Protocol
 
 from actors.bus.messages.specs import AccessSpec
+from actors.forwarding.protocols.failures import NOTHING_DECIDED, Decider
 from actors.net.egress_guard import embedded_ipv4
 from config.net.entries import ALL_PORTS, ListHost, Network, Ports, read_entry, read_network
 from config.net.ip import plain
@@ -89,10 +90,12 @@ NO_LISTS: Final = NoLists()
 
 
 class RuleMatch(NamedTuple):
-    """`reason` is one of `REASONS`, or empty when it is allowed; `rule` is the deciding entry, empty without one."""
+    """`reason` is one of `REASONS`, or empty when it is allowed; `rule` is the deciding entry, empty without one;
+    `decider` is that of a denial as clients may know it."""
 
     reason: str
     rule: str
+    decider: Decider = NOTHING_DECIDED
 
     @property
     def denied(self) -> bool:
@@ -237,6 +240,18 @@ class EntryList:
                     return index, detail
         return known
 
+    def denied_by(self, found: Found) -> RuleMatch:
+        """The denial of a destination by an entry."""
+        index = found[0]
+        named = next((host.name for place, host, _ports in self._of_lists if place == index), "")
+        return RuleMatch(
+            DESTINATION_DENIED, self.entry(found), Decider(rule=f"{self._name}[{index}]", named_list=named)
+        )
+
+    def not_allowed(self) -> RuleMatch:
+        """The denial of a destination because no entry matches."""
+        return RuleMatch(DESTINATION_NOT_ALLOWED, self.no_match(), Decider(rule=self._name))
+
     def no_match(self) -> str:
         """The rule of a denial because no entry matches."""
         return f"{self._name}: no entry matches"
@@ -294,9 +309,9 @@ class Rules:
         name = _plain(host)
         denied = self._deny.by_name(name, port)
         if denied is not None:
-            return RuleMatch(DESTINATION_DENIED, self._deny.entry(denied))
+            return self._deny.denied_by(denied)
         if self._allow and not self._allow.has_networks and self._allow.by_name(name, port) is None:
-            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.no_match())
+            return self._allow.not_allowed()
         return None
 
     def match_unresolved(self, host: str, port: int) -> RuleMatch:
@@ -306,7 +321,7 @@ class Rules:
             return by_name or ALLOWED
         allowed = self._allow.by_name(_plain(host), port)
         if allowed is None:
-            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.no_match())
+            return self._allow.not_allowed()
         return RuleMatch("", self._allow.entry(allowed))
 
     def naming(self, host: str, port: int) -> str:
@@ -325,14 +340,14 @@ class Rules:
         faces = (address,) if inner is None else (address, inner)
         denied = min(filter(None, (self._deny.by_address(face, port) for face in faces)), default=None)
         if denied is not None:
-            return RuleMatch(DESTINATION_DENIED, self._deny.entry(denied))
+            return self._deny.denied_by(denied)
         if not self._allow:
             return ALLOWED
         allowed = self._allow.by_name(name, port)
         if allowed is None:
             allowed = self._allow.by_address(address, port)
         if allowed is None:
-            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.no_match())
+            return self._allow.not_allowed()
         return RuleMatch("", self._allow.entry(allowed))
 
 

@@ -13,7 +13,7 @@ from actors.forwarding.connections.client_io import ClientIO
 from actors.forwarding.connections.request_context import RequestContext
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
-from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.meter import Meter, account_of
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.timer_wheel import NEVER, QUANTUM
 from actors.forwarding.protocols.commands import Command
@@ -121,6 +121,13 @@ class ClientConnection(ClientIO):
                 commands.extend(more)  # of an outcome that is known at once; such a command is the last of its list
         if self.session.deadline + QUANTUM < self.scheduled_for and not self.closed:
             self.context.timers.schedule(self)
+
+    def failed(self, failure: Failure) -> list[Command]:
+        """Have the session refuse the request. Returns the commands that follow."""
+        account = account_of(self.meter)
+        if account is not None and not account.disclose:
+            failure = failure.undisclosed()
+        return self.session.failed(failure, self.loop.now)
 
     def attach_origin(self, origin: OriginConnection) -> None:
         """Make `origin` the other side, and take over its events."""
@@ -243,7 +250,7 @@ class ClientConnection(ClientIO):
         self._cancel_pending_origin()
         failure = None if pending is None else pending.overdue
         if failure is not None and self.session.opening:
-            self.execute(self.session.failed(failure, now))
+            self.execute(self.failed(failure))
         else:
             self.execute(self.session.timed_out(now))
 

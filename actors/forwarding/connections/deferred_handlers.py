@@ -250,13 +250,13 @@ def _refusal(client: ClientConnection) -> list[Command] | None:
     if client.access is not policy.access:
         denied = _denied_now(client)
         if denied is not None:
-            return client.session.failed(denied, client.loop.now)
+            return client.failed(denied)
     request = client.request
     if not request.admitted:
         if policy.session.wants_credentials and not _credentials_unchanged(client, request):
             unreadable = client.context.authenticator.is_unreadable(request.user)
             failed = failures.ACCOUNTS_UNAVAILABLE if unreadable else failures.CREDENTIALS_WANTED
-            return client.session.failed(failed, client.loop.now)
+            return client.failed(failed)
         request.admitted = True
     meter = client.meter
     if meter is None:
@@ -267,7 +267,7 @@ def _refusal(client: ClientConnection) -> list[Command] | None:
     meter.certificate = None if request.certificate is None else request.certificate.entries
     meter.by_name = request.by_name
     failure = meter.admit(request.user, client, request.credential)
-    return None if failure is None else client.session.failed(failure, client.loop.now)
+    return None if failure is None else client.failed(failure)
 
 
 def _denied_now(client: ClientConnection) -> Failure | None:
@@ -305,7 +305,7 @@ def _on_dialled(
     client.pending_origin = None
     now = client.loop.now
     if isinstance(result, Failure):
-        client.execute(client.session.failed(result, now))
+        client.execute(client.failed(result))
     else:
         origin = OriginConnection(result, key_of(command.target, dial.source), epoch, dial.reported)
         origin.leaves_from(dial.source, client.context.dialer.source)
@@ -328,7 +328,7 @@ def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
     if refused is not None:
         return refused
     if client.context.upstreams is not None:
-        return client.session.failed(failures.NOT_THROUGH_UPSTREAMS, client.loop.now)
+        return client.failed(failures.NOT_THROUGH_UPSTREAMS)
     on_listening, on_accepted = partial(_on_listening, client), partial(_on_accepted, client)
     control = _own_address(client)
     judge = _judge_of(client, command.target) if client.context.judges(account_of(client.meter)) else None
@@ -362,7 +362,7 @@ def _on_listening(client: ClientConnection, address: Endpoint) -> None:
 def _on_accepted(client: ClientConnection, result: tuple[socket.socket, Endpoint] | Failure) -> None:
     client.pending_origin = None
     if isinstance(result, Failure):
-        client.execute(client.session.failed(result, client.loop.now))
+        client.execute(client.failed(result))
     else:
         sock, peer = result
         origin = OriginConnection(sock, peer)
@@ -378,12 +378,12 @@ def associate(client: ClientConnection, _command: Associate) -> list[Command]:
     if refused is not None:
         return refused
     if client.context.upstreams is not None:
-        return client.session.failed(failures.NOT_THROUGH_UPSTREAMS, client.loop.now)
+        return client.failed(failures.NOT_THROUGH_UPSTREAMS)
     try:
         client.datagrams = relay_socket(_own_address(client))
     except OSError as error:
         client.context.dialer.on_problem("datagrams", f"no socket for datagrams: {error}")
-        return client.session.failed(failures.OUT_OF_DESCRIPTORS, client.loop.now)
+        return client.failed(failures.OUT_OF_DESCRIPTORS)
     return client.session.opened(False, client.loop.now, endpoint_of(client.datagrams.getsockname()))
 
 

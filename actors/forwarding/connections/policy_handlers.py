@@ -68,7 +68,7 @@ class AwaitedAddresses:
 @isolated
 def _go_on(client: ClientConnection, command: Open, judge: Judge, result: Resolution) -> None:
     if isinstance(result, Failure):
-        commands: list[Command] | None = client.session.failed(result, client.loop.now)
+        commands: list[Command] | None = client.failed(result)
     else:
         verdict, addresses = choose(client.context, command.target, judge, result.addresses)
         commands = _follow(client, command, judge, verdict, addresses)
@@ -122,7 +122,7 @@ def _follow(
             trace.note(client.id, "judged by %s", ", ".join(each.entry for each, _only in verdict.counted))
     failure = _refused_by_own(client, command.target, judge) or verdict.failure or _over_limits(client, verdict)
     if failure is not None:
-        return client.session.failed(failure, client.loop.now)
+        return client.failed(failure)
     changes = verdict.header_changes
     if changes is not None:
         client.session.change_head(changes.apply)
@@ -144,7 +144,7 @@ def _over_limits(client: ClientConnection, verdict: Verdict) -> Failure | None:
 
 def _limited(applied: Applied) -> Limited:
     spec = applied.rule.spec
-    return Limited((applied.policy_id, spec.name), spec.limits, applied.where, applied.entry)
+    return Limited((applied.policy_id, spec.name), spec.limits, applied.decider, applied.entry)
 
 
 def _go(client: ClientConnection, command: Open, judge: Judge) -> list[Command] | None:
@@ -157,7 +157,7 @@ def _go(client: ClientConnection, command: Open, judge: Judge) -> list[Command] 
     upstreams = context.upstreams_of(verdict.pool)
     if upstreams is None:
         failure = no_such_pool(verdict.pool, verdict.applied[-1].entry)
-        return client.session.failed(failure, client.loop.now)
+        return client.failed(failure)
     client.request.pool = verdict.pool
     return open_way(client, command, upstreams, judge)
 

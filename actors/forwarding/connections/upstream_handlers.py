@@ -145,7 +145,7 @@ def _routed(client: ClientConnection, command: Open, result: OriginConnection | 
     client.pending_origin = None
     now = client.loop.now
     if isinstance(result, Failure):
-        client.execute(client.session.failed(result, now))
+        client.execute(client.failed(result))
     else:
         _use_origin(client, result, route.waited)
         address = endpoint_of(result.sock.getsockname()) if command.with_address else None

@@ -17,7 +17,7 @@ from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.sliding_window import SlidingWindow
 from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols import failures
-from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.failures import Decider, Failure
 
 if TYPE_CHECKING:
     from actors.forwarding.limits.elsewhere import Elsewhere, SharedKey
@@ -33,7 +33,7 @@ class Limited(NamedTuple):
     key: tuple[str, str]
     """The id of the policy and the name of the rule."""
     spec: LimitsSpec
-    where: str
+    decider: Decider
     entry: str
 
 
@@ -70,11 +70,11 @@ class RuleLimit:
         """Counts one more request. Returns why it is refused, else None."""
         spec = self.spec
         if 0 < spec.connections <= self._under_way():
-            return failures.rule_connections(spec.connections, limited.where, limited.entry)
+            return failures.rule_connections(spec.connections, limited.decider, limited.entry)
         if spec.requests_per_minute:
             wait = self.window.try_acquire(spec.requests_per_minute, self._loop.now)
             if wait:
-                return failures.rule_requests(spec.requests_per_minute, wait, limited.where, limited.entry)
+                return failures.rule_requests(spec.requests_per_minute, wait, limited.decider, limited.entry)
         return None
 
     def _under_way(self) -> int:

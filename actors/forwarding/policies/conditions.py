@@ -156,6 +156,22 @@ class Rule:
         named = (self._known.find(each) for each in self._lists_at(port)) if self.lists else ()
         return any(each is not None and each.by_name(name) is not None for each in named)
 
+    def deciding_list(self, facts: Facts, address: Address | None) -> str:
+        """The first list that has the target of a rule that matches; empty where an entry of the rule names it."""
+        if any(_names(entry, facts) for entry in self.destinations):
+            return ""
+        faces = () if address is None else self.faces(address)
+        for host in self._lists_at(facts.port):
+            named = self._known.find(host)
+            if named is None:
+                found = self.deny
+            else:
+                found = not facts.literal and named.by_name(facts.name) is not None
+                found = found or any(named.by_address(face) is not None for face in faces)
+            if found:
+                return host.name
+        return ""
+
     def _address_matches(self, address: Address, port: int) -> bool:
         named = (self._known.find(host) for host in self._lists_at(port))
         if any(each is not None and each.by_address(address) is not None for each in named):

@@ -13,17 +13,18 @@ from actors.bus.messages.policies import DENY, DIRECT, POOL
 from actors.forwarding.policies.compiled import CompiledPolicy
 from actors.forwarding.policies.conditions import Rule
 from actors.forwarding.policies.facts import Facts
-from actors.forwarding.protocols.failures import Failure, denied_by_policy
+from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
 from actors.forwarding.protocols.http.header_changes import HeaderChanges, merged
 from config.net.ip import Address, plain
 
 
 class Applied(NamedTuple):
-    """A rule that matches, and whose it is."""
+    """A rule that matches, and whose it is. `named_list` is the list by which one that refuses has the target."""
 
     policy: str
     rule: Rule
     policy_id: str = ""
+    named_list: str = ""
 
     @property
     def label(self) -> str:
@@ -31,10 +32,11 @@ class Applied(NamedTuple):
         return f"{self.policy}/{self.rule.spec.name or self.rule.index}"
 
     @property
-    def where(self) -> str:
+    def decider(self) -> Decider:
         """As clients read it."""
-        name = f'rule "{self.rule.spec.name}"' if self.rule.spec.name else f"rule {self.rule.index}"
-        return f"policy {self.policy}, {name}"
+        name, place = self.rule.spec.name, str(self.rule.index)
+        where = f'policy {self.policy}, rule "{name}"' if name else f"policy {self.policy}, rule {place}"
+        return Decider(self.policy, name or place, self.named_list, where)
 
     @property
     def entry(self) -> str:
@@ -44,7 +46,7 @@ class Applied(NamedTuple):
     @property
     def failure(self) -> Failure:
         """What the rule refuses a request with."""
-        return denied_by_policy(self.rule.spec.reason, self.where, self.entry)
+        return denied_by_policy(self.rule.spec.reason, self.decider, self.entry)
 
 
 class Verdict(NamedTuple):
@@ -159,7 +161,8 @@ class Judge:
             counted.extend((Applied(policy.name, rule), True) for rule in found.reported)
             if found.rule is None:
                 continue
-            applied.append(Applied(policy.name, found.rule, policy.id))
+            named = found.rule.deciding_list(self.facts, address) if found.rule.deny and found.rule.lists else ""
+            applied.append(Applied(policy.name, found.rule, policy.id, named))
             counted.append((applied[-1], False))
             if found.rule.spec.use:
                 break

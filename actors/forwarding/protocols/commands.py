@@ -290,7 +290,7 @@ class Report(Value):
 
     def because(self, failure: Failure) -> Report:
         """Take the detail and the entry of the failure; returns this report."""
-        self.detail, self.rule = failure.recorded or failure.detail, failure.entry
+        self.detail, self.rule = failure.recorded or failure.sentence, failure.entry
         return self
 
     def copy(self) -> Report:

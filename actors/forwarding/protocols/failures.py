@@ -6,10 +6,28 @@ One table from what went wrong to the client's error; the same word stands in `P
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 PROXY_NAME = "proxyfleet"
 """How this proxy calls itself in `Via` and `Proxy-Status`."""
+
+
+class Decider(NamedTuple):
+    """What of the configuration decided, as clients may know it: each is empty where there is none.
+
+    `rule` is the name of a policy's rule, or its place; of an access rule the field and the place in it, without the
+    entry, which may have an address of a name. `named_list` is the list that the target is in. `where` names policy and
+    rule in a sentence.
+    """
+
+    policy: str = ""
+    rule: str = ""
+    named_list: str = ""
+    where: str = ""
+
+
+NOTHING_DECIDED: Final = Decider()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +35,8 @@ class Failure:
     """`kind` is the error type of RFC 9209 section 2.3; `close` says that the client's connection can't go on.
 
     `rule` is the word of the access rule or limit that decided, where it was one. `retry_after` is seconds, 0 when
-    it is unknown. `entry` is what of the configuration decided; it is for the record and never for the client.
+    it is unknown. `entry` is what of the configuration decided, as the record has it; the client gets `decider` alone.
+    `retryable` None: as all failures of this reason (`refusals`).
     """
 
     status: int
@@ -29,6 +48,24 @@ class Failure:
     entry: str = ""
     recorded: str = ""
     """The sentence in the access record where the client is not to know all of it, such as the address of a name."""
+    decider: Decider = NOTHING_DECIDED
+    disclosed: bool = True
+    """False: the client does not get to know the decider."""
+    retryable: bool | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The detail and what decided."""
+        return f"{self.detail} ({self.decider.where})" if self.decider.where else self.detail
+
+    @property
+    def disclosed_sentence(self) -> str:
+        """The same as the client may read it."""
+        return self.sentence if self.disclosed else self.detail
+
+    def undisclosed(self) -> Failure:
+        """The same for a client that does not get to know what decided."""
+        return replace(self, disclosed=False)
 
     @property
     def reason(self) -> str:
@@ -82,7 +119,8 @@ def dns_unanswered(host: str, why: str, timed_out: bool) -> Failure:
     """No name server has said what addresses the name has. `why` is for the record alone: it has addresses of name
     servers, and whether these refuse, close or are silent."""
     status, kind = (504, "dns_timeout") if timed_out else (502, "dns_error")
-    return Failure(status, kind, f"{host} does not resolve: no name server has responded", recorded=why)
+    detail = f"{host} does not resolve: no name server has responded"
+    return Failure(status, kind, detail, recorded=why, retryable=True)
 
 
 def connection_refused(detail: str) -> Failure:
@@ -131,26 +169,31 @@ def prohibited(detail: str) -> Failure:
     return Failure(403, PROHIBITED, detail, entry="egress guard")
 
 
-def denied_by_rule(rule: str, entry: str = "") -> Failure:
-    """An access rule denies it; `rule` is its word. The client is not sent which `entry` it was."""
-    whom = "client" if rule.startswith("client") else "target"
-    detail = f"the access rules of this proxy don't allow this {whom}"
-    return Failure(403, "http_request_denied", detail, close=whom == "client", rule=rule, entry=entry)
+def client_denied(rule: str, entry: str = "") -> Failure:
+    """An access rule denies the client; `rule` is its word. It has not authenticated, so it isn't sent what decided."""
+    detail = "the access rules of this proxy don't allow this client"
+    return Failure(403, "http_request_denied", detail, close=True, rule=rule, entry=entry)
 
 
-def destination_denied(owner: str, rule: str, entry: str) -> Failure:
-    """A rule of an account or a credential (`owner`) denies the target. The client is not sent which `entry` it was."""
+def target_denied(rule: str, entry: str = "", decider: Decider = NOTHING_DECIDED) -> Failure:
+    """An access rule of the proxy denies the target; `rule` is its word."""
+    detail = "the access rules of this proxy don't allow this target"
+    return Failure(403, "http_request_denied", detail, rule=rule, entry=entry, decider=decider)
+
+
+def destination_denied(owner: str, rule: str, entry: str, decider: Decider = NOTHING_DECIDED) -> Failure:
+    """A rule of an account or a credential (`owner`) denies the target."""
     detail = f"this {owner} doesn't allow this target"
-    return Failure(403, "http_request_denied", detail, rule=f"{owner}_{rule}", entry=entry)
+    return Failure(403, "http_request_denied", detail, rule=f"{owner}_{rule}", entry=entry, decider=decider)
 
 
 POLICY_DENIED = "policy_denied"
 
 
-def denied_by_policy(reason: str, where: str, entry: str) -> Failure:
-    """A rule of a policy denies it: `reason` is the operator's sentence for the client, `where` policy and rule."""
-    detail = f"{reason or 'a policy of this proxy does not allow this request'} ({where})"
-    return Failure(403, "http_request_denied", detail, rule=POLICY_DENIED, entry=entry)
+def denied_by_policy(reason: str, decider: Decider, entry: str) -> Failure:
+    """A rule of a policy denies it: `reason` is the operator's sentence for the client."""
+    detail = reason or "a policy of this proxy does not allow this request"
+    return Failure(403, "http_request_denied", detail, rule=POLICY_DENIED, entry=entry, decider=decider)
 
 
 TLS_NAME_DENIED = "tls_name_denied"
@@ -243,22 +286,23 @@ def account_requests(limit: int, wait: int) -> Failure:
     return Failure(429, "http_request_denied", detail, rule="account_request_limit", retry_after=wait)
 
 
-def rule_connections(limit: int, where: str, entry: str) -> Failure:
-    """`limits.connections` of a rule is reached; `where` names it for the client, `entry` for the record."""
-    detail = f"at most {limit} requests and tunnels at a time ({where})"
-    return Failure(429, "connection_limit_reached", detail, rule="rule_connection_limit", entry=entry)
+def rule_connections(limit: int, decider: Decider, entry: str) -> Failure:
+    """`limits.connections` of a rule is reached."""
+    detail, rule = f"at most {limit} requests and tunnels at a time", "rule_connection_limit"
+    return Failure(429, "connection_limit_reached", detail, rule=rule, entry=entry, decider=decider)
 
 
-def rule_requests(limit: int, wait: int, where: str, entry: str) -> Failure:
+def rule_requests(limit: int, wait: int, decider: Decider, entry: str) -> Failure:
     """`limits.requests_per_minute` of a rule is reached."""
-    detail = f"at most {limit} requests a minute ({where})"
-    return Failure(429, "http_request_denied", detail, rule="rule_request_limit", retry_after=wait, entry=entry)
+    detail, rule = f"at most {limit} requests a minute", "rule_request_limit"
+    return Failure(429, "http_request_denied", detail, rule=rule, retry_after=wait, entry=entry, decider=decider)
 
 
 def account_quota(period: str, wait: int) -> Failure:
     """The quota of an account is used up; `wait` is seconds to the next period, 0 when there is none."""
     detail = "the quota of this account is used up" + (f" for this {period}" if period != "total" else "")
-    return Failure(429, "http_request_denied", detail, rule="account_quota_reached", retry_after=wait)
+    ends = period != "total"
+    return Failure(429, "http_request_denied", detail, rule="account_quota_reached", retry_after=wait, retryable=ends)
 
 
 # Sent only after the right password.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.error_body import UNKNOWN, Asker
 from actors.forwarding.protocols.http.replies import dated, error_response
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.mixed import MixedSession
@@ -27,9 +28,10 @@ def new_session(protocol: str, config: SessionConfig, now: float) -> Session:
     return _SESSIONS[protocol](config, now)
 
 
-def rejection_reply(protocol: str, failure: Failure, date: bytes) -> bytes:
-    """The reply to a client that is rejected before anything of it is read; `date` is the line for HTTP.
+def rejection_reply(protocol: str, failure: Failure, date: bytes, asker: Asker = UNKNOWN) -> bytes:
+    """The reply to a client that is rejected before anything of it is read; `date` is the line for HTTP, and `asker`
+    what there is to say in its body.
 
     On `mixed` it is that of HTTP: SOCKS clients end at its first byte, which is no version of theirs.
     """
-    return _REJECTIONS.get(protocol) or dated(error_response(failure, keep_alive=False), date)
+    return _REJECTIONS.get(protocol) or dated(error_response(failure, asker, keep_alive=False), date)

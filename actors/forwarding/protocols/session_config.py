@@ -19,7 +19,8 @@ class SessionConfig:
     `accepts_optional_user`: no credentials are wanted, but a user name that comes all the same may choose an upstream.
     `date` returns the `Date` line of a response at a time of the session's clock. `pseudonym` names this very proxy, so
     that chains of proxyfleet proxies are no loops; `via` is what is added to `Via` behind the version, empty for
-    nothing.
+    nothing. `new_id` makes the id of a record before there is one, for responses that name it; `contact` is whom
+    clients may ask, a URL or a mail address, empty for none.
     """
 
     keep_alive: bool = True
@@ -29,6 +30,8 @@ class SessionConfig:
     handshake_timeout: float = HANDSHAKE_TIMEOUT
     keep_alive_timeout: float = 60.0
     date: Callable[[float], bytes] = lambda _now: b""
+    new_id: Callable[[], str] = lambda: ""
+    contact: str = ""
     pseudonym: bytes = PROXY_NAME.encode()
     via: bytes = PROXY_NAME.encode()
 

@@ -26,6 +26,10 @@ FIELDS: dict[str, Any] = {
     "policy": Annotated[
         str | None, typer.Option("--policy", help="The policy that judges requests; none: --set policy=null.")
     ],
+    "disclose": Annotated[
+        bool | None,
+        typer.Option("--disclose/--no-disclose", help="Whether clients read which policy, rule and list refuse them."),
+    ],
 }
 """Options of `create` and `update` by the field of the API that they set."""
 NEW_NAME = Annotated[str | None, typer.Option("--name", help="Another name.")]
@@ -118,6 +122,7 @@ def _details(plan: dict[str, Any]) -> list[tuple[str, Any]]:
         ("schedule", plan["schedule"]),
         ("policy", plan["policy"]),
         ("egress", plan["egress"]),
+        ("disclose", plan["disclose"]),
         ("self-service", Fields(plan["self_service"] or {})),
         ("created", plan["created_at"]),
     ]

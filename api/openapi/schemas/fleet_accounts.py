@@ -119,6 +119,7 @@ class PlanView(RulesView):
     description: str
     self_service: SelfServiceView
     egress: list[str] | None
+    disclose: bool
     accounts: int
     created_at: Moment
     updated_at: Moment

@@ -105,6 +105,7 @@ class ExportedPlan(RulesView):
     description: str
     self_service: SelfServiceView
     egress: list[str] | None
+    disclose: bool
 
 
 class ExportedAccountProxies(ResponseModel):

@@ -189,8 +189,8 @@ def _account(body: Mapping[str, Any]) -> TableChange:
 
 
 def _plan(body: Mapping[str, Any]) -> TableChange:
-    own = body["self_service"]
-    return PutPlan(PlanRecord(body["id"], body["name"], _rules(body), own["password"], own["credentials"]))
+    own, disclose = body["self_service"], body.get("disclose", True)
+    return PutPlan(PlanRecord(body["id"], body["name"], _rules(body), own["password"], own["credentials"], disclose))
 
 
 def _credential(body: Mapping[str, Any]) -> TableChange:

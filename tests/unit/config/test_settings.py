@@ -67,6 +67,23 @@ def test_variables_that_are_options_of_commands_are_no_keys(monkeypatch: pytest.
         ("[proxy]\negress_allow = ['10.0.0.0/33']", "proxy.egress_allow[0]: "),
         ("[proxy]\negress_allow = ['bad name']", "proxy.egress_allow[0]: "),
         ("[proxy]\ntest_url = 'nonsense'", "proxy.test_url: "),
+        *(
+            (f"[proxy]\ncontact = '{bad}'", "proxy.contact: must be an absolute http or https URL, or a mail address")
+            for bad in (
+                "",
+                "call Bob",
+                "javascript:alert(1)",
+                "ftp://a.example/",
+                "https://",
+                "https://[1",
+                "https://a.example/ b",
+                "https://a.example/<b>",
+                "it@",
+                "@a.example",
+                "it@a.example\\r\\nX: 1",
+                "https://a.example/" + "a" * 1001,
+            )
+        ),
         ("[proxy]\nworkers = 65", "proxy.workers: must be a whole number from 1 to 64, or auto (got 65)"),
         ("[proxy]\nworkers = 'all'", "proxy.workers: must be a whole number from 1 to 64, or auto (got 'all')"),
         ("[server]\ntrusted_proxies = ['x']", "server.trusted_proxies[0]: "),
@@ -79,6 +96,13 @@ def test_bad_files_are_refused_by_key(tmp_path: Path, text: str, problem: str) -
     with pytest.raises(ConfigError) as caught:
         load(file)
     assert any(problem in each for each in caught.value.problems)
+
+
+@pytest.mark.parametrize("contact", ["it-help@corp.example", "https://help.corp.example:8443/proxy?from=error#ask"])
+def test_a_contact_is_a_url_or_a_mail_address(tmp_path: Path, contact: str) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(f'[proxy]\ncontact = "{contact}"\n')
+    assert load(file).proxy.contact == contact
 
 
 OAUTH = """[auth.oauth2]

@@ -21,6 +21,8 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
 )
 from actors.forwarding.protocols.failures import Failure, Refused
+from actors.forwarding.protocols.http.browsers import wants_page
+from actors.forwarding.protocols.http.error_body import Asker
 from actors.forwarding.protocols.http.framing import (
     LAST_CHUNK,
     Body,
@@ -45,6 +47,7 @@ from actors.forwarding.protocols.http.replies import FINAL_RECIPIENT, NOT_TRACED
 from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, Event, Part, Phase
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.protocols.http.upstream_exchange import IDEMPOTENT, UpstreamExchange
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.state_machine import IllegalEventError
 
 CONNECT: Final = b"CONNECT"
@@ -391,12 +394,16 @@ class Exchange:
 
     # --- responses of the proxy itself ---
 
-    def refuse(self, failure: Failure, keep_alive: bool, date: bytes, now: float, out: list[Command]) -> None:
-        """Respond with an error, and report the exchange; `date` is the `Date` line."""
+    def refuse(self, failure: Failure, keep_alive: bool, config: SessionConfig, now: float, out: list[Command]) -> None:
+        """Respond with an error, and report the exchange with the id that the response names."""
         self.responded = now
-        reply = error_response(failure, keep_alive=keep_alive, with_body=self.head.method != b"HEAD")
-        self.send_to_client(dated(reply, date), out)
-        out.append(self.report(failure.status, failure.reason, now).because(failure))
+        head, method = self.head, self.head.method
+        asker = Asker(config.new_id(), config.contact, self.target.host, method.decode("ascii"), wants_page(head))
+        reply = error_response(failure, asker, keep_alive=keep_alive, with_body=method != b"HEAD")
+        self.send_to_client(dated(reply, config.date(now)), out)
+        report = self.report(failure.status, failure.reason, now)
+        report.request_id = asker.request_id
+        out.append(report.because(failure))
 
     def respond_as_recipient(self, date: bytes, now: float, out: list[Command]) -> None:
         """Respond to OPTIONS or TRACE as the last recipient (RFC 9110 7.6.2), and report the exchange."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Final
 
 from actors.forwarding.protocols.commands import Report, ToClient
 from actors.forwarding.protocols.failures import PROXY_NAME, Failure
+from actors.forwarding.protocols.http.error_body import JSON_TYPE, PAGE_TYPE, UNKNOWN, Asker, page, problem
+from actors.forwarding.protocols.session_config import SessionConfig
 
 ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 FINAL_RECIPIENT = (
@@ -18,16 +21,18 @@ NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
 """The response to TRACE whose Max-Forwards ends here: it would disclose the request's fields to scripts (RFC 9110
 9.3.8)."""
 
+_PRINTABLE: Final = re.compile(r"[ -~]*+")
+_status_lines: dict[int, str] = {}
 
-def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True) -> bytes:
-    """A whole HTTP/1.1 response for `failure`, with `Proxy-Status` (RFC 9209)."""
-    status = f"{failure.status} {HTTPStatus(failure.status).phrase}"
+
+def error_response(failure: Failure, asker: Asker = UNKNOWN, *, keep_alive: bool, with_body: bool = True) -> bytes:
+    """A whole HTTP/1.1 response for `failure`, with `Proxy-Status` (RFC 9209) and a body for this client."""
     rule = f"; rule={failure.rule}" if failure.rule else ""
-    body = f"{status}: {failure.detail}\n".encode()
+    body = (page if asker.wants_page else problem)(failure, asker).encode("utf-8", "replace")
     lines = [
-        f"HTTP/1.1 {status}",
-        f'Proxy-Status: {PROXY_NAME}; error={failure.kind}; details="{_quotable(failure.detail)}"{rule}',
-        "Content-Type: text/plain; charset=utf-8",
+        _status_line(failure.status),
+        f'Proxy-Status: {PROXY_NAME}; error={failure.kind}; details="{_quotable(failure.disclosed_sentence)}"{rule}',
+        f"Content-Type: {PAGE_TYPE if asker.wants_page else JSON_TYPE}",
         f"Content-Length: {len(body)}",
         f"Connection: {'keep-alive' if keep_alive else 'close'}",
     ]
@@ -39,17 +44,29 @@ def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True
     return head + body if with_body else head
 
 
-def refuse_head(failure: Failure, date: bytes, started: float, now: float, size: int) -> tuple[ToClient, Report]:
+def refuse_head(
+    failure: Failure, config: SessionConfig, started: float, now: float, size: int
+) -> tuple[ToClient, Report]:
     """The response to a head that is no request, and its report; `size` is that of what came."""
-    reply = dated(error_response(failure, keep_alive=False), date)
+    asker = Asker(config.new_id(), config.contact)
+    reply = dated(error_response(failure, asker, keep_alive=False), config.date(now))
     report = Report(b"", "", failure.status, failure.reason, "", started, now, size, len(reply))
+    report.request_id = asker.request_id
     return ToClient(reply), report.because(failure)
+
+
+def _status_line(status: int) -> str:
+    known = _status_lines.get(status)
+    if known is None:
+        known = _status_lines[status] = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+    return known
 
 
 def _quotable(text: str) -> str:
     """`text` as the inside of a Structured Fields string (RFC 8941 3.3.3): printable ASCII, two escapes."""
-    printable = "".join(char if " " <= char <= "~" else "?" for char in text)
-    return printable.replace("\\", "\\\\").replace('"', '\\"')
+    if not _PRINTABLE.fullmatch(text):
+        text = "".join(char if " " <= char <= "~" else "?" for char in text)
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def dated(response: bytes, line: bytes) -> bytes:

@@ -77,16 +77,16 @@ class SessionEnds(SessionBuffer):
 
     def _refuse(self, failure: Failure, out: list[Command], now: float) -> None:
         """Respond with an error of our own; keep the connection when nothing of the request is left unread."""
-        exchange, date = self._exchange, self._config.date(now)
+        exchange = self._exchange
         if exchange is NO_EXCHANGE:
             size = self._head_size or len(self._in)
-            out.extend(refuse_head(failure, date, self._started, now, size))
+            out.extend(refuse_head(failure, self._config, self._started, now, size))
             self._close(out)
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
         # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
         persists = persists and not self._in and self._may_persist(exchange.head)
-        exchange.refuse(failure, persists, date, now, out)
+        exchange.refuse(failure, persists, self._config, now, out)
         if persists:
             self._await_next(out, now)
         else:

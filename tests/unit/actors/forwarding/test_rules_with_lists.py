@@ -9,6 +9,7 @@ import pytest
 
 from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.rules import Address, FoundList, Rules
+from actors.forwarding.protocols.failures import Decider
 from config.net.entries import ALL_PORTS, ListHost, read_entry
 
 
@@ -89,10 +90,15 @@ def test_an_entry_that_names_no_list(written: str) -> None:
 def test_a_denied_list_names_what_has_matched() -> None:
     judged = rules(deny=("a.example", "list:ads:443", "list:lan"))
     found = judged.match_name("www.ads.example", 443)
-    assert found == ("destination_denied", "access.deny_destinations[1] list:ads:443 (ads.example)")
+    assert found == (
+        "destination_denied",
+        "access.deny_destinations[1] list:ads:443 (ads.example)",
+        Decider(rule="access.deny_destinations[1]", named_list="ads"),
+    )
     assert judged.match_name("www.ads.example", 80) is None
     found = judged.match_address("b.example", 80, "10.1.2.3")
-    assert found == ("destination_denied", "access.deny_destinations[2] list:lan (10.0.0.0/8)")
+    assert found.rule == "access.deny_destinations[2] list:lan (10.0.0.0/8)"
+    assert found.decider == Decider(rule="access.deny_destinations[2]", named_list="lan"), "no address in it"
     assert not judged.match_address("b.example", 80, "192.0.2.1").denied
     assert judged.match_address("b.example", 80, "::ffff:10.1.2.3").denied
     assert judged.match_address("b.example", 80, "64:ff9b::a01:203").denied
@@ -100,10 +106,8 @@ def test_a_denied_list_names_what_has_matched() -> None:
 
 def test_an_allowed_list_lets_its_names_and_addresses_pass() -> None:
     by_name = rules(allow=("list:work",))
-    assert by_name.match_address("WWW.work.example.", 80, "192.0.2.1") == (
-        "",
-        "access.allow_destinations[0] list:work (work.example)",
-    )
+    found = by_name.match_address("WWW.work.example.", 80, "192.0.2.1")
+    assert (found.reason, found.rule) == ("", "access.allow_destinations[0] list:work (work.example)")
     denied = by_name.match_name("other.example", 80)
     assert denied is not None
     assert denied.denied, "names decide, so nothing is resolved"
@@ -127,7 +131,8 @@ def test_the_first_entry_is_named() -> None:
 
 def test_a_list_that_cannot_be_read_denies_everything_and_allows_nothing() -> None:
     found = rules(deny=("list:gone:443",)).match_name("any.example", 443)
-    assert found == ("destination_denied", "access.deny_destinations[0] list:gone:443 (which can't be read)")
+    assert found is not None
+    assert found.rule == "access.deny_destinations[0] list:gone:443 (which can't be read)"
     assert rules(deny=("list:gone:443",)).match_name("any.example", 80) is None
     allowed = rules(allow=("list:gone",))
     assert allowed.match_address("any.example", 443, "192.0.2.1").reason == "destination_not_allowed"

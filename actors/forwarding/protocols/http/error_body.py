@@ -1,0 +1,136 @@
+"""The content of an error response: problem details (RFC 9457) for programs, and a small page for browsers.
+
+A refusal must be cheap, since anyone who is refused can ask for thousands of them. What is the same for all of a reason
+is put together once. Texts of clients and operators are cut to a length and escaped; the page loads nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, NamedTuple
+
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.refusals import DOCS, advice_for
+
+TEXT_MAX: Final = 1000
+"""Characters of one text of a body."""
+
+JSON_TYPE: Final = "application/problem+json"
+PAGE_TYPE: Final = "text/html; charset=utf-8\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'"
+"""With what forbids the page to load and run anything: in a browser it is of the refused target's origin."""
+
+
+class Asker(NamedTuple):
+    """What the response says of the request, and how. `host` and `method` are empty where there is no request yet.
+
+    `contact` is whom to ask, a URL or a mail address, empty for none. `wants_page`: it is a browser.
+    """
+
+    request_id: str = ""
+    contact: str = ""
+    host: str = ""
+    method: str = ""
+    wants_page: bool = False
+
+
+UNKNOWN: Final = Asker()
+
+_PLAIN: Final = re.compile(r"[ !#-\[\]-~]*+")
+_HARMLESS: Final = re.compile(r"[\w /.:@-]*+")
+_HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
+
+_problems: dict[tuple[int, str], str] = {}
+"""The beginning of problem details by status and reason, of which there are as many as the code has."""
+_pages: dict[tuple[int, str], tuple[str, str]] = {}
+"""The beginning of pages, and what is behind the detail."""
+
+
+def problem(failure: Failure, asker: Asker) -> str:
+    """The problem details as JSON in ASCII."""
+    start = _problems.get((failure.status, failure.reason))
+    if start is None:
+        start = _problems[failure.status, failure.reason] = _start(failure)
+    retryable = "true" if _retryable(failure) else "false"
+    rest = f'"detail": {_quoted(failure.detail)}, "retryable": {retryable}'
+    for name, text in _facts(failure, asker):
+        if text:
+            rest += f', "{name}": {_quoted(text)}'
+    return f"{{{start}{rest}}}\n"
+
+
+def page(failure: Failure, asker: Asker) -> str:
+    """The same as a page of HTML."""
+    parts = _pages.get((failure.status, failure.reason))
+    if parts is None:
+        parts = _pages[failure.status, failure.reason] = _page_parts(failure)
+    again = "yes" if _retryable(failure) else "no"
+    rows = "".join([f"<dt>{name}<dd>{_linked(name, text)}" for name, text in _facts(failure, asker) if text])
+    return f"{parts[0]}{_escaped(failure.detail)}{parts[1]}<dt>retryable<dd>{again}{rows}</dl>\n"
+
+
+_HEAD: Final = (
+    '<!doctype html><html lang="en"><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width,initial-scale=1"><style>'
+    ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;"
+    "padding:0 1rem;overflow-wrap:anywhere}h1{font-size:1.4rem}dt{opacity:.7;font-size:.85rem}dd{margin:0 0 .6rem}"
+    "</style>"
+)
+
+
+def _facts(failure: Failure, asker: Asker) -> tuple[tuple[str, str], ...]:
+    """Members by name, with an empty text for those that are left out."""
+    asked = (
+        ("host", asker.host),
+        ("method", asker.method),
+        ("request_id", asker.request_id),
+        ("contact", asker.contact),
+    )
+    decider = failure.decider
+    if not (failure.disclosed and (decider.policy or decider.rule)):
+        return asked
+    return ("policy", decider.policy), ("rule", decider.rule), ("list", decider.named_list), *asked
+
+
+def _start(failure: Failure) -> str:
+    advice = advice_for(failure)
+    members = {
+        "type": f"{DOCS}#{failure.reason}",
+        "title": advice.title,
+        "status": failure.status,
+        "reason": failure.reason,
+        "next_steps": advice.next_steps,
+    }
+    return json.dumps(members)[1:-1] + ", "
+
+
+def _page_parts(failure: Failure) -> tuple[str, str]:
+    advice, reason = advice_for(failure), _escaped(failure.reason)
+    title, steps = _escaped(advice.title), _escaped(advice.next_steps)
+    return (
+        f"{_HEAD}<title>{failure.status} {title}</title><h1>{title}</h1><p>",
+        f"<p>{steps}<dl><dt>status<dd>{failure.status}<dt>reason<dd>{reason}<dt>type<dd>{DOCS}#{reason}",
+    )
+
+
+def _retryable(failure: Failure) -> bool:
+    return advice_for(failure).retryable if failure.retryable is None else failure.retryable
+
+
+def _quoted(text: str) -> str:
+    """`text` as a string of JSON in ASCII, cut to `TEXT_MAX`."""
+    cut = text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "…"
+    return f'"{cut}"' if _PLAIN.fullmatch(cut) else json.dumps(cut)
+
+
+def _escaped(text: str) -> str:
+    cut = text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "…"
+    return cut if _HARMLESS.fullmatch(cut) else cut.translate(_HTML)
+
+
+def _linked(name: str, text: str) -> str:
+    """A contact as a link; settings allow http, https and mail addresses alone."""
+    escaped = _escaped(text)
+    if name != "contact":
+        return escaped
+    return f'<a href="{escaped if "://" in text else "mailto:" + escaped}">{escaped}</a>'
