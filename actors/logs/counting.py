@@ -28,6 +28,8 @@ FAILED = 400
 
 _FAILURES = frozenset(map(str, range(FAILED, 600)))
 _HOST_IN_TARGET = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?:[^/?#@]*@)?(\[[^\]/]*\]|[^/?#:]*)", re.IGNORECASE)
+_PORT_BEHIND = re.compile(r":([0-9]{1,5})(?![0-9])")
+_USUAL_PORTS = {"http": 80, "https": 443, "ftp": 21}
 
 Sums = dict[str, list[int]]
 """By value: records, bytes in, bytes out."""
@@ -210,3 +212,10 @@ def host_of(target: str) -> str:
     """The host of a URL or of `host:port`, in lower case; IPv6 in brackets."""
     found = _HOST_IN_TARGET.match(target)
     return found[1].lower() if found else ""
+
+
+def port_of(target: str) -> int | None:
+    """The port of a URL, that of its scheme where it names none, or of `host:port`; None where there is none."""
+    found = _HOST_IN_TARGET.match(target)
+    named = _PORT_BEHIND.match(target, found.end()) if found else None
+    return int(named[1]) if named else _USUAL_PORTS.get(target.partition("://")[0].lower())

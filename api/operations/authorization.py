@@ -92,7 +92,7 @@ def _reads_named(operation: Operation, caller: Caller) -> bool:
 
 def _check_account_scope(operation: Operation, scope: frozenset[str], account_id: str | None) -> None:
     if not operation.account_scoped:
-        raise Denied("a key with a scope of accounts can only make, list and revoke credentials of these accounts")
+        raise Denied("a key with a scope of accounts can only do what is about credentials of these accounts")
     if account_id not in scope:
         raise Denied("the account is not in the key's scope")
 

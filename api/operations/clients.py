@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.clients import Snippets
-from api.operations.operation import PROXY, get, resource
+from api.openapi.schemas.clients import Snippets, SnippetsOfAccount
+from api.operations.operation import PROXY, V1, get, resource
 from api.resources import clients
 from api.services.pac import MEDIA_TYPE
 
@@ -17,6 +17,14 @@ TABLE = resource("", read="proxy.read")(
         errors=(404,),
         public_if="public_pac",
         scoped=True,
+    ),
+    get(
+        f"{V1}/accounts/{{account_id}}/snippets",
+        "getAccountSnippets",
+        clients.get_account_snippets,
+        SnippetsOfAccount,
+        query=clients.AccountSnippets,
+        account_scoped=True,
     ),
     get(f"{PROXY}/snippets", "getSnippets", clients.get_snippets, Snippets, query=clients.GetSnippets),
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from api.openapi.schemas import me as views
 from api.openapi.schemas.account_credentials import Credentials, NewCredential
 from api.openapi.schemas.base import Message, Revoked
+from api.openapi.schemas.clients import SnippetsOfAccount
 from api.operations.operation import HOLDER, NONE, V1, Operation, create, delete, get, post, resource
 from api.resources import me
 from api.resources.account_credentials import ListCredentials
+from api.resources.clients import AccountSnippets
 from config.model.new_credentials import READ_ONLY_FIELDS, CredentialCreate
 
 TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
@@ -53,5 +55,5 @@ TABLE = resource(f"{V1}/me", read=HOLDER, write=HOLDER)(
         audit=False,
     ),
     delete("/credentials/{credential_id}", "revokeMyCredential", me.revoke_credential, Revoked, audit=False),
-    get("/snippets", "getMySnippets", me.get_snippets, views.OwnSnippets, query=me.OwnSnippets),
+    get("/snippets", "getMySnippets", me.get_snippets, SnippetsOfAccount, query=AccountSnippets),
 )

@@ -11,8 +11,11 @@ from api.http.query import Query, choice, text
 from api.services import client_snippets
 from api.services import pac as pac_file
 from api.services.certificate_trust import is_private
+from config.model.fleet_accounts import FleetAccount
 from config.model.proxies import ProxyRecord
 
+SNIPPETS_MAX = 20
+"""Proxies in one response."""
 _HOST: Any = text(
     "The host name or address by which clients reach this machine; that of this request by default",
     "proxy.example.com",
@@ -25,6 +28,12 @@ class OwnHost(Query):
     """The host of the proxies in the snippets."""
 
     host: str | None = _HOST
+
+
+class AccountSnippets(OwnHost):
+    """The proxies of the snippets, and their host."""
+
+    proxy: str | None = text("Only for the proxy with this name or id", "office", 128, 1)
 
 
 class GetSnippets(OwnHost):
@@ -71,6 +80,27 @@ def get_snippets(call: Call) -> Reply:
     """
     record = call.services.proxies.get(call.params["proxy_id"]).record
     return Reply({"snippets": snippets_of(call, record, call.query.username)})
+
+
+def get_account_snippets(call: Call) -> Reply:
+    """Get client configuration snippets for an account.
+
+    Returns commands and configuration lines for each active proxy that the account may use, at most 20, or for one of
+    them. The password appears as a placeholder. A key that only makes credentials of the account may read them.
+    """
+    return snippets_of_account(call, call.services.fleet_accounts.get(call.params["account_id"]).record)
+
+
+def snippets_of_account(call: Call, account: FleetAccount) -> Reply:
+    """The snippets of the proxies that the account may use."""
+    query: AccountSnippets = call.query
+    records = [each.record for each in call.services.self_service.proxies(account)]
+    found = [each for each in records if query.proxy in (None, each.id, each.name)]
+    views = [
+        {"proxy": each.name, "snippets": snippets_of(call, each, account.username, account.socks4_by_name)}
+        for each in found[:SNIPPETS_MAX]
+    ]
+    return Reply({"proxies": views, "total": len(found)})
 
 
 def snippets_of(

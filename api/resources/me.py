@@ -17,10 +17,10 @@ from api.audit import origin
 from api.call import Call, Reply
 from api.errors import Denied, Invalid, PeerUnavailable, Unauthenticated
 from api.http import session_cookie
-from api.http.query import Query, choice, integer, text
+from api.http.query import Query, choice, integer
 from api.resources import account_credentials as credentials
 from api.resources.auth import NOT_CACHED, check_page
-from api.resources.clients import OwnHost, snippets_of
+from api.resources.clients import snippets_of_account
 from api.resources.connections import connection_view
 from api.security.account_holder import AccountHolder
 from api.security.account_sessions import LIFETIME
@@ -35,8 +35,6 @@ from config.model.fleet_accounts import FleetAccount
 from config.model.object_names import named_in, without_names
 from config.text.formatting import timestamp_text
 
-SNIPPETS_MAX = 20
-"""Proxies in one response."""
 PROXIES_ASKED = 50
 """So many are asked for connections, whether they had some or not."""
 DAYS = 31
@@ -74,12 +72,6 @@ class OwnConnections(Query):
     )
     limit: int = integer("The size of the page", 1, 1000, 100)
     offset: int = integer("How many to skip", 0, 10_000, 0)
-
-
-class OwnSnippets(OwnHost):
-    """The proxies of the snippets, and their host."""
-
-    proxy: str | None = text("Only for the proxy with this name or id", "office", 128, 1)
 
 
 def login(call: Call) -> Reply:
@@ -235,16 +227,7 @@ def get_snippets(call: Call) -> Reply:
     Returns commands and configuration lines for each proxy that the account may use, at most 20, or for one of them.
     The password appears as a placeholder.
     """
-    query: OwnSnippets = call.query
-    service = call.services.self_service
-    account = service.account(call.holder).record
-    records = [each.record for each in service.proxies(account)]
-    found = [each for each in records if query.proxy in (None, each.id, each.name)]
-    views = [
-        {"proxy": each.name, "snippets": snippets_of(call, each, account.username, account.socks4_by_name)}
-        for each in found[:SNIPPETS_MAX]
-    ]
-    return Reply({"proxies": views, "total": len(found)})
+    return snippets_of_account(call, call.services.self_service.account(call.holder).record)
 
 
 def _of_account(call: Call) -> Call:

@@ -44,3 +44,26 @@ class NewCredential(ResponseModel):
 
     credential: CredentialView
     secret: str
+
+
+class Refusal(ResponseModel):
+    """Requests that a proxy has refused: how many `records`, and of the newest of them `detail` and `last_at`.
+
+    `port` is null where the request named none. `rule` is the configuration that refused it, as in access records.
+    """
+
+    host: str
+    port: int | None
+    reason: str
+    rule: str
+    detail: str
+    proxy_name: str
+    records: int
+    last_at: Moment
+
+
+class Refusals(ResponseModel):
+    """What was refused to a credential, by target, reason and rule; not `complete` where there was more."""
+
+    refusals: list[Refusal]
+    complete: bool

@@ -29,3 +29,17 @@ class Snippets(ResponseModel):
     """Lines to copy for clients of a proxy."""
 
     snippets: SnippetTexts
+
+
+class ProxySnippets(ResponseModel):
+    """The snippets for a proxy."""
+
+    proxy: str
+    snippets: SnippetTexts
+
+
+class SnippetsOfAccount(ResponseModel):
+    """Snippets for proxies that an account may use; `total` is the number of all of them."""
+
+    proxies: list[ProxySnippets]
+    total: int

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from api.openapi.schemas.accounts import UsageView
 from api.openapi.schemas.base import Moment, ResponseModel
-from api.openapi.schemas.clients import SnippetTexts
 from api.openapi.schemas.connections import Connection
 from api.openapi.schemas.fleet_accounts import RuleQuotaView, ScheduleView, SelfServiceView
 from api.openapi.schemas.usage import UsageFigures
@@ -108,17 +107,3 @@ class OwnConnections(ResponseModel):
     connections: list[OwnConnection]
     total: int
     unavailable: list[SilentProxy]
-
-
-class OwnProxySnippets(ResponseModel):
-    """The snippets for a proxy."""
-
-    proxy: str
-    snippets: SnippetTexts
-
-
-class OwnSnippets(ResponseModel):
-    """Snippets for proxies of the account; `total` is the number of all of them."""
-
-    proxies: list[OwnProxySnippets]
-    total: int

@@ -103,6 +103,8 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/accounts/import": {"POST": "proxy.write"},
     f"{V1}/accounts/*/credentials": {"GET": "proxy.read", "POST": "proxy.write"},
     f"{V1}/accounts/*/credentials/*": {"GET": "proxy.read", "DELETE": "proxy.write"},
+    f"{V1}/accounts/*/credentials/*/refusals": {"GET": "metrics.read"},
+    f"{V1}/accounts/*/snippets": {"GET": "proxy.read"},
     f"{V1}/users": {"GET": "users.read", "POST": "users.write"},
     f"{V1}/users/*": {"GET": "users.read", "PUT": "users.write", "PATCH": "users.write", "DELETE": "users.delete"},
     f"{V1}/users/*/sessions": {"GET": "admin"},
@@ -179,7 +181,12 @@ ABOUT_THEIR_PROXIES = {
 }
 """What a key of some proxies may ask beside those proxies themselves, which these requests don't name."""
 OF_ACCOUNTS = frozenset(
-    (f"{V1}/accounts/{{account_id}}/credentials", f"{V1}/accounts/{{account_id}}/credentials/{{credential_id}}")
+    (
+        f"{V1}/accounts/{{account_id}}/credentials",
+        f"{V1}/accounts/{{account_id}}/credentials/{{credential_id}}",
+        f"{V1}/accounts/{{account_id}}/credentials/{{credential_id}}/refusals",
+        f"{V1}/accounts/{{account_id}}/snippets",
+    )
 )
 """All that a key of some accounts may ask, for these accounts."""
 BEYOND_SCOPES = frozenset(("users.write", "users.delete", "settings.write", "admin"))
