@@ -30,6 +30,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "local.check": ("check-config",),
     "local.effective_settings": ("config",),
     "remote.sign_in": ("login", "logout", "whoami"),
+    "remote.run": ("run",),
     "remote.proxies": ("proxies",),
     "remote.accounts": ("accounts",),
     "remote.plans": ("plans",),

@@ -50,6 +50,11 @@ def signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def was_asked_to_end() -> bool:
+    """Whether a signal waits, inside `signals_held`, that asks this process to end."""
+    return not signal.sigpending().isdisjoint((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
+
+
 @contextmanager
 def hidden_from_job(prefix: str) -> Iterator[None]:
     """Keep processes of the same user from this one's memory, and from the variables of the prefix that it came with.

@@ -100,7 +100,7 @@ def mint_credential(
         raise CommandError("Give one of --ttl and --expires", "Such as --ttl 15m", Status.USAGE)
     given = {
         "name": name,
-        "ttl": _ttl(ttl) if ttl else None,
+        "ttl": ttl_of(ttl) if ttl else None,
         "expires_at": from_now(expires) if expires else None,
         "allow_destinations": destination or None,
         "allow_clients": network or None,
@@ -111,8 +111,8 @@ def mint_credential(
     session.out.data(data, lambda: _show_once(session, data))
 
 
-def _ttl(text: str) -> int:
-    """Seconds. Raises `CommandError`."""
+def ttl_of(text: str) -> int:
+    """The seconds of `--ttl`. Raises `CommandError`."""
     from config.model.new_credentials import TTL_MAX
 
     found = seconds(text, "--ttl")

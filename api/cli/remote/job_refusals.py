@@ -1,0 +1,105 @@
+"""What was refused to a job, by host and reason, and what would allow it: lines of a policy, or options."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from api.cli.terminal.output import counted
+
+ENTRIES = 20
+"""Targets that are listed; a job may have tried thousands."""
+
+Refusals = Sequence[dict[str, Any]]
+
+
+def entry_of(refusal: dict[str, Any]) -> str:
+    """The target as an entry of access rules, policies and `--allow`."""
+    return refusal["host"] if refusal["port"] is None else f"{refusal['host']}:{refusal['port']}"
+
+
+def summary(refusals: Refusals, complete: bool, account: str) -> list[str]:
+    """Lines for people. `account` is the user name."""
+    if not refusals:
+        return []
+    total = sum(each["records"] for each in refusals)
+    lines = [f"refused to this job: {counted(total, 'request')}{'' if complete else ' at least'}"]
+    lines += _listed(refusals)
+    lines += _ways(refusals, account)
+    return lines
+
+
+def _listed(refusals: Refusals) -> list[str]:
+    most = refusals[:ENTRIES]
+    width = max(len(entry_of(each)) for each in most)
+    lines = []
+    for each in most:
+        rule = f" ({each['rule']})" if each["rule"] else ""
+        lines.append(f"  {each['records']:>5}  {entry_of(each):<{width}}  {each['reason']}{rule}")
+    left = len(refusals) - len(most)
+    return [*lines, f"         and {counted(left, 'other')}"] if left else lines
+
+
+def _ways(refusals: Refusals, account: str) -> list[str]:
+    """What would allow it, for each kind of reason that occurs."""
+    lines: list[str] = []
+    for reasons, way in _WAYS:
+        entries = list(dict.fromkeys(entry_of(each) for each in refusals if each["reason"] in reasons))
+        if entries:
+            lines += way(entries[:ENTRIES], account)
+    return lines
+
+
+def _by_credential(entries: list[str], _account: str) -> list[str]:
+    return ["to allow it, run the command with:", "  " + " ".join(f"--allow {shlex.quote(each)}" for each in entries)]
+
+
+def _by_account(entries: list[str], account: str) -> list[str]:
+    whose = f"of the account {account} or of its plan"
+    return [f"to allow it, allow_destinations {whose} needs, and deny_destinations must not have:", _texts(entries)]
+
+
+def _by_policy(entries: list[str], account: str) -> list[str]:
+    return ["to allow it, the policy needs in front of the rule that refused:", *_rule(entries, account, "{}")]
+
+
+def _by_access(entries: list[str], account: str) -> list[str]:
+    lines = _rule(entries, account, '{ use = "direct" }')
+    return ["to allow it, a policy of the account, of its plan or of the proxy needs:", *lines]
+
+
+def _by_tls_name(entries: list[str], account: str) -> list[str]:
+    lines = _rule(entries, account, '{ tls_name = "record" }')
+    return ["to allow any name in the TLS handshake with a host that you trust, a policy needs:", *lines]
+
+
+def _by_guard(_entries: list[str], _account: str) -> list[str]:
+    return ["no policy lifts the egress guard; proxy.egress_allow of the configuration does"]
+
+
+def _rule(entries: list[str], account: str, action: str) -> list[str]:
+    """A rule as `proxyfleet policies create --from` reads it."""
+    name = f"allow {entries[0]}" + (" and others" if entries[1:] else "")
+    return [
+        "  [[rules]]",
+        f"  name = {json.dumps(name)}",
+        f"  match = {{ accounts = {json.dumps([account])}, destinations = {json.dumps(entries)} }}",
+        f"  action = {action}",
+    ]
+
+
+def _texts(entries: list[str]) -> str:
+    return f"  {json.dumps(entries)}"
+
+
+_WAYS: tuple[tuple[tuple[str, ...], Callable[[list[str], str], list[str]]], ...] = (
+    (("credential_destination_not_allowed",), _by_credential),
+    (("account_destination_denied", "account_destination_not_allowed"), _by_account),
+    (("policy_denied",), _by_policy),
+    (("destination_denied", "destination_not_allowed"), _by_access),
+    (("tls_name_denied",), _by_tls_name),
+    (("destination_ip_prohibited",), _by_guard),
+)
+"""By the reasons of records; limits and times have no line that would lift them."""

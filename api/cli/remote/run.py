@@ -1,0 +1,220 @@
+"""`proxyfleet run`: a command behind a proxy, with a credential that lives as long as the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from api.cli.client import quoted
+from api.cli.commands import RUN, Session, command
+from api.cli.errors import CommandError, Status
+from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hidden_from_job, run_job, signals_held, was_asked_to_end
+from api.cli.job_environment import bundle_with, job_environment
+from api.cli.lookup import account_id
+from api.cli.remote.credentials import ttl_of
+from api.cli.remote.job_proxies import Candidate, of_account, of_secret, open_to_all
+from api.cli.remote.job_refusals import summary
+from api.cli.request_body import body_of
+from api.cli.terminal.completion import proxy_names
+from config.settings.env import ENV_PREFIX
+from config.text.formatting import parse_moment
+
+TTL = "10m"
+RECORDED_WITHIN = 2.0
+"""Seconds after which a record of a request can be found (docs/logs.md)."""
+NAME_MAX = 100
+SECRET_MAX = 1024
+"""Bytes of a file with a secret."""
+_OPTIONS = {"allow_destinations": "--allow", "ttl": "--ttl"}
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the command to `app`; behind the first word that is no option, all are the job's."""
+    settings = {"allow_interspersed_args": False}
+    command(app, "run", _OPTIONS, rich_help_panel=RUN, context_settings=settings)(run)
+
+
+def run(
+    session: Session,
+    job: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command and its arguments, after --.")],
+    account: Annotated[
+        str | None, typer.Option("--account", help="Make a credential of this account for it; user name or id.")
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option("--ttl", metavar="SPAN", help=f"How long the credential lives at most: 90s, 2h; default {TTL}."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="Only to this host, domain or network; may be given several times."),
+    ] = None,
+    credential: Annotated[
+        Path | None,
+        typer.Option("--credential", metavar="FILE", help="Instead, a file with USER:SECRET; it is not revoked."),
+    ] = None,
+    proxy: Annotated[
+        str | None,
+        typer.Option("--proxy", help="The proxy: name, id or URL; default: the first.", autocompletion=proxy_names),
+    ] = None,
+    proxy_ca: Annotated[
+        Path | None,
+        typer.Option("--proxy-ca", metavar="FILE", help="A PEM file with the authority of an https proxy to trust."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Don't print what was refused.")] = False,
+) -> None:
+    """Run a command that uses a proxy, with a credential of its own that is revoked when it ends."""
+    _check(account, ttl, allow, credential)
+    missing = _unusable(session, job[0])
+    if missing is not None:
+        raise typer.Exit(missing)
+    with bundle_with(proxy_ca) if proxy_ca is not None else nullcontext() as bundle:
+        runner = _Runner(session, job, bundle, proxy_ca)
+        if account is not None:
+            body: dict[str, Any] = {
+                "name": _name_of(job),
+                "ttl": ttl_of(ttl or TTL),
+                "allow_destinations": allow or None,
+            }
+            raise typer.Exit(_run_minted(runner, account, proxy, body, quiet))
+        if credential is None:
+            raise typer.Exit(runner.run(open_to_all(session.api, proxy)))
+        username, secret = _read(credential)
+        raise typer.Exit(runner.run(of_secret(session.api, username, proxy), secret))
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """Runs the command with a proxy. `ca_file` is the authority of an https proxy, `bundle` has the public ones too."""
+
+    session: Session
+    command: Sequence[str]
+    bundle: Path | None
+    ca_file: Path | None
+
+    def run(self, candidate: Candidate, secret: str = "") -> int:
+        """The exit status. Raises `CommandError`."""
+        if candidate.private_ca and self.ca_file is None:
+            name = candidate.proxy.name
+            self.session.out.note(f"note: the certificate of {name} is of no public authority: --proxy-ca FILE")
+        proxy = replace(candidate.proxy, secret=secret)
+        environment = job_environment(os.environ, proxy, self.bundle, self.ca_file)
+        with hidden_from_job(ENV_PREFIX):
+            try:
+                return run_job(self.command, environment)
+            except OSError as error:
+                self.session.out.error(CommandError(f"{self.command[0]}: {error.strerror or error}"))
+                return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
+
+def _check(account: str | None, ttl: str | None, allow: list[str] | None, credential: Path | None) -> None:
+    """Raises `CommandError` for options that contradict each other."""
+    if account is not None and credential is not None:
+        hint = "--account makes a credential for this run, --credential takes one that there is"
+        raise CommandError("Give one of --account and --credential", hint, Status.USAGE)
+    if account is None and (ttl is not None or allow):
+        given = "--ttl" if ttl is not None else "--allow"
+        raise CommandError(f"{given} is for a credential that is made here: give --account", status=Status.USAGE)
+
+
+def _unusable(session: Session, name: str) -> int | None:
+    """The status of a shell where there is no such command, so that no credential is made for none."""
+    if shutil.which(name) is not None:
+        return None
+    there = os.sep in name and Path(name).exists()
+    problem = "not executable" if there else "no such command"
+    session.out.error(CommandError(f"{name}: {problem}", "Give the command after --: proxyfleet run … -- COMMAND"))
+    return NOT_EXECUTABLE if there else NOT_FOUND
+
+
+def _read(file: Path) -> tuple[str, str]:
+    """User name and secret; the name is empty where the file has a secret alone. Raises `CommandError`."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(SECRET_MAX + 1).decode()
+    except OSError as error:
+        raise CommandError(f"--credential: {file}: {error.strerror or error}", status=Status.USAGE) from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"--credential: {file}: is not text in UTF-8", status=Status.USAGE) from error
+    username, colon, secret = text.strip().partition(":")
+    if not colon:
+        username, secret = "", username
+    if not secret or len(text) > SECRET_MAX or not (username + secret).isprintable():
+        hint = "One line: USER:SECRET, or the secret alone"
+        raise CommandError(f"--credential: {file}: holds no secret", hint, Status.USAGE)
+    return username, secret
+
+
+def _name_of(job: Sequence[str]) -> str:
+    """What the credential is for: the program, without arguments, which may hold secrets."""
+    name = "".join(each if each.isprintable() else "?" for each in Path(job[0]).name)
+    return f"run {name}"[:NAME_MAX]
+
+
+def _run_minted(runner: _Runner, account: str, named: str | None, body: dict[str, Any], quiet: bool) -> int:
+    """Run it with a credential that is made for it and revoked at its end. Raises `CommandError`."""
+    session = runner.session
+    identifier = _account_id(session, account)
+    candidate = of_account(session.api, identifier, named)
+    path = f"/accounts/{quoted(identifier)}/credentials"
+    with signals_held():  # from here on there is something to revoke
+        data = session.api.post(path, body_of(body, None))
+        made, began = data["credential"], time.monotonic()
+        try:
+            status = int(Status.INTERRUPTED) if was_asked_to_end() else runner.run(candidate, data["secret"])
+        finally:
+            ended = time.monotonic()
+            _revoke(session, path, made)
+    if ended - began >= _life(made):
+        session.out.note(f"proxyfleet: the credential lapsed at {made['expires_at']}, before the command ended: --ttl")
+    if not quiet:
+        time.sleep(max(0.0, ended + RECORDED_WITHIN - time.monotonic()))
+        username = candidate.proxy.username if account == identifier else account
+        _print_refusals(session, path, made, username)
+    return status
+
+
+def _account_id(session: Session, account: str) -> str:
+    try:
+        return account_id(session.api, account)
+    except CommandError as error:
+        if error.status is Status.NOT_AUTHORISED and session.api.credential == "key":
+            error.hint = "A key with a scope of accounts names the account by its id: --account acc_…"
+        raise
+
+
+def _life(credential: dict[str, Any]) -> float:
+    """Seconds; an account that expires earlier has cut them."""
+    return parse_moment(credential["expires_at"]) - parse_moment(credential["created_at"])
+
+
+def _revoke(session: Session, path: str, credential: dict[str, Any]) -> None:
+    """Revoke it; without the API its own end has to do."""
+    try:
+        session.api.delete(f"{path}/{credential['id']}")
+    except CommandError as error:
+        if error.status is not Status.NOT_FOUND:  # it has lapsed, or was revoked by another
+            text = f"{credential['id']} could not be revoked; it lapses at {credential['expires_at']}"
+            session.out.note(f"proxyfleet: {text}: {error.message}")
+
+
+def _print_refusals(session: Session, path: str, credential: dict[str, Any], username: str) -> None:
+    """Print what was refused on standard error: standard output is the job's."""
+    try:
+        data = session.api.get(f"{path}/{credential['id']}/refusals", start_time=credential["created_at"])
+    except CommandError as error:
+        session.out.note(f"proxyfleet: what was refused to the command is not known: {error.message}")
+        return
+    if session.out.format == "json":
+        session.out.note(json.dumps({"credential": credential["id"], **data}))
+        return
+    for line in summary(data["refusals"], data["complete"], username):
+        session.out.note(line if line.startswith(" ") else f"proxyfleet: {line}")
