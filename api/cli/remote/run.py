@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import ssl
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -17,8 +18,10 @@ import typer
 from api.cli.client import quoted
 from api.cli.commands import RUN, Session, command
 from api.cli.errors import CommandError, Status
+from api.cli.isolated_job import FAILED
+from api.cli.isolation import IsolationUnavailable, RelayedProxy, check_isolation, run_at_socket, run_isolated
 from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hidden_from_job, run_job, signals_held, was_asked_to_end
-from api.cli.job_environment import bundle_with, job_environment
+from api.cli.job_environment import JobProxy, bundle_with, job_environment
 from api.cli.lookup import account_id
 from api.cli.remote.credentials import ttl_of
 from api.cli.remote.job_proxies import Candidate, of_account, of_secret, open_to_all
@@ -31,6 +34,7 @@ from config.text.formatting import parse_moment
 TTL = "10m"
 RECORDED_WITHIN = 2.0
 """Seconds after which a record of a request can be found (docs/logs.md)."""
+LOOPBACK = "127.0.0.1"
 NAME_MAX = 100
 SECRET_MAX = 1024
 """Bytes of a file with a secret."""
@@ -69,6 +73,15 @@ def run(
         Path | None,
         typer.Option("--proxy-ca", metavar="FILE", help="A PEM file with the authority of an https proxy to trust."),
     ] = None,
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="In a network of its own, where only the proxy can be reached.")
+    ] = False,
+    socket: Annotated[
+        Path | None,
+        typer.Option(
+            "--socket", metavar="PATH", help="The proxy for a container without a network, at this Unix socket."
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Don't print what was refused.")] = False,
 ) -> None:
     """Run a command that uses a proxy, with a credential of its own that is revoked when it ends."""
@@ -76,8 +89,12 @@ def run(
     missing = _unusable(session, job[0])
     if missing is not None:
         raise typer.Exit(missing)
+    if isolate and socket is not None:
+        raise CommandError("Give one of --isolate and --socket", status=Status.USAGE)
+    if isolate:
+        _check_isolation(session)
     with bundle_with(proxy_ca) if proxy_ca is not None else nullcontext() as bundle:
-        runner = _Runner(session, job, bundle, proxy_ca)
+        runner = _Runner(session, job, bundle, proxy_ca, isolate, socket)
         if account is not None:
             body: dict[str, Any] = {
                 "name": _name_of(job),
@@ -99,6 +116,8 @@ class _Runner:
     command: Sequence[str]
     bundle: Path | None
     ca_file: Path | None
+    isolate: bool = False
+    socket: Path | None = None
 
     def run(self, candidate: Candidate, secret: str = "") -> int:
         """The exit status. Raises `CommandError`."""
@@ -106,13 +125,41 @@ class _Runner:
             name = candidate.proxy.name
             self.session.out.note(f"note: the certificate of {name} is of no public authority: --proxy-ca FILE")
         proxy = replace(candidate.proxy, secret=secret)
-        environment = job_environment(os.environ, proxy, self.bundle, self.ca_file)
+        if self.isolate or self.socket is not None:  # then it is the relay that speaks TLS to the proxy
+            seen = replace(proxy, scheme=proxy.scheme.replace("https", "http"), host=LOOPBACK)
+            environment = job_environment(os.environ, seen, None, None)
+        else:
+            environment = job_environment(os.environ, proxy, self.bundle, self.ca_file)
         with hidden_from_job(ENV_PREFIX):
             try:
-                return run_job(self.command, environment)
+                return self._start(proxy, environment)
+            except IsolationUnavailable as unavailable:
+                self.session.out.error(CommandError(str(unavailable)))
+                return FAILED
             except OSError as error:
                 self.session.out.error(CommandError(f"{self.command[0]}: {error.strerror or error}"))
                 return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
+    def _start(self, proxy: JobProxy, environment: dict[str, str]) -> int:
+        """The exit status. Raises `IsolationUnavailable`, and `OSError` of execve(2)."""
+        if not self.isolate and self.socket is None:
+            return run_job(self.command, environment)
+        tls = ssl.create_default_context() if proxy.scheme == "https" else None
+        if tls is not None and self.bundle is not None:
+            tls.load_verify_locations(self.bundle)
+        behind = RelayedProxy(proxy.host, proxy.port, tls)
+        if self.socket is not None:
+            return run_at_socket(self.command, environment, behind, self.socket)
+        return run_isolated(self.command, environment, [behind])
+
+
+def _check_isolation(session: Session) -> None:
+    """End with `FAILED` where isolation is forbidden: never a run without."""
+    try:
+        check_isolation()
+    except IsolationUnavailable as unavailable:
+        session.out.error(CommandError(str(unavailable)))
+        raise typer.Exit(FAILED) from unavailable
 
 
 def _check(account: str | None, ttl: str | None, allow: list[str] | None, credential: Path | None) -> None:
