@@ -178,6 +178,8 @@ def _listener(port: int) -> socket.socket:
 
 def main(arguments: Sequence[str]) -> int:
     """Become the command. Returns an exit status where that fails: 125, or 126 and 127 as a shell has them."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a job that has not begun without a word
     link = socket.socket(fileno=int(arguments[0]))
     link.set_inheritable(False)
     ports = [int(port) for port in arguments[1].split(",") if port]

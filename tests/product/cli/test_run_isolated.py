@@ -1,0 +1,270 @@
+"""`proxyfleet run --isolate` with a whole product: programs that people use, and what is left of their attempts."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.product.cli.shell import Ran, Shell
+from tests.product.cli.test_isolation import PYTHON, needs_namespaces
+from tests.product.e2e.repositories import make_repository
+from tests.product.e2e.test_clients import make_wheel
+
+pytestmark = [pytest.mark.product, needs_namespaces]
+
+ELSEWHERE = "127.0.0.2"
+"""An address of this machine that the job does not take for its own (NO_PROXY has 127.0.0.1)."""
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_arguments: Any) -> None:
+        """Nothing."""
+
+
+class Packages:
+    """A site with a git repository, a wheel, a package of npm and a page."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.url = f"http://{ELSEWHERE}:{port}"
+        (folder / "hello").write_text("hello\n")
+
+    def add_wheel(self) -> None:
+        wheel = make_wheel(self.folder / "packages")
+        index = self.folder / "simple" / "tiny-thing"
+        index.mkdir(parents=True)
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        link = f'<a href="/packages/{wheel.name}#sha256={digest}">{wheel.name}</a>'
+        index.joinpath("index.html").write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
+
+    def add_npm_package(self) -> None:
+        manifest = {"name": "tiny-thing", "version": "1.0.0", "main": "index.js"}
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+            for name, content in {"package.json": json.dumps(manifest), "index.js": "module.exports = 1"}.items():
+                entry = tarfile.TarInfo(f"package/{name}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content.encode()))
+        (self.folder / "tiny-thing-1.0.0.tgz").write_bytes(archive.getvalue())
+        digest = hashlib.sha1(archive.getvalue()).hexdigest()
+        tarball = {"tarball": f"{self.url}/tiny-thing-1.0.0.tgz", "shasum": digest}
+        versions = {"1.0.0": {**manifest, "dist": tarball}}
+        package = {"name": "tiny-thing", "dist-tags": {"latest": "1.0.0"}, "versions": versions}
+        (self.folder / "tiny-thing").write_text(json.dumps(package))
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Iterator[Packages]:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    server = ThreadingHTTPServer((ELSEWHERE, 0), functools.partial(_Quiet, directory=folder))
+    with serving(server):
+        yield Packages(folder, int(server.server_address[1]))
+
+
+@pytest.fixture
+def fenced(product: Product) -> Iterator[dict[str, Any]]:
+    """A proxy that wants credentials, and an account for it: `username` and the proxy's `name`."""
+    made = product.proxy(auth={"enabled": True})
+    account = product.data("POST", "/accounts", {"username": f"job-{made['port']}"})["account"]
+    yield {"username": account["username"], "name": made["name"], "port": made["port"], "account": account["id"]}
+    product.api("DELETE", f"/accounts/{account['id']}")
+    product.api("DELETE", f"/proxies/{made['id']}")
+
+
+def isolated(shell: Shell, fenced: dict[str, Any], *command: str, options: tuple[str, ...] = ("--quiet",)) -> Ran:
+    given = ("--account", fenced["username"], "--proxy", fenced["name"], "--isolate")
+    return shell.process("run", *given, *options, "--", *command)
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
+
+
+@needs("curl")
+def test_curl_fetches_by_the_proxy_and_by_no_other_way(
+    shell: Shell, fenced: dict[str, Any], packages: Packages
+) -> None:
+    url = f"{packages.url}/hello"
+    assert isolated(shell, fenced, "curl", "-sS", url).out == "hello\n"
+    assert isolated(shell, fenced, "curl", "-sS", "--noproxy", "*", url).status == 7  # it could not connect
+    assert isolated(shell, fenced, "env", "-i", "/usr/bin/curl", "-sS", url).status == 7
+
+
+@needs("git")
+def test_git_clones(shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path) -> None:
+    commit = make_repository(tmp_path / "work", packages.folder / "project.git")
+    clone = tmp_path / "clone"
+    ran = isolated(shell, fenced, "git", "clone", "-q", f"{packages.url}/project.git", str(clone))
+    assert ran.status == 0, ran.err
+    head = subprocess.run(["git", "-C", clone, "rev-parse", "HEAD"], capture_output=True, text=True)
+    assert head.stdout.strip() == commit
+    assert clone.stat().st_uid == os.geteuid()
+
+
+def test_pip_downloads(shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path) -> None:
+    packages.add_wheel()
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "download", "--no-deps")
+    where = ("--index-url", f"{packages.url}/simple", "--trusted-host", ELSEWHERE, "-d", str(tmp_path / "got"))
+    ran = isolated(shell, fenced, *pip, *where, "tiny-thing")
+    assert ran.status == 0, ran.err
+    assert [each.name for each in (tmp_path / "got").iterdir()] == ["tiny_thing-1.0-py3-none-any.whl"]
+
+
+@needs("npm")
+def test_npm_installs(shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path) -> None:
+    packages.add_npm_package()
+    where = ("--registry", packages.url, "--cache", str(tmp_path / "cache"), "--prefix", str(tmp_path))
+    ran = isolated(shell, fenced, "npm", "install", "--no-audit", "--no-fund", *where, "tiny-thing")
+    assert ran.status == 0, ran.err
+    assert (tmp_path / "node_modules" / "tiny-thing" / "index.js").read_text() == "module.exports = 1"
+
+
+@needs("curl")
+def test_https_and_socks_proxies_are_reached_without_tls_and_as_socks(
+    product: Product, shell: Shell, packages: Packages, tmp_path: Path
+) -> None:
+    certificate, key = make_pair(tmp_path)
+    kinds = {"https": {"tls": {"cert_file": certificate, "key_file": key}}, "socks5": {}}
+    for protocol, fields in kinds.items():
+        made = product.proxy(protocol=protocol, auth={"enabled": True}, **fields)
+        account = product.data("POST", "/accounts", {"username": f"job-{made['port']}"})["account"]
+        fenced = {"username": account["username"], "name": made["name"]}
+        trust = ("--proxy-ca", certificate) if protocol == "https" else ()
+        ran = isolated(shell, fenced, "curl", "-sS", f"{packages.url}/hello", options=("--quiet", *trust))
+        assert (ran.status, ran.out) == (0, "hello\n"), ran.err
+        product.api("DELETE", f"/accounts/{account['id']}")
+        product.api("DELETE", f"/proxies/{made['id']}")
+
+
+@needs("curl")
+def test_what_was_refused_is_printed_and_the_credential_is_gone(
+    product: Product, shell: Shell, fenced: dict[str, Any], packages: Packages
+) -> None:
+    options = ("--allow", "allowed.example")
+    ran = isolated(shell, fenced, "curl", "-sS", "-o", "/dev/null", f"{packages.url}/hello", options=options)
+    assert ELSEWHERE in ran.err
+    credentials = product.data("GET", f"/accounts/{fenced['account']}/credentials")["credentials"]
+    assert [each for each in credentials if each["status"] == "active"] == []
+
+
+def test_the_key_is_nowhere_in_the_job(shell: Shell, fenced: dict[str, Any], tmp_path: Path) -> None:
+    script = f"cat /proc/$PPID/environ >{tmp_path}/outer; env >{tmp_path}/own; exit 3"
+    assert isolated(shell, fenced, "sh", "-c", script).status == 3
+    assert (tmp_path / "outer").read_bytes() == b""
+    own = (tmp_path / "own").read_text()
+    assert "PROXYFLEET_" not in own
+    assert f"@127.0.0.1:{fenced['port']}" in own
+
+
+def test_a_signal_to_run_reaches_the_isolated_job(
+    product: Product, shell: Shell, fenced: dict[str, Any], tmp_path: Path
+) -> None:
+    ready, ended = tmp_path / "ready", tmp_path / "ended"
+    script = f"trap 'touch {ended}; exit 9' TERM; touch {ready}; while :; do sleep 0.05; done"
+    given = ("--account", fenced["username"], "--proxy", fenced["name"], "--isolate", "--quiet")
+    command = [sys.executable, "-m", "supervisor", "run", *given, "--", "sh", "-c", script]
+    with subprocess.Popen(command, env=shell.env) as running:
+        wait_until(ready.exists, "the job runs", 60)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 9
+    assert ended.exists()
+
+
+def test_an_isolated_shell_has_the_terminal_and_its_job_control(shell: Shell, fenced: dict[str, Any]) -> None:
+    given = ("--account", fenced["username"], "--proxy", fenced["name"], "--isolate", "--quiet")
+    with shell.terminal("run", *given, "--", "bash", "--norc", "-i", PS1="$((1+1))> ") as terminal:
+        terminal.until("2> ")
+        assert "no job control" not in terminal.text
+        terminal.type("sleep 600\n")
+        terminal.until("sleep 600")
+        terminal.type("\x1a")
+        terminal.until("Stopped")
+        terminal.type("kill %1; echo $((400+2))\n")
+        terminal.until("402")
+        terminal.type("exit 17\n")
+        assert terminal.end() == 17
+
+
+def test_a_job_has_no_network_when_run_was_killed(
+    shell: Shell, fenced: dict[str, Any], packages: Packages, tmp_path: Path
+) -> None:
+    ready, killed, ended = (tmp_path / name for name in ("ready", "killed", "ended"))
+    fetch = f"curl -sS -o /dev/null {packages.url}/hello 2>/dev/null; echo $?"
+    script = f"{fetch} >{ready}.new; mv {ready}.new {ready}; while ! test -e {killed}; do sleep 0.02; done"
+    script += f"; {fetch} >{ended}.new; mv {ended}.new {ended}"
+    given = ("--account", fenced["username"], "--proxy", fenced["name"], "--isolate", "--quiet")
+    command = [sys.executable, "-m", "supervisor", "run", *given, "--", "sh", "-c", script]
+    with subprocess.Popen(command, env=shell.env) as running:
+        wait_until(ready.exists, "the job has fetched", 60)
+        running.kill()
+        running.wait(60)
+        killed.touch()
+        wait_until(ended.exists, "the job has tried again", 60)
+    assert ready.read_text() == "0\n"
+    assert ended.read_text() == "7\n"  # curl could not connect
+
+
+def test_where_namespaces_are_forbidden_nothing_runs_and_no_credential_is_made(
+    product: Product, shell: Shell, fenced: dict[str, Any], tmp_path: Path
+) -> None:
+    """In a user namespace whose owner allows no further one."""
+    ran = tmp_path / "ran"
+    limited = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    command = ["unshare", "--map-root-user", "sh", "-c", limited, "sh", sys.executable, "-m", "supervisor", "run"]
+    given = ["--account", fenced["username"], "--proxy", fenced["name"], "--isolate", "--", "touch", str(ran)]
+    ended = subprocess.run([*command, *given], env=shell.env, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 125
+    assert "user.max_user_namespaces = 0 forbids namespaces" in ended.stderr
+    assert not ran.exists()
+    assert product.data("GET", f"/accounts/{fenced['account']}/credentials")["credentials"] == []
+
+
+INSIDE = """
+import os, socket, sys, threading, urllib.request
+def copy(source, sink):
+    while data := source.recv(65536):
+        sink.sendall(data)
+    sink.shutdown(socket.SHUT_WR)
+def serve():
+    while True:
+        client = listener.accept()[0]
+        relay = socket.socket(socket.AF_UNIX)
+        relay.connect(sys.argv[1])
+        for pair in ((client, relay), (relay, client)):
+            threading.Thread(target=copy, args=pair, daemon=True).start()
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+threading.Thread(target=serve, daemon=True).start()
+print(urllib.request.urlopen(sys.argv[3], timeout=20).read().decode(), end="")
+"""
+
+
+def test_a_container_without_a_network_uses_the_socket(
+    shell: Shell, fenced: dict[str, Any], packages: Packages, folder: Path
+) -> None:
+    """A namespace stands for the container; the program plays the part of socat in it."""
+    path = str(folder / "relay.sock")
+    container = ("unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    inside = (PYTHON, "-c", INSIDE, path, str(fenced["port"]), f"{packages.url}/hello")
+    given = ("--account", fenced["username"], "--proxy", fenced["name"], "--socket", path, "--quiet")
+    ran = shell.process("run", *given, "--", *container, *inside)
+    assert (ran.status, ran.out) == (0, "hello\n"), ran.err
+    assert not Path(path).exists()
