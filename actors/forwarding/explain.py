@@ -4,8 +4,8 @@ Nothing is connected to. The stages are those of a real request, in order: `clie
 `account` (disabled, expired, outside its schedule, from elsewhere, quota used up), `credential` (the same of that),
 `name` (before resolving), `resolve`, then for each address `egress_guard` and `address`; the last but `resolve` and
 `egress_guard` go by the rules of account, credential and proxy. `policy` is the stage where a rule of a policy decides
-(`explained_policies`), `source` the one where no address has a family that the request has a source address of. The
-first refusal decides.
+(`explained_policies`), `source` the one where no address has a family that the request has a source address of,
+`tls_name` that of the name in the TLS handshake of a tunnel, if it was asked about. The first refusal decides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bus.mailbox import Reply
 from actors.bus.messages.common import Failed
-from actors.bus.messages.forwarding import Explain, ExplainedAddress, ExplainedName, ExplainedUpstreams, Explanation
+from actors.bus.messages.forwarding import (
+    Explain,
+    ExplainedAddress,
+    ExplainedName,
+    ExplainedTlsName,
+    ExplainedUpstreams,
+    Explanation,
+)
 from actors.bus.messages.policies import DIRECT
 from actors.forwarding.access.narrowing import own_rules
 from actors.forwarding.access.policy import AccessPolicy, Decision
@@ -27,6 +34,7 @@ from actors.forwarding.connections.named_user import understood
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explained_headers import explained_headers
 from actors.forwarding.explained_source import explained_source, source_for
+from actors.forwarding.explained_tls_name import Asked, explained_tls_name
 from actors.forwarding.limits.credentials import spec_of
 from actors.forwarding.limits.held_accounts import UnreadableError
 from actors.forwarding.net.egress import BIND_ADDRESS, Requested
@@ -131,7 +139,7 @@ class _Asked:
         self._name = name
         self._subject = subject
         credential = None if subject.credential is None else spec_of(subject.credential)
-        own = own_rules(subject.account, credential, context.lists)
+        own = self._own = own_rules(subject.account, credential, context.lists)
         self._policed = self._policies()
         policed = self._policed
         self._access = context.policy.access.narrowed(own) if policed is None else policed.access(own)
@@ -190,8 +198,21 @@ class _Asked:
         if passed is not None and passed.none_matches(_choosing(self._context, self._name.parameters)):
             refused = _refusal(failures.NO_UPSTREAM_MATCHES, "username_params: labels", "upstreams")
             result = result._replace(decision=refused)
-        explanation = _explanation(result, self._target, self._access.mode, self._subject)
-        return self._with_details(explanation, passed)
+        tls_name, decision = self._tls_name(result, directly=passed is None)
+        allowed = decision.failure is None or result.decision.failure is not None
+        explanation = _explanation(result._replace(decision=decision), self._target, self._access.mode, self._subject)
+        return self._with_details(replace(explanation, tls_name=tls_name), passed if allowed else None)
+
+    def _tls_name(self, result: _Result, directly: bool) -> tuple[ExplainedTlsName, Decision]:
+        """What becomes of the name in a handshake, and the decision with that."""
+        passing = next((each.address for each in result.addresses if each.decision == "allow"), None)
+        asked = Asked(self._target, self._own, self._policed, self._is_plain, passing if directly else None)
+        return explained_tls_name(self._context, asked, result.decision, self._query.tls_name)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether it is a request of plain HTTP."""
+        return bool(plain_path(self._query.target)) and self._context.policy.speaks_http
 
     def _with_details(self, explanation: Explanation, passed: UpstreamSet | None) -> Explanation:
         """With the upstreams that it passes, its name, its source, its head and the rules, where there are any."""
@@ -201,7 +222,7 @@ class _Asked:
             explanation = replace(explanation, upstreams=upstreams)
         leaving = explained_source(context, self._source(), subject.account, verdict)
         explanation = replace(explanation, source=leaving, name=_explained(self._name, query))
-        if explanation.decision == "allow" and plain_path(query.target) and context.policy.speaks_http:
+        if explanation.decision == "allow" and self._is_plain:
             headers = explained_headers(context, self._target, query.client_ip, verdict)
             explanation = replace(explanation, headers=headers)
         return explanation if self._policed is None else replace(explanation, rules=self._policed.rules())

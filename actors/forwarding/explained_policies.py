@@ -15,7 +15,7 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.draft_policies import tried
 from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.policies.explanation import explained
-from actors.forwarding.policies.judge import Verdict
+from actors.forwarding.policies.judge import Judge, Verdict
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 
@@ -41,9 +41,14 @@ class Policed:
         self._target = target
         method = query.method if path else ""
         policies = None if query.draft is None else tried(context, query.draft, query.lists, account)
-        client = query.client_ip, query.listen_port
-        self._judge = judge_of_account(context, target, *client, user, account, method, path, params, policies)
-        self._address: str | None = None
+        self._asked = query.client_ip, query.listen_port, user, account, method, path, params, policies
+        self._judge = self.judge_of(target)
+        self.address: str | None = None
+        """One of the target's by which policies have judged it, if they needed any."""
+
+    def judge_of(self, target: Authority) -> Judge:
+        """What judges the same request for another target."""
+        return judge_of_account(self._context, target, *self._asked)
 
     @property
     def verdict(self) -> Verdict:
@@ -56,7 +61,7 @@ class Policed:
 
     def rules(self) -> tuple[ExplainedRule, ...]:
         """All rules, as far as the request has come."""
-        return explained(self._judge.policies, self._judge.facts, self._address)
+        return explained(self._judge.policies, self._judge.facts, self.address)
 
     def decide(self, access: AccessPolicy, on_decision: OnDecision, on_addresses: OnAddresses) -> None:
         """Call `on_decision`, or `on_addresses` with what the target resolves to, each address of which is judged."""
@@ -85,7 +90,7 @@ class Policed:
             on_addresses(result)
             return
         verdict, same_way = choose(self._context, self._target, self._judge, result.addresses)
-        self._address = (same_way or result.addresses)[0]
+        self.address = (same_way or result.addresses)[0]
         self._follow(verdict, access, result, on_decision, on_addresses)
 
     def _follow(

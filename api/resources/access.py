@@ -30,7 +30,8 @@ from config.model.object_names import Named
 from config.model.policies import Policy, PolicyCreate, Rules, new_policy
 from config.model.proxies import ProxyRecord
 from config.net.entries import one_address
-from config.net.ip import plain
+from config.net.host_names import is_host_name
+from config.net.ip import is_address, plain
 
 
 def _target(text: str) -> str:
@@ -41,6 +42,15 @@ def _target(text: str) -> str:
         read_target(text)
     except Refused as refused:
         raise ValueError(refused.failure.detail) from refused
+    return text
+
+
+def _tls_name(text: str) -> str:
+    """Empty for a handshake without a name."""
+    if text and not (is_host_name(text) or (is_address(text) and "%" not in text)):
+        raise ValueError(
+            "must be a host as it stands in handshakes (xn--… for other letters than ASCII), or empty for none"
+        )
     return text
 
 
@@ -59,6 +69,8 @@ class PolicyDraft(Part):
 
 class ExplainBody(Body):
     """A client, by default at the caller's address, and a target. `method` is for http URLs, GET by default.
+
+    `tls_name` is the name in the TLS handshake of a tunnel; empty: the handshake has none.
 
     `draft` is judged in place of the policy of its name; where the proxy and the account's plan name another one, in
     place of the proxy's.
@@ -83,6 +95,12 @@ class ExplainBody(Body):
     ) = None
     draft: PolicyDraft | None = None
     listen_port: Port | None = None
+    tls_name: (
+        Annotated[
+            StrictStr, Field(max_length=253), AfterValidator(_tls_name), json_patterns.text(json_patterns.TLS_NAME)
+        ]
+        | None
+    ) = None
 
 
 def explain_access(call: Call) -> Reply:
@@ -97,7 +115,8 @@ def explain_access(call: Call) -> Reply:
     request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed
     in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by
     default its first. `name` says how a user name with parameters is understood, and `assumed` is what the
-    client is taken to know.
+    client is taken to know. `tls_name` of the response is what becomes of the name in the TLS handshake of a tunnel;
+    with `tls_name` in the request that name is judged.
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
@@ -107,7 +126,7 @@ def explain_access(call: Call) -> Reply:
     if body.listen_port is not None and body.listen_port not in proxy.record.ports:
         raise Invalid("listen_port", f"must be a port of the proxy, {proxy.record.ports}")
     port, client = body.listen_port or proxy.record.port, body.client_ip or str(plain(call.address))
-    query = Explain(client, body.user, body.target, body.credential, body.method or "GET", *draft, port)
+    query = Explain(client, body.user, body.target, body.credential, body.method or "GET", *draft, port, body.tls_name)
     reply: Any = _explained(call.services.bridge, proxy.record.id, query)
     if isinstance(reply, Failed):
         raise Invalid(reply.field, reply.error)
@@ -196,6 +215,7 @@ def _view(explanation: Explanation) -> dict[str, Any]:
         "headers": {"set": dict(explanation.headers.set), "remove": list(explanation.headers.remove)},
         "rules": [{**rule, "use": rule["use"] or None} for rule in view["rules"]],
         "target": target,
+        "tls_name": {**view["tls_name"], "kind": explanation.tls_name.kind or None},
         "account": explanation.account or None,
         "credential": explanation.credential or None,
         "upstreams": None if explanation.upstreams is None else _upstreams_view(explanation.upstreams),

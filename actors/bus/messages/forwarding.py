@@ -97,7 +97,8 @@ class Explain:
     `user` counts as authenticated; None means a client without credentials. `credential` is the id of one whose secret
     counts as sent, as `user` or without a name. `method` is that of a request for an http URL. No connection is made.
     `draft` is judged in place of the policy of its name, or where none that applies has it, of the proxy's own; `lists`
-    are those that it names. `listen_port` is the port of the proxy that the client comes to.
+    are those that it names. `listen_port` is the port of the proxy that the client comes to. `tls_name` is the name in
+    the TLS handshake of a tunnel, empty for a handshake without one; None: it is not asked about.
     """
 
     client_ip: str
@@ -108,6 +109,7 @@ class Explain:
     draft: PolicySpec | None = None
     lists: tuple[ListRef, ...] = ()
     listen_port: int = 0
+    tls_name: str | None = None
 
 
 @message
@@ -207,6 +209,23 @@ class ExplainedUpstreams:
 
 
 @message
+class ExplainedTlsName:
+    """What becomes of the name in the TLS handshake of a tunnel. A value, not a message by itself.
+
+    `check` is `off`, `record`, `match` or `allowed`, `rule` what of the configuration says so. `port_checked`: it is a
+    tunnel to a port where handshakes are read. `name` is as in `Explain`; `kind` is what it was judged to be, empty
+    where it was not, and `detail` a sentence about what is wrong with it.
+    """
+
+    check: str = "record"
+    rule: str = "tls_name"
+    port_checked: bool = False
+    name: str | None = None
+    kind: str = ""
+    detail: str = ""
+
+
+@message
 class Explanation:
     """Forwarding actor → API: the decision, its reason, and what decided at which stage (`explain.py`).
 
@@ -231,6 +250,7 @@ class Explanation:
     headers: ExplainedHeaders = ExplainedHeaders()
     name: ExplainedName | None = None
     upstreams: ExplainedUpstreams | None = None
+    tls_name: ExplainedTlsName = ExplainedTlsName()
 
 
 @message

@@ -139,10 +139,17 @@ def refusal(
                 return _MATCHED
             if decision.failure is not None or decision.reported is not None:
                 reported = decision.failure is None
-                detail += f"; {decision.rule or decision.reason} does not allow that name"
+                detail += f"; {_why(decision)}"
     if check.check in (MATCH, ALLOWED):
         return Judgement(kind, tls_name_denied(kind, detail, check.entry), reported)
     return Judgement(kind)
+
+
+def _why(decision: Decision) -> str:
+    """What refuses a name; of the guard without the address, which not everybody who may read it may see."""
+    if decision.failure is not None and decision.stage == "egress_guard":
+        return decision.failure.detail
+    return f"{decision.rule or decision.reason} does not allow that name"
 
 
 _NO_DECISION: Final = Decision(None, "", "", "name")

@@ -17,6 +17,7 @@ from api.cli.remote.proxies import ProxiesArgument, ProxyArgument, path_of
 from api.cli.request_body import read_mapping
 from api.cli.terminal.output import Column
 from api.cli.terminal.secret_input import StdinOption, password
+from config.net.ip import is_address
 
 Pair = tuple[str, str]
 """A line of details."""
@@ -125,6 +126,12 @@ def explain(
         int | None,
         typer.Option("--listen-port", min=1, max=65535, help="The port of the proxy; by default its first."),
     ] = None,
+    tls_name: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-name", help="The name in the TLS handshake of a tunnel; empty for a handshake without one."
+        ),
+    ] = None,
     draft: Annotated[
         Path | None,
         typer.Option(
@@ -145,6 +152,8 @@ def explain(
     body: dict[str, Any] = {"target": target}
     given = {"client_ip": client, "user": user, "credential": credential, "method": method, "listen_port": listen_port}
     body |= {name: value for name, value in given.items() if value}
+    if tls_name is not None:
+        body["tls_name"] = tls_name
     if draft is not None:
         body["draft"] = read_mapping(draft)
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
@@ -161,6 +170,7 @@ def explain(
         *known,
         *addresses,
         *_upstreams(data["upstreams"]),
+        *_tls_name(data),
         *fields,
         *others,
     ]
@@ -198,6 +208,28 @@ def _upstreams(found: dict[str, Any] | None) -> list[tuple[str, str]]:
     pool = f"pool {found['pool']}: " if found["pool"] else ""
     chosen = f"{pool}{found['chosen'] or 'none'} by {found['policy']}, {found['usable']} of {found['total']} usable"
     return [("upstream", chosen), *((each["name"], each["why"]) for each in found["left_out"])]
+
+
+_CHECKS = {
+    "off": "is not read",
+    "record": "is recorded, and nothing is refused",
+    "match": "must be {host}",
+    "allowed": "must be one that this request might have been for",
+}
+
+
+def _tls_name(data: dict[str, Any]) -> list[Pair]:
+    """What becomes of the name in the handshake, and of the one that was asked about."""
+    found, target = data["tls_name"], data["target"]
+    if not found["port_checked"]:
+        return [("TLS name", f"is not read in what goes to port {target['port']}")] if found["name"] is not None else []
+    judged = "allowed" if found["check"] == "match" and is_address(target["host"]) else found["check"]
+    pairs = [("TLS name", f"{_CHECKS[judged].format(**target)} ({found['check']}: {found['rule']})")]
+    if found["kind"] is None:
+        return pairs
+    is_refused = "is refused" if data["decision"] == "deny" else "is reported"
+    became = f"{is_refused}: {found['detail']}" if found["detail"] else f"passes ({found['kind']})"
+    return [*pairs, (found["name"] or "without a name", became)]
 
 
 _MATCHES = {"yes": "matches", "no": "does not match", "unknown": "may match"}

@@ -91,6 +91,21 @@ class ExplainedUpstreams(ResponseModel):
     left_out: list[ExplainedUpstream]
 
 
+class ExplainedTlsName(ResponseModel):
+    """What becomes of the name in the TLS handshake of a tunnel.
+
+    `check` is in force, by `rule`. `port_checked` is false for a port that is none of `tls_ports`, and for plain HTTP.
+    `name` is the one that was asked about, `kind` what it is judged to be, and `detail` says what is wrong with it.
+    """
+
+    check: Literal["off", "record", "match", "allowed"]
+    rule: str
+    port_checked: bool
+    name: str | None
+    kind: Literal["match", "mismatch", "no_name"] | None
+    detail: str
+
+
 class Explanation(ResponseModel):
     """The decision about a request: its reason, and the rule and stage that decide; ids of account and credential.
 
@@ -111,4 +126,5 @@ class Explanation(ResponseModel):
     source: ExplainedSource | None
     upstreams: ExplainedUpstreams | None
     name: ExplainedName | None
+    tls_name: ExplainedTlsName
     assumed: list[Literal["password", "credential"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -191,6 +192,73 @@ def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
     made.loop.close()
+
+
+ALLOW_A = AccessSpec(allow_destinations=("a.test", "127.0.0.0/8"))
+ENTRY = "access.allow_destinations[0] a.test"
+
+
+@pytest.mark.parametrize(
+    ("changes", "target", "name", "check", "kind", "decision"),
+    [
+        ({}, "a.test:443", None, ("record", "tls_name", True), "", "allow"),
+        ({}, "a.test:443", "evil.test", ("record", "tls_name", True), "mismatch", "allow"),
+        ({}, "a.test:8443", "evil.test", ("record", "tls_name", False), "", "allow"),
+        ({"tls_ports": (8443,)}, "a.test:8443", "a.test", ("record", "tls_name", True), "match", "allow"),
+        ({"tls_name": "match"}, "http://a.test:443/", "evil.test", ("match", "tls_name", False), "", "allow"),
+        ({"tls_name": "off"}, "a.test:443", "evil.test", ("off", "tls_name", True), "", "allow"),
+        ({"access": ALLOW_A}, "a.test:443", None, ("match", ENTRY, True), "", "allow"),
+        ({"access": ALLOW_A}, "a.test:443", "A.test", ("match", ENTRY, True), "match", "allow"),
+        ({"access": ALLOW_A}, "a.test:443", "evil.test", ("match", ENTRY, True), "mismatch", "deny"),
+        ({"access": ALLOW_A}, "a.test:443", "", ("match", ENTRY, True), "no_name", "deny"),
+        ({"access": ALLOW_A}, "127.0.0.1:443", "evil.test", ("record", "tls_name", True), "match", "allow"),
+        (
+            {"access": ALLOW_A, "tls_name": "allowed"},
+            "a.test:443",
+            "b.test",
+            ("allowed", "tls_name", True),
+            "match",
+            "allow",
+        ),
+        (
+            {"access": AccessSpec(deny_destinations=("b.test",)), "tls_name": "allowed"},
+            "a.test:443",
+            "b.test",
+            ("allowed", "tls_name", True),
+            "mismatch",
+            "deny",
+        ),
+        ({"tls_name": "match"}, "private.test:443", "evil.test", ("match", "tls_name", True), "", "deny"),
+    ],
+)
+def test_a_name_of_a_handshake_is_explained(
+    bench: Bench,
+    changes: dict[str, Any],
+    target: str,
+    name: str | None,
+    check: tuple[str, str, bool],
+    kind: str,
+    decision: str,
+) -> None:
+    bench.shared.configure(spec(1, **changes), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
+    question = Explain("127.0.0.1", None, target, tls_name=name)
+    found = bench.wait(lambda done: explain(bench.shared, question, done))
+    assert isinstance(found, Explanation)
+    said = found.tls_name
+    assert ((said.check, said.rule, said.port_checked), said.kind) == (check, kind)
+    assert (said.name, found.decision) == (name, decision)
+    if decision == "deny" and kind:
+        assert (found.reason, found.stage, found.rule) == ("tls_name_denied", "tls_name", check[1])
+        assert said.detail.startswith(f"{kind}: ")
+
+
+def test_a_name_that_would_be_refused_is_reported_where_the_proxy_reports(bench: Bench) -> None:
+    access = AccessSpec(allow_destinations=("a.test",), mode="report")
+    bench.shared.configure(spec(1, access=access), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
+    question = Explain("127.0.0.1", None, "a.test:443", tls_name="evil.test")
+    found = bench.wait(lambda done: explain(bench.shared, question, done))
+    assert isinstance(found, Explanation)
+    assert (found.decision, found.reason, found.stage) == ("allow", "reported:tls_name_denied", "tls_name")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)

@@ -163,6 +163,22 @@ def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: 
     assert "headers" not in result
 
 
+def test_explain_says_what_becomes_of_the_name_in_a_handshake(shell: Shell, proxy: dict[str, Any]) -> None:
+    shell.good("proxies", "update", proxy["name"], "--set", 'access={"allow_destinations": ["1.1.1.1", "one.example"]}')
+    explain = ("proxies", "explain", proxy["name"], "1.1.1.1:443")
+    found = shell.good(*explain).details
+    assert found["TLS name"] == "is recorded, and nothing is refused (record: tls_name)"
+    shell.good("proxies", "update", proxy["name"], "--tls-name", "match")
+    found = shell.good(*explain, "--tls-name", "one.example").details
+    assert found["TLS name"] == "must be one that this request might have been for (match: tls_name)"
+    assert (found["decision"], found["one.example"]) == ("allow", "passes (match)")
+    found = shell.good(*explain, "--tls-name", "").details
+    assert (found["decision"], found["stage"]) == ("deny", "tls_name")
+    assert found["without a name"] == "is refused: no_name: the handshake has no name, and 1.1.1.1 was requested"
+    unchecked = shell.good("proxies", "explain", proxy["name"], "1.1.1.1:80", "--tls-name", "a.example").details
+    assert unchecked["TLS name"] == "is not read in what goes to port 80"
+
+
 def test_explain_has_the_rule_that_decides_before_the_others(shell: Shell, proxy: dict[str, Any]) -> None:
     matches = [*({"destinations": [f"{name}.test"]} for name in "abc"), {}]
     rules = [{"name": f"r{n}", "match": each, "action": {"use": "deny"}} for n, each in enumerate(matches)]

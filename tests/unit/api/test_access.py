@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import forwarding_name
-from actors.bus.messages.forwarding import Explain, ExplainedAddress, ExplainedRule, ExplainedSource, Explanation
+from actors.bus.messages.forwarding import (
+    Explain,
+    ExplainedAddress,
+    ExplainedRule,
+    ExplainedSource,
+    ExplainedTlsName,
+    Explanation,
+)
 from actors.bus.messages.policies import RuleSpec
 from actors.bus.messages.specs import AccessSpec
 from tests.kit.api_stage import PROXY, Api, error_of
@@ -114,8 +121,40 @@ def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) 
         "source": None,
         "name": None,
         "upstreams": None,
+        "tls_name": {
+            "check": "record",
+            "rule": "tls_name",
+            "port_checked": False,
+            "name": None,
+            "kind": None,
+            "detail": "",
+        },
         "assumed": [],
     }
+
+
+@pytest.mark.parametrize("name", ["other.example", "192.0.2.1", "2001:db8::1", "xn--bcher-kva.example", ""])
+def test_explain_judges_a_name_of_a_handshake(api: Api, headers: dict[str, str], name: str) -> None:
+    proxy = create(api, headers)
+    found = ExplainedTlsName("match", "tls_name", True, name, "mismatch", "mismatch: …")
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, tls_name=found)
+    data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "tls_name": name}, headers).json["data"]
+    assert api.fleet.received[-1][1].tls_name == name
+    assert data["tls_name"] == {
+        "check": "match",
+        "rule": "tls_name",
+        "port_checked": True,
+        "name": name,
+        "kind": "mismatch",
+        "detail": "mismatch: …",
+    }
+
+
+@pytest.mark.parametrize("name", ["a b", "bücher.example", "127.1", "*.example", "a.example:443", "a" * 254, None, 7])
+def test_explain_refuses_what_is_no_name(api: Api, headers: dict[str, str], name: Any) -> None:
+    proxy = create(api, headers)
+    refused = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "tls_name": name}, headers)
+    assert error_of(refused)[2]["field"] == "tls_name"
 
 
 @pytest.mark.parametrize(

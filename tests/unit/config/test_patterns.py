@@ -159,6 +159,7 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "host": (json_patterns.HOST, typed(Host)),
     "parent": (json_patterns.UPSTREAM_HOST, typed(UpstreamHost)),
     "target": (json_patterns.TARGET, lambda text: _explained(target=text)),
+    "tls_name": (json_patterns.TLS_NAME, lambda text: _explained(tls_name=text)),
     "client": (json_patterns.ADDRESS, lambda text: _explained(client_ip=text)),
     "web": (json_patterns.WEB_URL, reading(read_web_url)),
     "name": (json_patterns.NAME, typed(Name)),

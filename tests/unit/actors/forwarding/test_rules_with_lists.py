@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
-from typing import NamedTuple
-
 import pytest
 
 from actors.bus.messages.specs import AccessSpec
-from actors.forwarding.access.rules import Address, FoundList, Rules
+from actors.forwarding.access.rules import Rules
 from actors.forwarding.protocols.failures import Decider
 from config.net.entries import ALL_PORTS, ListHost, read_entry
-
-
-class Domains(NamedTuple):
-    """A list of one domain."""
-
-    domain: str
-
-    def by_name(self, name: str) -> str | None:
-        return self.domain if f".{name}".endswith(f".{self.domain}") else None
-
-    def by_address(self, _address: Address) -> str | None:
-        return None
-
-
-class Networks(NamedTuple):
-    """A list of one network."""
-
-    network: str
-
-    def by_name(self, _name: str) -> str | None:
-        return None
-
-    def by_address(self, address: Address) -> str | None:
-        return self.network if address in ip_network(self.network) else None
-
-
-class Lists:
-    """Lists by what entries write."""
-
-    def __init__(self, **lists: Domains | Networks) -> None:
-        self.lists = lists
-
-    def find(self, host: ListHost) -> FoundList | None:
-        return self.lists.get(host.name)
-
-    def judges_addresses(self, host: ListHost) -> bool:
-        return isinstance(self.lists.get(host.name), Networks)
-
-
-LISTS = Lists(ads=Domains("ads.example"), work=Domains("work.example"), lan=Networks("10.0.0.0/8"))
+from tests.unit.actors.forwarding.rule_lists import LISTS, Domains, Lists
 
 
 def rules(allow: tuple[str, ...] = (), deny: tuple[str, ...] = (), lists: Lists = LISTS) -> Rules:

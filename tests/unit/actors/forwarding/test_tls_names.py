@@ -18,7 +18,7 @@ from actors.forwarding.policies.facts import Facts
 from actors.forwarding.policies.judge import Judge, Verdict
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.net.egress_guard import EgressGuard
-from tests.unit.actors.forwarding.test_rules_with_lists import LISTS
+from tests.unit.actors.forwarding.rule_lists import LISTS
 
 PEER, ELSEWHERE = "93.184.215.14", "8.8.8.8"
 
