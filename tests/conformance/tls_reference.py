@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ssl
 import sys
+import warnings
 from functools import cache
 from typing import Any
 
@@ -25,7 +26,13 @@ STRICTER = (
     "a handshake record has 0 octets",  # up to 32 of them
     f"octets, not 39 to {16_384}",  # 131,396 are its limit
 )
-UNSUPPORTED = {"UNSUPPORTED_PROTOCOL", "VERSION_TOO_LOW", "INAPPROPRIATE_FALLBACK", "SCSV_RECEIVED_WHEN_RENEGOTIATING"}
+UNSUPPORTED = {
+    "UNSUPPORTED_PROTOCOL",
+    "VERSION_TOO_LOW",
+    "NO_SHARED_CIPHER",
+    "INAPPROPRIATE_FALLBACK",
+    "SCSV_RECEIVED_WHEN_RENEGOTIATING",
+}
 """Reasons of OpenSSL that are of its settings, not of the form."""
 MORE = "more"
 Verdict = tuple[str, str]
@@ -58,7 +65,9 @@ def _names() -> list[str]:
 @cache
 def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.sni_callback = _keep
     return context

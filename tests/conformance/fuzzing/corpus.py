@@ -17,6 +17,7 @@ NAMES = (
     "socks5",
     "datagrams",
     "proxy_protocol",
+    "client_hellos",
     "bus",
 )
 """The targets."""

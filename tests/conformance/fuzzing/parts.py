@@ -12,9 +12,11 @@ from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.framing import LAST_CHUNK, Chunked, chunk
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name, parse_absolute, parse_authority
 from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_datagram
+from actors.net.client_hello import HandshakeWatch, is_retry_request
 from actors.net.proxy_protocol import HEADER_MAX, BadHeader, build_v1, build_v2, read_header
 from tests.conformance.fuzzing.input import read_input
 from tests.conformance.fuzzing.invariants import check_work
+from tests.conformance.tls_reference import check, ours
 
 assert messages.__name__  # its import registers the messages
 _IN_A_HEAD = re.compile(rb"[\x21-\x7e]+")
@@ -118,6 +120,31 @@ def proxy_protocol(octets: bytes) -> None:
         again = read_header(build(header.source, header.destination))
         assert again is not None
         assert (again.source, again.destination) == (header.source, header.destination)
+
+
+def client_hellos(octets: bytes) -> None:
+    """ClientHellos: what OpenSSL makes of them, however they are cut; and what may follow them on both sides."""
+    given = read_input(octets)
+    if given is None:
+        return
+    outcomes = [repr(ours(way)) for way in given.ways()]
+    assert outcomes[0] == outcomes[1] == outcomes[2], outcomes
+    check(given.data)
+    if given.flag(6):
+        much = given.much()
+        check_work(lambda: ours(much), sum(map(len, much)))
+    known = is_retry_request(given.data)
+    assert known is None or is_retry_request(given.data + b"\x16\x03\x03\0\1\2") is known
+    assert len({_handshake_at(way) is None for way in given.ways()}) == 1
+
+
+def _handshake_at(pieces: list[bytes]) -> int | None:
+    watch, before = HandshakeWatch(), 0
+    for piece in pieces:
+        if (at := watch.feed(piece)) >= 0:
+            return before + at
+        before += len(piece)
+    return None
 
 
 def bus(octets: bytes) -> None:

@@ -9,6 +9,7 @@ from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
 from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.conformance.fuzzing.input import write_input
 from tests.conformance.smuggling import CHUNKED_BODIES, REQUESTS, RESPONSES
+from tests.kit.client_hellos import records, samples, taken_apart
 
 _V4 = b"\x04\x01\x01\xbb\x5d\xb8\xd8\x22"
 _V4A = b"\x04\x01\x01\xbb\0\0\0\x05"
@@ -54,6 +55,15 @@ SEEDS: dict[str, list[bytes]] = {
         b"PROXY UNKNOWN ::1 ::1 1 2\r\n",
         *(build_v1(*ends) for ends in _ENDS),
         *(build_v2(*ends, checksum=checksum) for ends in _ENDS for checksum in (False, True)),
+    ],
+    "client_hellos": [
+        write_input(data)
+        for sample in samples()[::6]
+        for data in (
+            sample.octets,
+            records(sample.message, 99),
+            records(taken_apart(sample.message).only({0, 16, 43}).message()),
+        )
     ],
     "bus": [encode(Envelope(message, 7, role)) for message in _MESSAGES for role in Role],
 }
