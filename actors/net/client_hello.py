@@ -21,6 +21,9 @@ refused here only, since no client sends them and other servers read them in ano
 type, empty handshake records, records of another type within the message, a message over `HELLO_MAX`, and octets of a
 further message in its last record. Where an SSL 3.0 hello has extensions, they mean nothing, as they do to OpenSSL. A
 hello in the form of SSLv2, which OpenSSL still reads and which can't have a name, is no TLS here.
+
+What a hello can't show: a client that resumes a session of TLS 1.2 or before may send another name than the one that the
+session was made for, and OpenSSL's server then acts on the session's.
 """
 
 from __future__ import annotations
@@ -85,12 +88,14 @@ class ClientHello(NamedTuple):
 class HelloReader:
     """Reads a ClientHello from the pieces that a stream comes in; the work is linear in their length and number."""
 
-    __slots__ = ("_hello", "_message", "_record", "_size", "data")
+    __slots__ = ("_fragments", "_hello", "_record", "_size", "_taken", "data")
 
     def __init__(self) -> None:
         self.data = bytearray()
         """All that was fed, as it came."""
-        self._message = bytearray()
+        self._fragments: list[bytes] = []
+        self._taken = 0
+        """Octets of them all."""
         self._record = 0
         """Where the next record begins."""
         self._size = 0
@@ -103,40 +108,42 @@ class HelloReader:
         while self._hello is None:
             if not self._take_record():
                 return None
-            if len(self._message) == self._size:
-                self._hello = _parse(bytes(self._message), self._record)
+            if self._taken == self._size:
+                self._hello = _parse(b"".join(self._fragments), self._record)
         return self._hello
 
     def _take_record(self) -> bool:
-        """Append the next record's fragment to the message; False when it isn't here as a whole."""
-        data, start = self.data, self._record
-        have = len(data) - start
-        if have > 0 and data[start] != _HANDSHAKE:
-            raise self._other(f"a record of type {data[start]} is where a handshake record would be")
-        if have > 1 and data[start + 1] != _MAJOR:
-            raise self._other(f"a record is of version {data[start + 1]}.x, not 3.x")
+        """Append the next record's fragment to the others; False when it isn't here as a whole."""
+        start = self._record
+        have = len(self.data) - start
+        first = bytes(self.data[start : start + _RECORD_HEADER + _MESSAGE_HEADER])
+        if have > 0 and first[0] != _HANDSHAKE:
+            raise self._other(f"a record of type {first[0]} is where a handshake record would be")
+        if have > 1 and first[1] != _MAJOR:
+            raise self._other(f"a record is of version {first[1]}.x, not 3.x")
         if have < _RECORD_HEADER:
             return False
-        length = data[start + 3] << 8 | data[start + 4]
+        length = _u16(first, 3)
         if not 0 < length <= _FRAGMENT_MAX:
             raise _malformed(f"a handshake record has {length} octets, not 1 to {_FRAGMENT_MAX}")
-        begin = start + _RECORD_HEADER
         if self._size == 0:
-            self._begin_message(bytes(data[begin : begin + min(length, _MESSAGE_HEADER - len(self._message))]))
-        if self._size and len(self._message) + length > self._size:
+            self._begin_message(first[_RECORD_HEADER : _RECORD_HEADER + length])
+        if self._size and self._taken + length > self._size:
             raise _malformed("the record that it ends with has octets of a further message")
         if have < _RECORD_HEADER + length:
             return False
-        self._message += data[begin : begin + length]
+        begin = start + _RECORD_HEADER
+        self._fragments.append(bytes(self.data[begin : begin + length]))
+        self._taken += length
         self._record = begin + length
         return True
 
-    def _begin_message(self, first: bytes) -> None:
-        """Check type and length of the message as soon as they are here; `first` follows what was taken."""
-        header = bytes(self._message) + first
+    def _begin_message(self, more: bytes) -> None:
+        """Check type and length of the message as soon as they are here; `more` follows what was taken."""
+        header = b"".join(self._fragments) + more
         if header and header[0] != _CLIENT_HELLO:
             raise _malformed(f"the first handshake message is of type {header[0]}, no ClientHello")
-        if len(header) == _MESSAGE_HEADER:
+        if len(header) >= _MESSAGE_HEADER:
             size = _MESSAGE_HEADER + (header[1] << 16 | _u16(header, 2))
             if not _RANDOM_END < size <= HELLO_MAX:
                 raise _malformed(f"the message has {size} octets, not {_RANDOM_END + 1} to {HELLO_MAX}")
@@ -163,7 +170,7 @@ def _parse(message: bytes, size: int) -> ClientHello:
     name = alpn = ""
     offered = 0
     end = len(message)
-    seen = set()
+    seen: set[int] = set()
     while at < end:
         start = at + 4
         if start > end:

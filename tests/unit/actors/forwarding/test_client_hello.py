@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -236,6 +237,13 @@ def test_a_hello_of_16_kib_is_read_and_one_octet_more_is_malformed() -> None:
     longest = A.with_((21, bytes(room)))
     assert read(longest.octets()) == ClientHello("a.example", "", "1.2", HELLO_MAX + 5)
     assert refusal(A.with_((21, bytes(room + 1))).octets())[0] == MALFORMED
+
+
+def test_the_work_is_linear_in_the_octets_even_for_records_and_pieces_of_one() -> None:
+    octets = records(A.with_((21, bytes(HELLO_MAX - len(A.message()) - 4))).message(), 1)
+    before = time.process_time()
+    assert read(*byte_by_byte(octets)) == ClientHello("a.example", "", "1.2", 6 * HELLO_MAX)
+    assert time.process_time() - before < 1  # 0.05 s here; to go over all of it for each octet takes minutes
 
 
 def test_the_second_hello_is_expected_after_a_retry_request_alone() -> None:
