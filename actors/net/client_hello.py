@@ -22,8 +22,8 @@ type, empty handshake records, records of another type within the message, a mes
 further message in its last record. Where an SSL 3.0 hello has extensions, they mean nothing, as they do to OpenSSL. A
 hello in the form of SSLv2, which OpenSSL still reads and which can't have a name, is no TLS here.
 
-What a hello can't show: a client that resumes a session of TLS 1.2 or before may send another name than the one that the
-session was made for, and OpenSSL's server then acts on the session's.
+What a hello can't show: a client that resumes a session of TLS 1.2 or before may send another name than the one that
+the session was made for, and OpenSSL's server then acts on the session's.
 """
 
 from __future__ import annotations

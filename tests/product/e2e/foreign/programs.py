@@ -167,6 +167,30 @@ def _nginx_configuration(site: Site, cert: str, key: str) -> str:
         }}"""
 
 
+@contextmanager
+def two_sites(cert: str, key: str, *names: str) -> Iterator[tuple[int, Path]]:
+    """One nginx that serves several names with TLS at one port, each with a line that names it, as a CDN does. Yields
+    the port, and the log, whose lines begin with the name that was served."""
+    program = find("nginx")
+    with _folder() as folder:
+        port, log = free_port(), folder / "access.log"
+        server = "server {{ listen 127.0.0.1:{} ssl; server_name {}; location / {{ return 200 'this is {}\n'; }} }}"
+        of_names = "".join(server.format(port, name, name) for name in names)
+        (folder / "nginx.conf").write_text(f"""
+            {"user root;" if os.geteuid() == 0 else ""}
+            daemon off; worker_processes 1; pid nginx.pid;
+            events {{ worker_connections 512; }}
+            http {{
+                client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+                uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+                log_format line '$server_name $request_uri'; access_log {log} line;
+                ssl_certificate {cert}; ssl_certificate_key {key};
+                {of_names}
+            }}""")
+        with _running(folder, [program, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"], port):
+            yield port, log
+
+
 def has_ipv6() -> bool:
     """Whether `::1` can be listened at."""
     try:
