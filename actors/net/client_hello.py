@@ -275,7 +275,7 @@ def _printable(octets: bytes) -> str:
 def is_retry_request(data: bytes) -> bool | None:
     """Whether a server's stream begins with a HelloRetryRequest (4.1.4): the client then sends a second ClientHello.
 
-    None when more octets are needed. Warnings, which a server may send first, are skipped.
+    None when more octets are needed. Alerts that are warnings, which a server may send first, are skipped.
     """
     begin = bytearray()
     at = 0
@@ -290,7 +290,7 @@ def is_retry_request(data: bytes) -> bool | None:
                 return False
             if len(begin) >= _RANDOM_END:
                 return bytes(begin[_MESSAGE_HEADER + 2 : _RANDOM_END]) == _RETRY_RANDOM
-        elif data[start - 5] != _ALERT:
+        elif data[start - 5] != _ALERT or data[start : start + 1] not in (b"", b"\x01"):
             return False
     return False if at >= _SERVER_START_MAX or data[at : at + 1] not in (b"", b"\x15", b"\x16") else None
 
@@ -302,17 +302,23 @@ class HandshakeWatch:
     after a HelloRetryRequest such a record is its second hello.
     """
 
-    __slots__ = ("_header", "_left")
+    __slots__ = ("_found", "_header", "_left")
 
     def __init__(self) -> None:
         self._header = b""
         self._left = 0
+        self._found = False
 
     def feed(self, data: bytes) -> int:
         """Where in `data` a record begins that is of the handshake, or none; -1 when all of `data` may be passed on.
 
-        Not to be called again after another value than -1.
+        After such a record has begun nothing more may be passed on: 0.
         """
+        at = 0 if self._found else self._begin(data)
+        self._found = at >= 0
+        return at
+
+    def _begin(self, data: bytes) -> int:
         at, end = 0, len(data)
         while True:
             skipped = min(self._left, end - at)
