@@ -89,7 +89,9 @@ def test_an_account_of_a_plan_is_held_to_its_list_of_names(product: Product, ent
         signed_in = ("-U", "cdn-job:a-word-of-12")
         wait_until(lambda: fetch(proxy, cdn, ALLOWED, ALLOWED, *signed_in).returncode == 0, "the account is known")
         assert fetch(proxy, cdn, SECRET, ALLOWED, *signed_in).returncode == 35
-        refused = proxy.records_when(lambda found: found[0]["reason"] != "", "the refusal is written down")[-1]
+        denied = "tls_name_denied"
+        records = proxy.records_when(lambda found: any(each["reason"] == denied for each in found), "the refusal")
+        refused = next(each for each in records if each["reason"] == denied)
         assert refused["rule"].startswith("account.allow_destinations[0] list:cdn-hosts")
     finally:
         product.api("DELETE", f"/accounts/{identifier}")
