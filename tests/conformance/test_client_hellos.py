@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from actors.net.client_hello import NOT_TLS, BadHello
 from tests.conformance.hello_mutations import mutated
 from tests.conformance.tls_reference import UNSUPPORTED, as_ours, check, openssl, ours
 from tests.kit.certificates import make_pair
@@ -37,6 +38,16 @@ def test_pieces_don_t_matter_where_a_hello_is_wrong_either() -> None:
         cuts = sorted(random.choices(range(len(stream) + 1), k=3))
         pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
         assert repr(ours(pieces)) == repr(ours([stream])), stream.hex()
+
+
+def test_a_hello_in_the_form_of_sslv2_has_no_name_for_openssl_and_is_no_tls_here() -> None:
+    suites = bytes.fromhex("00002f 000035 00c013 00c014")
+    body = b"\x01\x03\x03" + bytes((0, len(suites), 0, 0, 0, 32)) + suites + bytes(range(32))
+    octets = bytes((0x80, len(body))) + body
+    refused = ours([octets])
+    assert openssl(octets) == ("name", "")
+    assert isinstance(refused, BadHello)
+    assert refused.kind == NOT_TLS
 
 
 def test_a_resumed_session_has_the_name_of_the_hello_in_tls_1_3_alone(tmp_path: Path) -> None:
