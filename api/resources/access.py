@@ -76,7 +76,9 @@ class ExplainBody(Body):
     place of the proxy's.
     """
 
-    model_config = example({"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"})
+    model_config = example(
+        {"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice", "tls_name": "example.com"}
+    )
 
     client_ip: Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)] | None = (
         None

@@ -223,7 +223,9 @@ class ProxyRecord(BaseModel):
 class ProxyUpdate(Body):
     """The body of PUT and PATCH: any part of what a create takes."""
 
-    model_config = example({"settings": {"timeout": 60}, "headers": {"via": "off"}, "tags": ["office", "berlin"]})
+    model_config = example(
+        {"settings": {"timeout": 60}, "headers": {"via": "off"}, "tls_name": "match", "tags": ["office", "berlin"]}
+    )
 
     name: Name | None = None
     host: Host | None = None
@@ -239,7 +241,11 @@ class ProxyUpdate(Body):
 
 
 class ProxyCreate(ProxyUpdate):
-    """The body of a create."""
+    """The body of a create.
+
+    `tls_name` is what becomes of the name in the TLS handshake of a tunnel to one of `tls_ports`; `auto` is `match`
+    where an entry with names has let the request through, else `record`.
+    """
 
     model_config = example(
         {
@@ -250,6 +256,8 @@ class ProxyCreate(ProxyUpdate):
             "auth": {"enabled": True, "username": "alice", "password": "correct horse"},
             "settings": {"timeout": 30, "keep_alive": True, "max_connections": 1000},
             "headers": {"via": "pseudonym"},
+            "tls_name": "auto",
+            "tls_ports": [443, 8443],
             "tags": ["office"],
         }
     )

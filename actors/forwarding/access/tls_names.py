@@ -101,7 +101,7 @@ def _automatic(rules: Rules, own: OwnRules, verdict: Verdict | None, target: Aut
         naming = rules.naming(target.host, target.port)
         if naming:
             return TlsCheck(MATCH, naming, rules.report)
-    return _STATED[RECORD] if entry is FIELD else TlsCheck(RECORD, entry)
+    return _STATED[RECORD] if entry == FIELD else TlsCheck(RECORD, entry)
 
 
 def _naming(own: OwnRules, verdict: Verdict | None, target: Authority) -> str:
