@@ -205,14 +205,14 @@ class EntryList:
 
     def by_name(self, name: str, port: int) -> Found | None:
         """The first entry that holds for a name (lower case, no dot at the end), whatever its address."""
-        return self._first_named(("*", name), name, port)
+        return self._first_named(name, port, every=True)
 
     def naming(self, name: str, port: int) -> Found | None:
         """As `by_name`, of the entries that name hosts: `*` is left out."""
-        return self._first_named((name,), name, port) if self.names_hosts else None
+        return self._first_named(name, port, every=False) if self.names_hosts else None
 
-    def _first_named(self, keys: tuple[str, ...], name: str, port: int) -> Found | None:
-        index = _least(found.first(port) for found in self._find(keys, name))
+    def _first_named(self, name: str, port: int, every: bool) -> Found | None:
+        index = self._index(name, port, every)
         found = None if index is None else (index, "")
         return self._first_of_lists(found, port, lambda named: named.by_name(name)) if self._of_lists else found
 
@@ -256,20 +256,23 @@ class EntryList:
         """The rule of a denial because no entry matches."""
         return f"{self._name}: no entry matches"
 
-    def _find(self, keys: tuple[str, ...], name: str) -> Iterator[_ByPort]:
-        """What stands under these keys and, with `*.`, for names below which `name` is."""
+    def _index(self, name: str, port: int, every: bool) -> int | None:
+        """That of the first name, or `*.` and a name, that holds; with `every` also of `*`."""
         names = self._names
         if not names:
-            return
-        for key in keys:
-            if key in names:
-                yield names[key]
+            return None
+        ranges = names.get("*") if every else None
+        least = None if ranges is None else ranges.first(port)
+        ranges = names.get(name)
+        if ranges is not None:
+            least = _earlier(least, ranges.first(port))
         start = name.find(".")
         while start >= 0:
-            found = names.get("*" + name[start:])
-            if found is not None:
-                yield found
+            ranges = names.get("*" + name[start:])
+            if ranges is not None:
+                least = _earlier(least, ranges.first(port))
             start = name.find(".", start + 1)
+        return least
 
 
 class Rules:
@@ -358,6 +361,12 @@ def _clients(name: str, written: tuple[str, ...]) -> EntryList:
 def _destinations(name: str, written: tuple[str, ...], lists: NamedLists, denies: bool = False) -> EntryList:
     read = (read_entry(text) for text in written)
     return EntryList(name, written, ((entry.host, entry.ports) for entry in read), lists, denies)
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def _least(indices: Iterable[int | None]) -> int | None:
