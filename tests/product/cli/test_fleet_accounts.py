@@ -41,6 +41,9 @@ def test_an_account_of_the_fleet_has_a_plan_and_is_named_without_a_proxy(shell: 
     (row,) = shell.good("plans", "list").rows
     assert row[:3] == ["basic", "5000000", "month"]
     assert shell.good("plans", "show", "basic").details["limits"] == "bandwidth_out 1000000, connections 7"
+    assert shell.good("plans", "show", "basic").details["disclose"] == "yes"
+    shell.good("plans", "update", "basic", "--no-disclose")
+    assert shell.good("plans", "show", "basic").details["disclose"] == "no"
     made = shell.good(
         "accounts", "create", "eve", "--plan", "basic", "--tag", "a", "--password-stdin", stdin="sesame seed\n"
     )

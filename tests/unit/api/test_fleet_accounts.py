@@ -101,9 +101,11 @@ def test_forwarding_sees_a_change_before_the_response(api: Api, token: dict[str,
     assert (record.all_proxies, record.proxy_tags, record.plan) == (False, ("eu",), plan["id"])
     assert (spec.limits.connections, spec.quota, spec.deny_destinations) == (5, 0, ("*.example.com",))
     assert spec.schedule == ("Europe/Berlin", (((0, 6), 22 * 60 + 30, 1440),))
-    api.patch(f"/plans/{plan['id']}", {"limits": {"connections": 0}, "deny_destinations": None}, token)
+    assert spec.disclose
+    change = {"limits": {"connections": 0}, "deny_destinations": None, "disclose": False}
+    api.patch(f"/plans/{plan['id']}", change, token)
     spec = effective(table.account(account["id"]), table.plan(plan["id"]))
-    assert (spec.limits.connections, spec.deny_destinations) == (0, ())
+    assert (spec.limits.connections, spec.deny_destinations, spec.disclose) == (0, (), False)
 
 
 def test_events_and_audit_name_the_account_and_who_did_it(api: Api, token: dict[str, str]) -> None:
@@ -389,6 +391,11 @@ def test_a_plan_is_made_changed_and_deleted(api: Api, token: dict[str, str]) -> 
     path = f"/plans/{plan['id']}"
     changed = api.patch(path, {"name": "gold", "limits": {"bandwidth_in": 2048}}, token).json["data"]["plan"]
     assert (changed["name"], changed["limits"]["connections"], changed["limits"]["bandwidth_in"]) == ("gold", 5, 2048)
+    assert changed["disclose"] is True
+    assert api.patch(path, {"disclose": False}, token).json["data"]["plan"]["disclose"] is False
+    assert api.patch(path, {"description": "x"}, token).json["data"]["plan"]["disclose"] is False
+    for bad in (None, "no", 0):
+        assert refused(api.patch(path, {"disclose": bad}, token))[0] == "disclose"
     assert api.patch(path, {"limits": None}, token).json["data"]["plan"]["limits"]["connections"] is None
     assert refused(api.post("/plans", {"name": "gold"}, token))[0] == "name"
     assert refused(api.post("/plans", {"name": "x", "policy": "strict"}, token)) == (

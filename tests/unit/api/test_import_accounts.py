@@ -20,7 +20,7 @@ PROXIES = [
 ]
 PLANS = [
     {"name": "basic", "limits": {"connections": 5}, "quota": {"bytes": 1000, "period": "month"}},
-    {"name": "gold", "self_service": {"password": True}},
+    {"name": "gold", "self_service": {"password": True}, "disclose": False},
 ]
 OFFICE = {"timezone": "Europe/Berlin", "windows": [{"days": ["mon"], "from": "08:00", "to": "18:00"}]}
 ACCOUNTS = [

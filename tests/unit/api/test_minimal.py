@@ -68,6 +68,7 @@ BY_HAND: list[tuple[str, dict[str, Any], set[str]]] = [
      {"schedule"}),
     ("plans", {"policy": "agents"}, {"policy"}),
     ("plans", {"egress": ["127.0.0.1"]}, {"egress"}),
+    ("plans", {"disclose": False}, {"disclose"}),
     ("plans", {"self_service": {"password": True}}, {"self_service.password"}),
     ("plans", {"quota": {"period": "day"}}, {"quota.period"}),
     ("lists", {"description": "x"}, {"description"}),

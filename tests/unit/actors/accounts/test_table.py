@@ -26,7 +26,9 @@ def writer(tmp_path: Path) -> TableWriter:
 
 
 def test_what_was_put_is_read_as_it_was(writer: TableWriter) -> None:
-    gold = PlanRecord("pln_1", "gold", Rules(connections=7, schedule=("Europe/Berlin", (((0, 1), 480, 1080),))))
+    gold = PlanRecord(
+        "pln_1", "gold", Rules(connections=7, schedule=("Europe/Berlin", (((0, 1), 480, 1080),))), disclose=False
+    )
     writer.apply([PutAccount(ALICE), PutPlan(gold), PutCredential(CREDENTIAL, digest_of("pfc_x"))], STORE, 3)
 
     assert writer.account("acc_1") == ALICE
