@@ -78,7 +78,15 @@ def run_at_socket(command: Sequence[str], environment: Mapping[str, str], proxy:
     The socket is of mode 0600, and removed at the end. Raises `IsolationUnavailable` where it can't be
     made.
     """
-    with _unix_listener(path) as listener, _relay([proxy], [listener]):
+    with _unix_listener(path) as listener:
+        return run_at_listener(command, environment, proxy, listener)
+
+
+def run_at_listener(
+    command: Sequence[str], environment: Mapping[str, str], proxy: RelayedProxy, listener: socket.socket
+) -> int:
+    """Run a command while a listening socket leads to the proxy; the exit status as a shell has it."""
+    with _relay([proxy], [listener]):
         return run_job(command, environment)
 
 

@@ -8,9 +8,9 @@ import shutil
 import ssl
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from socket import create_server
 from typing import Annotated, Any
 
 import typer
@@ -19,9 +19,16 @@ from api.cli.client import quoted
 from api.cli.commands import RUN, Session, command
 from api.cli.errors import CommandError, Status
 from api.cli.isolated_job import FAILED
-from api.cli.isolation import IsolationUnavailable, RelayedProxy, check_isolation, run_at_socket, run_isolated
+from api.cli.isolation import (
+    IsolationUnavailable,
+    RelayedProxy,
+    check_isolation,
+    run_at_listener,
+    run_at_socket,
+    run_isolated,
+)
 from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hidden_from_job, run_job, signals_held, was_asked_to_end
-from api.cli.job_environment import JobProxy, bundle_with, job_environment
+from api.cli.job_environment import JobProxy, job_environment, trust_in
 from api.cli.lookup import account_id
 from api.cli.remote.credentials import ttl_of
 from api.cli.remote.job_proxies import Candidate, of_account, of_secret, open_to_all
@@ -93,46 +100,41 @@ def run(
         raise CommandError("Give one of --isolate and --socket", status=Status.USAGE)
     if isolate:
         _check_isolation(session)
-    with bundle_with(proxy_ca) if proxy_ca is not None else nullcontext() as bundle:
-        runner = _Runner(session, job, bundle, proxy_ca, isolate, socket)
-        if account is not None:
-            body: dict[str, Any] = {
-                "name": _name_of(job),
-                "ttl": ttl_of(ttl or TTL),
-                "allow_destinations": allow or None,
-            }
-            raise typer.Exit(_run_minted(runner, account, proxy, body, quiet))
-        if credential is None:
-            raise typer.Exit(runner.run(open_to_all(session.api, proxy)))
-        username, secret = _read(credential)
-        raise typer.Exit(runner.run(of_secret(session.api, username, proxy), secret))
+    runner = _Runner(session, job, trust_in(proxy_ca), proxy_ca is not None, isolate, socket)
+    if account is not None:
+        body = {"name": _name_of(job), "ttl": ttl_of(ttl or TTL), "allow_destinations": allow or None}
+        status = _run_minted(runner, account, proxy, body, quiet)
+    elif credential is not None:
+        username, secret = _read(session, credential)
+        status = runner.run(of_secret(session.api, username, proxy), secret)
+    else:
+        status = runner.run(open_to_all(session.api, proxy))
+    raise typer.Exit(status)
 
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """Runs the command with a proxy. `ca_file` is the authority of an https proxy, `bundle` has the public ones too."""
+    """Runs the command with a proxy. `trust` is for an https proxy, `own_ca` says that more than public ones are in it.
+
+    Many programs speak no TLS to a proxy, and those that do agree on no variable for its authority. So it is a relay
+    of ours that does, at a port of the loopback interface where the job has no network of its own.
+    """
 
     session: Session
     command: Sequence[str]
-    bundle: Path | None
-    ca_file: Path | None
-    isolate: bool = False
-    socket: Path | None = None
+    trust: ssl.SSLContext
+    own_ca: bool
+    isolate: bool
+    socket: Path | None
 
     def run(self, candidate: Candidate, secret: str = "") -> int:
         """The exit status. Raises `CommandError`."""
-        if candidate.private_ca and self.ca_file is None:
+        if candidate.private_ca and not self.own_ca:
             name = candidate.proxy.name
             self.session.out.note(f"note: the certificate of {name} is of no public authority: --proxy-ca FILE")
-        proxy = replace(candidate.proxy, secret=secret)
-        if self.isolate or self.socket is not None:  # then it is the relay that speaks TLS to the proxy
-            seen = replace(proxy, scheme=proxy.scheme.replace("https", "http"), host=LOOPBACK)
-            environment = job_environment(os.environ, seen, None, None)
-        else:
-            environment = job_environment(os.environ, proxy, self.bundle, self.ca_file)
         with hidden_from_job(ENV_PREFIX):
             try:
-                return self._start(proxy, environment)
+                return self._start(replace(candidate.proxy, secret=secret))
             except IsolationUnavailable as unavailable:
                 self.session.out.error(CommandError(str(unavailable)))
                 return FAILED
@@ -140,17 +142,20 @@ class _Runner:
                 self.session.out.error(CommandError(f"{self.command[0]}: {error.strerror or error}"))
                 return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
 
-    def _start(self, proxy: JobProxy, environment: dict[str, str]) -> int:
+    def _start(self, proxy: JobProxy) -> int:
         """The exit status. Raises `IsolationUnavailable`, and `OSError` of execve(2)."""
-        if not self.isolate and self.socket is None:
-            return run_job(self.command, environment)
-        tls = ssl.create_default_context() if proxy.scheme == "https" else None
-        if tls is not None and self.bundle is not None:
-            tls.load_verify_locations(self.bundle)
-        behind = RelayedProxy(proxy.host, proxy.port, tls)
+        secured = proxy.scheme == "https"
+        behind = RelayedProxy(proxy.host, proxy.port, self.trust if secured else None)
+        near = replace(proxy, scheme="http" if secured else proxy.scheme, host=LOOPBACK)
+        if self.isolate:
+            return run_isolated(self.command, job_environment(os.environ, near), [behind])
         if self.socket is not None:
-            return run_at_socket(self.command, environment, behind, self.socket)
-        return run_isolated(self.command, environment, [behind])
+            return run_at_socket(self.command, job_environment(os.environ, near), behind, self.socket)
+        if not secured:
+            return run_job(self.command, job_environment(os.environ, proxy))
+        with create_server((LOOPBACK, 0)) as listener:
+            near = replace(near, port=listener.getsockname()[1])
+            return run_at_listener(self.command, job_environment(os.environ, near), behind, listener)
 
 
 def _check_isolation(session: Session) -> None:
@@ -182,7 +187,7 @@ def _unusable(session: Session, name: str) -> int | None:
     return NOT_EXECUTABLE if there else NOT_FOUND
 
 
-def _read(file: Path) -> tuple[str, str]:
+def _read(session: Session, file: Path) -> tuple[str, str]:
     """User name and secret; the name is empty where the file has a secret alone. Raises `CommandError`."""
     try:
         with file.open("rb") as opened:
@@ -197,6 +202,8 @@ def _read(file: Path) -> tuple[str, str]:
     if not secret or len(text) > SECRET_MAX or not (username + secret).isprintable():
         hint = "One line: USER:SECRET, or the secret alone"
         raise CommandError(f"--credential: {file}: holds no secret", hint, Status.USAGE)
+    if not username:
+        session.out.note(f"note: {file} has no user name; pip and others send no credentials without: USER:SECRET")
     return username, secret
 
 
