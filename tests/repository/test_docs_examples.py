@@ -55,6 +55,7 @@ def problem(call: str) -> str | None:
     except ValueError:
         words = plain.split()
     known = commands()
+    words = words[: words.index("--")] if "--" in words else words  # the rest is a command of its own
     if not words or words[0].startswith("-") or words[0].isupper():
         return None if not words or words[0] in {"--version", "--help", "-h", "COMMAND"} else f"unknown: {words[0]}"
     name = next((each for each in (" ".join(words[:2]), words[0]) if each in known), None)
@@ -70,6 +71,7 @@ def test_the_commands_are_read_from_the_manual() -> None:
     assert {"--protocol", "--set", "--url", "-o", "--no-keep-alive"} <= commands()["proxies create"]
     assert problem("proxies create x --protocoll http") == "proxies create has no --protocoll"
     assert problem("proxy list") == "no such command"
+    assert problem("run --quiet -- curl -sS --verbose https://example.com/") is None
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
