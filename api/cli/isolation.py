@@ -28,7 +28,8 @@ from typing import Any
 from api.cli import isolated_job
 from api.cli.job import run_job
 
-CHUNK = 65536
+CHUNK = 262_144
+"""Bytes that are read at once, of which asyncio holds back twice as many at most."""
 CONNECT_TIMEOUT = 30.0
 """Seconds for a connection to the proxy, with its TLS handshake."""
 LAST_WORDS = 1.0
@@ -196,7 +197,9 @@ class _Relay(threading.Thread):
 
     async def _serve(self, listeners: Sequence[socket.socket]) -> None:
         pairs = zip(self._proxies, listeners, strict=True)
-        servers = [await asyncio.start_server(partial(self._carry, proxy), sock=each) for proxy, each in pairs]
+        servers = [
+            await asyncio.start_server(partial(self._carry, proxy), sock=each, limit=CHUNK) for proxy, each in pairs
+        ]
         self._link.setblocking(False)
         await asyncio.get_running_loop().sock_recv(self._link, 1)
         for each in servers:
@@ -210,7 +213,7 @@ class _Relay(threading.Thread):
         writers = [writer]
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                from_proxy, to_proxy = await asyncio.open_connection(proxy.host, proxy.port, ssl=proxy.tls)
+                from_proxy, to_proxy = await asyncio.open_connection(proxy.host, proxy.port, ssl=proxy.tls, limit=CHUNK)
             writers.append(to_proxy)
             async with asyncio.TaskGroup() as both:
                 both.create_task(_pump(reader, to_proxy))
