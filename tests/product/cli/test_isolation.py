@@ -22,7 +22,6 @@ from api.cli import isolated_job
 from api.cli.isolation import (
     IsolationUnavailable,
     RelayedProxy,
-    check_isolation,
     reason,
     run_at_socket,
     run_isolated,
@@ -31,21 +30,8 @@ from tests.kit.certificates import make_pair
 from tests.kit.http_origins import Origin, serving
 from tests.kit.wait import wait_until
 from tests.product.cli import escapes
+from tests.product.cli.jobs import PYTHON, needs_namespaces
 
-PYTHON = "/usr/bin/python3"
-"""One that other users may read."""
-
-
-def why_not() -> str:
-    """Why no job can be isolated here; empty: it can."""
-    try:
-        check_isolation()
-    except IsolationUnavailable as unavailable:
-        return str(unavailable)
-    return ""
-
-
-needs_namespaces = pytest.mark.skipif(bool(why_not()), reason=why_not())
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 

@@ -2,82 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import io
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kit.certificates import make_pair
-from tests.kit.http_origins import serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
+from tests.product.cli.jobs import ELSEWHERE, PYTHON, Packages, needs_namespaces, packages_in
 from tests.product.cli.shell import Ran, Shell
-from tests.product.cli.test_isolation import PYTHON, needs_namespaces
+from tests.product.e2e.foreign.programs import needs
 from tests.product.e2e.repositories import make_repository
-from tests.product.e2e.test_clients import make_wheel
 
 pytestmark = [pytest.mark.product, needs_namespaces]
-
-ELSEWHERE = "127.0.0.2"
-"""An address of this machine that the job does not take for its own (NO_PROXY has 127.0.0.1)."""
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_arguments: Any) -> None:
-        """Nothing."""
-
-
-class Packages:
-    """A site with a git repository, a wheel, a package of npm and a page."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder = folder
-        self.url = f"http://{ELSEWHERE}:{port}"
-        (folder / "hello").write_text("hello\n")
-
-    def add_wheel(self) -> None:
-        wheel = make_wheel(self.folder / "packages")
-        index = self.folder / "simple" / "tiny-thing"
-        index.mkdir(parents=True)
-        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        link = f'<a href="/packages/{wheel.name}#sha256={digest}">{wheel.name}</a>'
-        index.joinpath("index.html").write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
-
-    def add_npm_package(self) -> None:
-        manifest = {"name": "tiny-thing", "version": "1.0.0", "main": "index.js"}
-        archive = io.BytesIO()
-        with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-            for name, content in {"package.json": json.dumps(manifest), "index.js": "module.exports = 1"}.items():
-                entry = tarfile.TarInfo(f"package/{name}")
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content.encode()))
-        (self.folder / "tiny-thing-1.0.0.tgz").write_bytes(archive.getvalue())
-        digest = hashlib.sha1(archive.getvalue()).hexdigest()
-        tarball = {"tarball": f"{self.url}/tiny-thing-1.0.0.tgz", "shasum": digest}
-        versions = {"1.0.0": {**manifest, "dist": tarball}}
-        package = {"name": "tiny-thing", "dist-tags": {"latest": "1.0.0"}, "versions": versions}
-        (self.folder / "tiny-thing").write_text(json.dumps(package))
 
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Iterator[Packages]:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    server = ThreadingHTTPServer((ELSEWHERE, 0), functools.partial(_Quiet, directory=folder))
-    with serving(server):
-        yield Packages(folder, int(server.server_address[1]))
+    with packages_in(tmp_path / "site") as site:
+        yield site
 
 
 @pytest.fixture
@@ -93,10 +42,6 @@ def fenced(product: Product) -> Iterator[dict[str, Any]]:
 def isolated(shell: Shell, fenced: dict[str, Any], *command: str, options: tuple[str, ...] = ("--quiet",)) -> Ran:
     given = ("--account", fenced["username"], "--proxy", fenced["name"], "--isolate")
     return shell.process("run", *given, *options, "--", *command)
-
-
-def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
 
 
 @needs("curl")

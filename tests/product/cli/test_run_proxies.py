@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,11 @@ from api.cli.client import Client
 from api.cli.errors import CommandError, Status
 from tests.kit.certificates import make_pair
 from tests.kit.curl import needs_curl
-from tests.kit.http_origins import serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
+from tests.product.cli.jobs import ELSEWHERE, Packages, packages_in
 from tests.product.cli.shell import Shell
-from tests.product.cli.test_run_isolated import ELSEWHERE, Packages, needs
+from tests.product.e2e.foreign.programs import needs
 from tests.product.e2e.repositories import make_repository
 
 pytestmark = [pytest.mark.product, needs_curl]
@@ -27,11 +25,8 @@ pytestmark = [pytest.mark.product, needs_curl]
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Packages]:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    server = ThreadingHTTPServer((ELSEWHERE, 0), functools.partial(SimpleHTTPRequestHandler, directory=folder))
-    with serving(server):
-        yield Packages(folder, int(server.server_address[1]))
+    with packages_in(tmp_path / "site") as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
-"""Git repositories to clone through a proxy."""
+"""Git repositories and packages to fetch through a proxy."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import zipfile
 from pathlib import Path
 
 
@@ -28,3 +29,15 @@ def make_repository(work: Path, bare: Path) -> str:
     run("git", "clone", "-q", "--bare", str(work), str(bare))
     run("git", "update-server-info", cwd=bare)
     return run("git", "rev-parse", "HEAD", cwd=work).strip()
+
+
+def make_wheel(folder: Path) -> Path:
+    """The smallest wheel that pip takes (PEP 427), of the package `tiny-thing`."""
+    folder.mkdir()
+    path, info = folder / "tiny_thing-1.0-py3-none-any.whl", "tiny_thing-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("tiny_thing.py", "value = 1\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", f"tiny_thing.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    return path

@@ -8,7 +8,6 @@ import shutil
 import ssl
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +22,7 @@ from tests.kit.certificates import make_pair
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
-from tests.product.e2e.repositories import make_repository, run
+from tests.product.e2e.repositories import make_repository, make_wheel, run
 
 pytestmark = pytest.mark.product
 
@@ -185,18 +184,6 @@ def test_pip_downloads_a_package_through_the_proxy(
     where = ("--index-url", f"{url}/simple", "--trusted-host", "127.0.0.1", "--proxy", through(proxy))
     run(*pip, "download", "--no-deps", *where, "tiny-thing", "-d", str(tmp_path / "got"))
     assert (tmp_path / "got" / wheel.name).read_bytes() == wheel.read_bytes()
-
-
-def make_wheel(folder: Path) -> Path:
-    """The smallest wheel that pip takes (PEP 427), of the package `tiny-thing`."""
-    folder.mkdir()
-    path, info = folder / "tiny_thing-1.0-py3-none-any.whl", "tiny_thing-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("tiny_thing.py", "value = 1\n")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", f"tiny_thing.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
-    return path
 
 
 @needs("git")
