@@ -9,16 +9,25 @@ export type WebhookEvent = Schemas["WebhookCreate"]["events"][number];
 export const EVENTS = {
   proxy: ["created", "updated", "deleted", "started", "stopped", "restarted", "down", "up", "error", "recovered"],
   error_rate: ["recovered"],
-  account: ["created", "updated", "deleted", "expired", "quota_warning", "quota_reached", "tls_name_denied"],
+  account: ["created", "updated", "deleted", "imported", "expired", "quota_warning", "quota_reached", "tls_name_denied"],
   credential: ["created", "revoked"],
+  pool: ["created", "updated", "deleted", "error", "down", "up"],
+  upstream: ["down", "up", "banned", "unbanned"],
+  list: ["created", "updated", "deleted", "error"],
+  policy: ["created", "updated", "deleted"],
   user: ["created", "updated", "deleted"],
   api_key: ["created", "revoked"],
   auth: ["login_failed", "locked"],
   settings: ["updated", "reloaded"],
-  config: ["restored"],
+  config: ["restored", "undone"],
   webhook: ["disabled", "test"],
 } as const;
 export type Category = keyof typeof EVENTS;
+
+type Listed = { [C in Category]: `${C}.${(typeof EVENTS)[C][number] | "*"}` }[Category] | "high_error_rate" | "*";
+type None<T extends never> = T;
+/** An event that only the API knows, or only this page, fails to compile. */
+export type Unlisted = None<Exclude<WebhookEvent, Listed> | Exclude<Listed, WebhookEvent>>;
 
 /** Whether the star of a category has this event; `error_rate.*` has no `high_error_rate`. */
 export const inStar = (category: Category, name: string): boolean => name.startsWith(`${category}.`);
