@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { entryOf, isAddress, steps, type Explanation } from "../src/screens/proxies/rules/explain";
 
-const allowed = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null, assumed: [], tls_name: { check: "record", rule: "tls_name auto", port_checked: false, name: null, kind: null } } as unknown as Explanation;
+const allowed = { decision: "allow", reason: "", rule: "", stage: "address", mode: "enforce", target: { host: "example.com", port: 443 }, addresses: [], rules: [], account: null, credential: null, assumed: [], tls_name: { check: "record", rule: "tls_name auto", port_checked: false, name: null, kind: null, detail: "" } } as unknown as Explanation;
 const open = { auth: { enabled: false, username: null }, upstreams: [] };
 const closed = { auth: { enabled: true, username: "alice" }, upstreams: [] };
 const outcomes = (found: Explanation, proxy: Parameters<typeof steps>[1]) => steps(found, proxy).map(({ stage, outcome }) => `${stage} ${outcome}`);

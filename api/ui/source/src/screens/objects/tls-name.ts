@@ -13,7 +13,7 @@ export const wordOf = (check: Check | ""): Check | "inherited" => check || "inhe
 
 /** `automatic · ports 443, 8443`. */
 export function checkText({ tls_name, tls_ports }: Pick<Schemas["DetailedProxy"], "tls_name" | "tls_ports">): string {
-  return `${t(`tlsname.${tls_name}`)} · ${tls_ports.length ? t("tlsname.ports.n", { ports: tls_ports.join(", ") }) : t("tlsname.ports.none")}`;
+  return `${t(`tlsname.${tls_name}`)} · ${tls_ports.length ? t("tlsname.ports.n", { n: tls_ports.length, ports: tls_ports.join(", ") }) : t("tlsname.ports.none")}`;
 }
 
 /** What helps after a refusal, also one that was only reported; empty for other reasons. A detail begins with the kind. */

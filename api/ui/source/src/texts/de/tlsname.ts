@@ -17,7 +17,7 @@ export const tlsname: Texts["tlsname"] = {
   "inherited.text": "So, wie es beim Proxy eingestellt ist.",
   "ports": "Ports, an denen er geprüft wird",
   "ports.hint": "Der Ziele; ohne einen wird nichts geprüft",
-  "ports.n": "Ports {ports}",
+  "ports.n": "Port {ports}|Ports {ports}",
   "ports.none": "an keinem Port",
   "asked": "Name im Handshake",
   "asked.hint": "Was der Client als Servernamen sendet; leer: welche Prüfung gilt",
@@ -34,6 +34,6 @@ export const tlsname: Texts["tlsname"] = {
   "fix.mismatch": "Darf der Client den Host dieses Namens erreichen, soll er ihn anfragen, oder Sie erlauben beide und stellen die Prüfung auf „muss selbst erlaubt sein“. Darf er es nicht, hat die Prüfung ihren Zweck erfüllt.",
   "fix.not_tls": "Ist an diesem Port etwas anderes als TLS gewollt, nehmen Sie den Port aus denen, an denen der Name geprüft wird, oder geben Sie einer Richtlinie eine Regel, die die Prüfung für dieses Ziel ausschaltet.",
   "fix.no_name": "Der Client soll den Host mit seinem Namen anfragen, nicht mit der Adresse. Sendet er nie einen Namen, geben Sie einer Richtlinie eine Regel, die für dieses Ziel nur aufzeichnet.",
-  "fix.malformed": "Der Client hat etwas gesendet, das keine TLS-Bibliothek sendet. Sehen Sie nach, was dort läuft.",
+  "fix.malformed": "Ein Fehler des Clients, oder ein Versuch, den Namen zu verbergen. Sehen Sie nach, was dort läuft.",
   "fix.timeout": "Spricht an diesem Port der Server zuerst, nehmen Sie ihn aus denen, an denen der Name geprüft wird. Sonst war der Client zu langsam oder hat nur einen Teil gesendet.",
 };

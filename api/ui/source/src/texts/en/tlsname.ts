@@ -16,7 +16,7 @@ export const tlsname = {
   "inherited.text": "By what the proxy says about it.",
   "ports": "Ports where it is checked",
   "ports.hint": "Of targets; without one, nothing is checked",
-  "ports.n": "ports {ports}",
+  "ports.n": "port {ports}|ports {ports}",
   "ports.none": "at no port",
   "asked": "Name in the handshake",
   "asked.hint": "What the client sends as the server name; empty: which check is in force",
@@ -33,6 +33,6 @@ export const tlsname = {
   "fix.mismatch": "If the client may reach the host of that name, let it request this host, or allow both and set the check to “must itself be allowed”. If it may not, the check has done its work.",
   "fix.not_tls": "If something else than TLS is wanted at this port, take the port out of those where the name is checked, or add a rule to a policy that switches the check off for this target.",
   "fix.no_name": "Let the client request the host by its name, not by its address. If it never sends a name, add a rule to a policy that only records for this target.",
-  "fix.malformed": "The client sent something that no TLS library sends. Look for what runs there.",
+  "fix.malformed": "A defect of the client, or an attempt to hide the name. Look at what runs there.",
   "fix.timeout": "If the server speaks first at this port, take the port out of those where the name is checked. Otherwise the client was too slow or sent a part only.",
 };
