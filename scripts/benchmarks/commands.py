@@ -61,6 +61,7 @@ MEASURES: dict[str, Callable[[Bench], list[Row]]] = {
     "tls": streaming.tls,
     "handshakes": tls.handshakes,
     "short": tunnelling.set_up,
+    "greetings": tunnelling.greetings,
     "idle": tunnelling.idle,
     "crowd": tunnelling.crowd,
     "start": starts.ready,
@@ -69,7 +70,7 @@ MEASURES: dict[str, Callable[[Bench], list[Row]]] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "requests": ("small", "heads", "fresh", "medium"),
-    "tunnels": ("short", "idle"),
+    "tunnels": ("short", "greetings", "idle"),
     "bulk": ("connect", "socks5"),
     "encrypted": ("handshakes", "tls"),
     "processes": ("actor", "fleet", "start"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from contextlib import ExitStack
 
 from benchmarks import entrants, tunnels
 from benchmarks.load import Requests, run
-from benchmarks.ours import OurProxy
+from benchmarks.ours import OurProxy, Product
 from benchmarks.peers import GIGABYTE, Subject
 from benchmarks.processes import uss
 from benchmarks.report import Bar, Comparison, Figure, Row, cpu_rows
@@ -15,6 +16,8 @@ from benchmarks.rounds import Bench, Entrant, Results, spent
 KB = 1024
 IDLE_KB = 1.4
 """What an idle tunnel may cost."""
+CHECK_US = 15.0
+"""What reading the name in a handshake may cost, compiled."""
 RATE = ("rate", "tunnels/s")
 SPARE_DESCRIPTORS = 300
 """What an actor, and the benchmark, need beside the two of each tunnel."""
@@ -44,6 +47,43 @@ def _set_up(bench: Bench, present: list[Entrant]) -> Results:
             return spent(subject, act) | {"rate": count / bench.effort.seconds}
 
         return bench.in_turn(present, one)
+
+
+def greetings(bench: Bench) -> list[Row]:
+    """What it costs to read the name in a client's TLS handshake: tunnels with a first flight and a response to it,
+    through proxies that differ in `tls_name` alone and take turns."""
+    if bench.product is None:
+        return []
+    with tunnels.SilentOrigin() as origin, ExitStack() as stack:
+        present = [_Checking(bench.product, check, origin.port) for check in ("off", "record", "match")]
+        for each in present:
+            stack.callback(each.proxy.end)
+        seen: dict[str, list[float]] = {each.check: [] for each in present}
+        for _ in range(bench.effort.rounds):
+            for each in present:
+                seen[each.check].append(each.spent(origin, bench.effort.seconds))
+    cost = {check: statistics.median(figures) for check, figures in seen.items()}
+    off = cost.pop("off")
+    return [
+        Row("tunnel with a TLS handshake, tls_name off, CPU of the actor alone", "us/tunnel", off),
+        *(
+            Row(f"the name in its handshake, tls_name {check}", "us/tunnel", each - off, bar=Bar(CHECK_US))
+            for check, each in cost.items()
+        ),
+    ]
+
+
+class _Checking:
+    """A proxy that does this about names in handshakes with one port."""
+
+    def __init__(self, product: Product, check: str, port: int) -> None:
+        self.check = check
+        self.proxy = OurProxy(product)
+        product.call("PATCH", f"/proxies/{self.proxy.id}", {"tls_name": check, "tls_ports": [port]})
+
+    def spent(self, origin: tunnels.SilentOrigin, seconds: float) -> float:
+        """Microseconds of the actor for a tunnel."""
+        return spent(self.proxy, lambda: tunnels.greeted(self.proxy, origin, seconds) / 1e6)["actor"]
 
 
 def idle(bench: Bench) -> list[Row]:

@@ -20,15 +20,16 @@ _LOOPBACK = "127.0.0.1"
 _SECONDS = 30
 
 
-def open_tunnel(subject: Subject, target: int) -> socket.socket:
-    """A tunnel to this port of loopback, ready for bytes. Raises `BenchError` when the proxy refuses."""
+def open_tunnel(subject: Subject, target: int, host: str = _LOOPBACK) -> socket.socket:
+    """A tunnel to this port of loopback, ready for bytes; `host` is how CONNECT names it. Raises `BenchError` when the
+    proxy refuses."""
     client = socket.create_connection((_LOOPBACK, subject.port), _SECONDS)
     try:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if subject.tls:
             client = trusting().wrap_socket(client)
         if subject.speaks == "http":
-            _connect(client, target)
+            _connect(client, f"{host}:{target}".encode())
         elif subject.speaks == "socks5":
             _socks5(client, target)
     except BaseException:
@@ -46,8 +47,8 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-def _connect(client: socket.socket, target: int) -> None:
-    client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % (target, target))
+def _connect(client: socket.socket, target: bytes) -> None:
+    client.sendall(b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n\r\n" % (target, target))
     _head(client, b" 200 ")
 
 
@@ -135,3 +136,28 @@ def short(subject: Subject, origin: SilentOrigin, seconds: float) -> int:
         with open_tunnel(subject, origin.port), origin.accept():
             count += 1
     return count
+
+
+def greeted(subject: Subject, origin: SilentOrigin, seconds: float) -> int:
+    """As `short`, with a client's first flight to `localhost` and a response to it in each; how many."""
+    flight, response = client_hello("localhost"), b"\x16\x03\x03\0\x5a\x02\0\0\x56\x03\x03" + bytes(84)
+    count, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        with open_tunnel(subject, origin.port, "localhost") as client, origin.accept() as accepted:
+            client.sendall(flight)
+            _exactly(accepted, len(flight), flight)
+            accepted.sendall(response)
+            _exactly(client, len(response), response)
+            count += 1
+    return count
+
+
+def client_hello(name: str) -> bytes:
+    """The first flight of OpenSSL's client for this name."""
+    sent = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname=name)
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return sent.read()
+    raise BenchError("a handshake was complete without a server")
