@@ -47,7 +47,7 @@ compiled_tests=(
     tests/unit/actors/forwarding tests/unit/actors/accounts tests/unit/actors/pools tests/unit/actors/workers
     tests/actor/bus tests/actor/forwarding tests/actor/pools tests/actor/supervision
     tests/conformance/test_compiled_and_pure.py tests/conformance/test_corpus.py
-    tests/conformance/test_differential.py tests/product/e2e
+    tests/conformance/test_client_hellos.py tests/conformance/test_differential.py tests/product/e2e
 )
 
 # Programs that are started after this run from a copy of the checkout with compiled modules, the folder $compiled. False

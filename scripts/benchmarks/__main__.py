@@ -94,6 +94,8 @@ def _add_kinds(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     many.add_argument("--usage", action="store_true", help="only the report of a month's usage of all of them")
     ruled = commands.add_parser("policies", help="what a decision costs, by 10 rules and by 1,000")
     ruled.add_argument("--decisions", type=int, default=20_000, help="of each kind")
+    read = commands.add_parser("hellos", help="what reading the name in a TLS handshake costs")
+    read.add_argument("--hellos", type=int, default=20_000, help="of each client")
     named = commands.add_parser("dns", help="names from the caches, and at once by slow and dead name servers")
     named.add_argument("--names", type=int, default=50_000, help="from the resolver's cache")
     listed = commands.add_parser("lists", help="what a list of many domains costs the machine and a look-up")

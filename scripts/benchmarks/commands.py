@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import sqlite3
+import ssl
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from benchmarks import (
     accounts,
     fleet,
     forwarding,
+    hellos,
     lists,
     logs,
     minting,
@@ -202,6 +204,11 @@ def _policies(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, objec
     return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
 
 
+def _hellos(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    rows = hellos.measure(arguments.hellos)
+    return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION, "OpenSSL": ssl.OPENSSL_VERSION.split()[1]}}
+
+
 def _dns(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
     allow_many_descriptors()
     with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as name:
@@ -262,6 +269,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], tuple[list[Row], dict[str, ob
     "observe": _observe,
     "accounts": _accounts,
     "policies": _policies,
+    "hellos": _hellos,
     "dns": _dns,
     "lists": _lists,
     "pools": _pools,
