@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _READ: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _WRITABLE: Final = select.EPOLLOUT
 _BROKEN: Final = select.EPOLLERR
+_UP, _DOWN, _END = 1, 2, 4
 
 
 class Tunnel:
@@ -41,6 +42,7 @@ class Tunnel:
         "_pending_down",
         "_pending_up",
         "_source_rule",
+        "_unread",
         "_unsent",
         "_up",
         "_upstream",
@@ -80,6 +82,8 @@ class Tunnel:
         self.client_ip = client_ip
         self.listen_port = listen_port
         self._unsent = 0
+        self._unread = 0
+        """Of sides that are held: `_UP`, `_DOWN` where there may be bytes whose event is over, `_END` with an end."""
         self.report = report
         self.target = target
         self.number = number
@@ -181,9 +185,14 @@ class Tunnel:
             if not size:
                 throttle.wait(wake)
                 return None
+        side = self._client if from_client else self._origin
         try:
-            data = (self._client if from_client else self._origin).recv(size)
+            data: bytes | None = side.recv(size)
         except BlockingIOError:
+            data = None
+        if data is None or (len(data) < size and isinstance(side, socket.socket)):
+            self._unread &= ~(_UP if from_client else _DOWN)
+        if data is None:
             return None
         if throttle is not None:
             throttle.consume(len(data))
@@ -206,18 +215,16 @@ class Tunnel:
         """Let all that the origin sends pass from now on."""
         if self._down is not None and self._down.progress is HELD:
             self._down.progress = EMPTY
+        if self._unread:
             self._context.loop.call_soon(self.pump_both)
 
     def open(self, data: bytes) -> None:
         """Send the origin what was read, and let all pass from now on: there is no gate any more. Raises `OSError`."""
         self._gate = None
-        if self._up is None or self._down is None:
-            return
-        self.send_origin(data)
-        self._up.progress = EMPTY
-        if self._down.progress is HELD:
-            self._down.progress = EMPTY
-        self._context.loop.call_soon(self.pump_both)
+        if self._up is not None:
+            self.send_origin(data)
+            self._up.progress = EMPTY
+            self.release_origin()
 
     def refuse(self, failure: Failure, alert: bytes) -> None:
         """End it so that the client can read the alert. The origin gets nothing of what was read."""
@@ -325,6 +332,8 @@ class Tunnel:
                 if reading.progress is EMPTY:
                     self._pump_flow(reading)
                 elif self._gate is not None and reading.progress is HELD:
+                    ended = _END if mask & (select.EPOLLRDHUP | select.EPOLLHUP) else 0
+                    self._unread |= ended | (_UP if reading is self._up else _DOWN)
                     self._gate.read(reading is self._up)
                     if self._up is None:
                         return
