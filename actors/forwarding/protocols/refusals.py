@@ -60,7 +60,7 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
     (403, "destination_ip_prohibited"): Advice(
         "The target's address is not allowed",
         False,
-        f"Request a target with a public address. {_ASK} for an exception (`proxy.egress_allow`) if you need this one.",
+        f"Request a target with a public address. {_ASK} for an exception if you need this one.",
     ),
     (403, "client_denied"): Advice(
         "The client's address is denied", False, f"Connect from another address. {_ASK} to take yours off the list."
@@ -75,7 +75,9 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
         "The target is not allowed", False, f"Request an allowed target. {_ASK} to add this one."
     ),
     (403, "policy_denied"): Advice(
-        "A policy denies the request", False, f"Read `detail`, and request what the policy allows. {_ASK} to change it."
+        "A policy denies the request",
+        False,
+        f"Read the detail, and request what the policy allows. {_ASK} to change it.",
     ),
     (403, "tls_name_denied"): Advice(
         "The name in the TLS handshake is not allowed",
@@ -117,18 +119,18 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
         "The client has too many connections", True, "Close connections, or wait until some have ended."
     ),
     (429, "client_request_limit"): Advice(
-        "The client sends too many requests", True, f"{_WAIT}, and wait as long as `Retry-After` says."
+        "The client sends too many requests", True, f"{_WAIT}, and wait as long as Retry-After says."
     ),
     (429, "account_connection_limit"): Advice(
         "The account has too many connections", True, "Close connections, or wait until some have ended."
     ),
     (429, "account_request_limit"): Advice(
-        "The account sends too many requests", True, f"{_WAIT}, and wait as long as `Retry-After` says."
+        "The account sends too many requests", True, f"{_WAIT}, and wait as long as Retry-After says."
     ),
     (429, "account_quota_reached"): Advice(
         "The quota of the account is used up",
         True,
-        f"Wait for the next period, which `Retry-After` says where there is one. {_ASK} for a larger quota.",
+        f"Wait for the next period, which Retry-After says where there is one. {_ASK} for a larger quota.",
     ),
     (429, "credential_connection_limit"): Advice(
         "The credential has too many connections", True, "Close connections, or wait until some have ended."
@@ -140,10 +142,12 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
         "Too many requests of a rule are under way", True, "Wait until some of them have ended."
     ),
     (429, "rule_request_limit"): Advice(
-        "A rule matches too many requests", True, f"{_WAIT}, and wait as long as `Retry-After` says."
+        "A rule matches too many requests", True, f"{_WAIT}, and wait as long as Retry-After says."
     ),
     (500, "proxy_internal_error"): Advice(
-        "The proxy has failed", True, f"{_AGAIN}. If it fails again, report `request_id` to the operator of the proxy."
+        "The proxy has failed",
+        True,
+        f"{_AGAIN}. If it fails again, report the request_id to the operator of the proxy.",
     ),
     (502, "dns_error"): Advice(
         "The target's name does not resolve", False, "Check the spelling of the host, and whether the name exists."
@@ -198,7 +202,7 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
 }
 """By status and reason."""
 
-_OTHER: Final = Advice("The proxy refuses the request", False, f"{_ASK}, with `request_id`.")
+_OTHER: Final = Advice("The proxy refuses the request", False, f"{_ASK}, with the request_id.")
 
 
 def advice_for(failure: Failure) -> Advice:
