@@ -159,7 +159,7 @@ def _complete(client: ClientConnection, request: RequestContext, report: Report)
     _add_parameters(request, report)
     if request.tester is not None:
         request.tester.reason, request.tester.detail = report.reason, report.detail
-        report.request_id = request.tester.request_id
+        report.request_id = request.tester.request_id or report.request_id
     origin, reported = client.origin, client.reported
     if origin is not None:
         reported = reported or origin.reported

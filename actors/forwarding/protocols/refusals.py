@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from actors.forwarding.protocols.failures import Failure
 
 DOCS: Final = "https://proxyfleet.example/docs/refusals.md"
-"""The page of the docs about refusals; behind `#` is the reason. The name is of RFC 2606 and can't be registered by
-others: who publishes the docs puts the address of that page here."""
+"""The page of the docs about refusals; behind `#` is the reason. It stands for where the docs are published: a name of
+RFC 2606 that no stranger can register, so a refusal never leads to one."""
 
 
 class Advice(NamedTuple):
