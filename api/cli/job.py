@@ -36,7 +36,9 @@ NOT_EXECUTABLE: Final = 126
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that the interpreter ignores, which a program would inherit."""
 _FROM_TERMINAL: Final = 0x80
-"""`si_code` SI_KERNEL of sigaction(2): the terminal sends to all of the foreground process group."""
+"""`si_code` SI_KERNEL of sigaction(2)."""
+_FOR_GROUP: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH)
+"""What the terminal sends to all of the foreground process group; SIGHUP is for the leader of the session alone."""
 _PR_SET_DUMPABLE: Final = 4
 
 
@@ -108,7 +110,8 @@ def _exit_status(pid: int, watched: frozenset[signal.Signals]) -> int:
     watcher.start()
     while not ended.is_set():
         info = signal.sigwaitinfo(watched)
-        if info.si_signo != signal.SIGCHLD and info.si_code != _FROM_TERMINAL:
+        had_by_group = info.si_code == _FROM_TERMINAL and info.si_signo in _FOR_GROUP
+        if info.si_signo != signal.SIGCHLD and not had_by_group:
             os.kill(pid, info.si_signo)
     watcher.join()
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

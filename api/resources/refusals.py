@@ -34,7 +34,8 @@ def list_refusals(call: Call) -> Reply:
 
     Returns the requests with this credential that proxies have refused, by target, reason and rule, those with most
     records first. It can still be asked when the credential is revoked. `complete` is false when there were more than
-    could be read.
+    could be read. For a key that only makes credentials `rule` and `detail` are empty where the plan of the account
+    doesn't disclose them to clients.
     """
     query: CredentialRefusals = call.query
     account = call.services.fleet_accounts.get(call.params["account_id"]).record
@@ -52,12 +53,14 @@ def list_refusals(call: Call) -> Reply:
         credential=call.params["credential_id"],
         count=False,
     )
+    plan = call.services.plans.known(account.plan)
+    disclosed = call.caller.account_scope is None or plan is None or plan.disclose
     reasons, complete = _reasons(call, search)
     found: Found = {}
     for reason in reasons:
         page = call.services.log_search.page(replace(search, reason=reason))
         complete = complete and page.next is None
-        for row in page.rows:
+        for row in page.rows if disclosed else map(_undisclosed, page.rows):
             _count(found, call, row)
     most = sorted(found.values(), key=lambda each: (-each["records"], each["host"], each["reason"]))
     return Reply({"refusals": most[:REFUSALS_MAX], "complete": complete and len(most) <= REFUSALS_MAX})
@@ -70,6 +73,11 @@ def _reasons(call: Call, search: QueryLogs) -> tuple[list[str], bool]:
         call.caller.user.id,
     )
     return [reason for reason, *_ in counts.values.get("reason", ()) if reason in DENIALS], counts.exact
+
+
+def _undisclosed(row: dict[str, Any]) -> dict[str, Any]:
+    """The record without what a plan keeps from clients: the output of a job is where they could read it."""
+    return {**row, "rule": "", "detail": ""}
 
 
 def _count(found: Found, call: Call, row: dict[str, Any]) -> None:

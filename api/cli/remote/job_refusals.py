@@ -9,6 +9,7 @@ from typing import Any
 
 from api.cli.terminal.output import counted
 
+TLS_NAME = "tls_name_denied"
 ENTRIES = 20
 """Targets that are listed; a job may have tried thousands."""
 
@@ -36,8 +37,8 @@ def _listed(refusals: Refusals) -> list[str]:
     width = max(len(entry_of(each)) for each in most)
     lines = []
     for each in most:
-        rule = f" ({each['rule']})" if each["rule"] else ""
-        lines.append(f"  {each['records']:>5}  {entry_of(each):<{width}}  {each['reason']}{rule}")
+        why = each["detail"] if each["reason"] == TLS_NAME else each["rule"]  # the detail has both names
+        lines.append(f"  {each['records']:>5}  {entry_of(each):<{width}}  {each['reason']}{f' ({why})' if why else ''}")
     left = len(refusals) - len(most)
     return [*lines, f"         and {counted(left, 'other')}"] if left else lines
 
@@ -99,7 +100,7 @@ _WAYS: tuple[tuple[tuple[str, ...], Callable[[list[str], str], list[str]]], ...]
     (("account_destination_denied", "account_destination_not_allowed"), _by_account),
     (("policy_denied",), _by_policy),
     (("destination_denied", "destination_not_allowed"), _by_access),
-    (("tls_name_denied",), _by_tls_name),
+    ((TLS_NAME,), _by_tls_name),
     (("destination_ip_prohibited",), _by_guard),
 )
 """By the reasons of records; limits and times have no line that would lift them."""

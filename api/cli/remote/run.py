@@ -56,7 +56,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def run(
     session: Session,
-    job: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="The command and its arguments, after --.")],
+    job: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")],
     account: Annotated[
         str | None, typer.Option("--account", help="Make a credential of this account for it; user name or id.")
     ] = None,
@@ -91,7 +91,11 @@ def run(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Don't print what was refused.")] = False,
 ) -> None:
-    """Run a command that uses a proxy, with a credential of its own that is revoked when it ends."""
+    """Run a command that uses a proxy, with a credential of its own that is revoked when it ends.
+
+    The exit status is that of the command; 127 where there is no such command, 126 where it can't be executed, 125
+    where it can't be isolated.
+    """
     _check(account, ttl, allow, credential)
     missing = _unusable(session, job[0])
     if missing is not None:

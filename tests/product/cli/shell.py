@@ -168,7 +168,13 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the terminal, as when its window is closed."""
+        if self._master >= 0:
+            os.close(self._master)
+            self._master = -1
 
     @property
     def modes(self) -> list[object]:

@@ -20,6 +20,7 @@ import pytest
 
 from config.text.formatting import parse_moment
 from tests.kit.curl import needs_curl
+from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.product.cli.shell import Ran, Shell
@@ -187,6 +188,32 @@ def test_the_lines_of_the_summary_allow_what_was_refused(runner: Runner, product
     assert runner("--quiet", *fetch).out == "502", "it is allowed now, and no one listens there"
     product.data("PATCH", f"/accounts/{runner.account}", {"policy": None})
     product.api("DELETE", f"/policies/{policy}")
+
+
+def test_another_name_in_the_handshake_is_said_with_both_names(runner: Runner, product: Product) -> None:
+    with Origin() as origin, serving(origin):
+        port = origin.port
+        proxy = product.proxy(name="checked", auth={"enabled": True}, tls_ports=[port])
+        to = f"--noproxy '' --connect-to other.example:443:localhost:{port} https://other.example/"
+        options = ("--proxy", "checked", "--allow", f"localhost:{port}")
+        ran = runner(*options, "--", "sh", "-c", f"{CURL} {to} 2>/dev/null")
+        assert ran.status == 35, "curl says so for an alert in the handshake"
+        listed = ran.err.splitlines()[1]
+        assert f"localhost:{port}  tls_name_denied (mismatch:" in listed
+        assert "other.example" in listed
+        assert '  action = { tls_name = "record" }' in ran.err.splitlines()
+        assert origin.seen == []
+        product.api("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_a_terminal_that_hangs_up_leaves_no_credential(runner: Runner) -> None:
+    run = ("run", "--account", runner.account, "--", "sh", "-c", "echo $((30+1)); exec sleep 600")
+    with runner.shell.terminal(*run, PROXYFLEET_API_KEY=runner.key) as terminal:
+        terminal.until("31")
+        assert len(runner.credentials()) == 1
+        terminal.hang_up()
+        terminal.process.wait(60)
+    assert runner.credentials() == []
 
 
 def test_a_signal_reaches_the_command_and_the_credential_is_revoked(runner: Runner) -> None:

@@ -12,6 +12,7 @@ from actors.logs.counting import port_of
 from actors.logs.record_schema import empty_record
 from api.resources.refusals import REFUSALS_MAX
 from config.model.fleet_accounts import FleetAccountCreate
+from config.model.plans import PlanCreate
 from tests.kit.api_stage import Api
 
 
@@ -72,6 +73,16 @@ def test_refusals_are_counted_by_target_reason_and_rule(api: Api, account: str) 
     assert found["complete"]
     asked = indexer.asked[-1]
     assert (asked.user, asked.credential, asked.reason) == ("ci", "crd_1", "policy_denied")
+
+
+def test_a_plan_that_does_not_disclose_rules_keeps_them_from_the_key_of_a_runner(api: Api) -> None:
+    api.services.plans.create(PlanCreate(name="mute", disclose=False))
+    account = api.services.fleet_accounts.create(FleetAccountCreate(username="ci", plan="mute")).record.id
+    Indexer(api, policy_denied=[record("b.example:443", rule=each, detail="a rule") for each in ("one", "two")])
+    (one,) = refusals(api, account)["refusals"]
+    assert (one["rule"], one["detail"], one["records"]) == ("", "", 2)
+    found = api.get(f"/accounts/{account}/credentials/crd_1/refusals", api.token()).json["data"]["refusals"]
+    assert [each["rule"] for each in found] == ["one", "two"]
 
 
 def test_nothing_refused_is_an_empty_list(api: Api, account: str) -> None:
