@@ -71,7 +71,8 @@ class Scope(BaseModel):
 
     proxies: Annotated[list[_Id], Field(max_length=1000)] | None = None
     accounts: Annotated[list[_Id], Field(max_length=1000, json_schema_extra={"minItems": 1})] | None = None
-    """Ids. The key can make, list and revoke credentials of these accounts, and nothing else."""
+    """Ids. The key can make, list and revoke credentials of these accounts, read what was refused to one and the
+    snippets for the account, and nothing else."""
     pools: _Objects | None = None
     policies: _Objects | None = None
     lists: _Objects | None = None
