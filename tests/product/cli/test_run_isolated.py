@@ -139,11 +139,13 @@ def test_an_isolated_shell_has_the_terminal_and_its_job_control(shell: Shell, fe
     with shell.terminal("run", *given, "--", "bash", "--norc", "-i", PS1="$((1+1))> ") as terminal:
         terminal.until("2> ")
         assert "no job control" not in terminal.text
-        terminal.type("sh -c 'echo $((40+1)); exec sleep 600'\n")
+        terminal.type("sh -c 'echo $((40+1)); read n; echo $((400+n))'\n")
         terminal.until("41")  # it is in the foreground
         terminal.type("\x1a")
         terminal.until("Stopped")
-        terminal.type("kill %1; echo $((400+2))\n")
+        terminal.type("fg\n")
+        terminal.until(lambda text: "read n" in text.rpartition("fg\r\n")[2])
+        terminal.type("2\n")
         terminal.until("402")
         terminal.type("exit 17\n")
         assert terminal.end() == 17
