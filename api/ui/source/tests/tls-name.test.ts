@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { offered } from "../src/screens/logs/query";
+import { kindOf, offered } from "../src/screens/logs/query";
 import { CHECKS, checkText, fixOf } from "../src/screens/objects/tls-name";
 import * as plan from "../src/screens/plans/value";
 import { blank, bodyOf } from "../src/screens/proxies/form/value";
@@ -36,4 +36,8 @@ test("protocols that a client offered are values of their own", () => {
 test("a plan discloses unless it says otherwise", () => {
   expect(plan.blank().disclose).toBe(true);
   expect(plan.bodyOf(plan.blank(), { ...plan.blank(), disclose: false })).toEqual({ disclose: false });
+});
+
+test("a tunnel that was announced and then refused does not look as if it had succeeded", () => {
+  expect([[200, ""], [200, "tls_name_denied"], [200, "reported:tls_name_denied"], [403, "x"], [502, "x"]].map(([status_code, reason]) => kindOf({ status_code, reason } as never))).toEqual(["good", "warn", "good", "warn", "bad"]);
 });

@@ -1,5 +1,5 @@
 /** The columns of records: which there are, and which are shown. The reason stands under the status, the method before the target. */
-export const COLUMNS = ["time", "status", "target", "client", "user", "proxy", "duration", "in", "out", "upstream", "tls_name", "alpn", "tls_version"] as const;
+export const COLUMNS = ["time", "status", "target", "tls_name", "alpn", "tls_version", "client", "user", "proxy", "duration", "in", "out", "upstream"] as const;
 export type ColumnKey = (typeof COLUMNS)[number];
 
 /** Hidden unless the reader chose otherwise. */
