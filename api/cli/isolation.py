@@ -11,6 +11,7 @@ import asyncio
 import errno
 import json
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -21,7 +22,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ from api.cli.job import run_job
 
 CHUNK = 262_144
 """Bytes that are read at once, of which asyncio holds back twice as many at most."""
+CONNECTIONS = 10_000
+OTHER_DESCRIPTORS = 64
+ACCEPT_PAUSE = 0.05
 CONNECT_TIMEOUT = 30.0
 """Seconds for a connection to the proxy, with its TLS handshake."""
 LAST_WORDS = 1.0
@@ -196,20 +199,44 @@ class _Relay(threading.Thread):
         return message
 
     async def _serve(self, listeners: Sequence[socket.socket]) -> None:
+        room = asyncio.Semaphore(_most_connections())
+        connections: set[asyncio.Task[None]] = set()
         pairs = zip(self._proxies, listeners, strict=True)
-        servers = [
-            await asyncio.start_server(partial(self._carry, proxy), sock=each, limit=CHUNK) for proxy, each in pairs
-        ]
+        accepting = [asyncio.create_task(self._accept(proxy, each, room, connections)) for proxy, each in pairs]
         self._link.setblocking(False)
         await asyncio.get_running_loop().sock_recv(self._link, 1)
-        for each in servers:
+        for task in accepting:
+            task.cancel()
+        for each in listeners:
             each.close()
-        connections = asyncio.all_tasks() - {asyncio.current_task()}
         if connections:
             await asyncio.wait(connections, timeout=LAST_WORDS)
 
-    async def _carry(self, proxy: RelayedProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(
+        self,
+        proxy: RelayedProxy,
+        listener: socket.socket,
+        room: asyncio.Semaphore,
+        connections: set[asyncio.Task[None]],
+    ) -> None:
+        """Accept as many connections as there is room for; others wait in the kernel."""
+        listener.setblocking(False)
+        while True:
+            await room.acquire()
+            try:
+                client, _ = await asyncio.get_running_loop().sock_accept(listener)
+            except OSError:  # the client is gone, or the machine is out of descriptors (accept(2))
+                room.release()
+                await asyncio.sleep(ACCEPT_PAUSE)
+                continue
+            task = asyncio.create_task(self._carry(proxy, client))
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+            task.add_done_callback(lambda _: room.release())
+
+    async def _carry(self, proxy: RelayedProxy, client: socket.socket) -> None:
         """One connection of the job. An error at one side resets the other: what was cut off has no clean end."""
+        reader, writer = await asyncio.open_connection(sock=client, limit=CHUNK)
         writers = [writer]
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -233,6 +260,13 @@ class _Relay(threading.Thread):
         if not self._unreachable:
             self._unreachable = True
             sys.stderr.write(f"proxyfleet: the proxy at {proxy.host}:{proxy.port} can't be reached: {error}\n")
+
+
+def _most_connections() -> int:
+    """Connections at a time, of two descriptors each: those that are allowed, but for some for all else."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    unlimited = allowed == resource.RLIM_INFINITY
+    return CONNECTIONS if unlimited else max(1, min(CONNECTIONS, (allowed - OTHER_DESCRIPTORS) // 2))
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

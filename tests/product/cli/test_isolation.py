@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from api.cli import isolated_job
+from api.cli import isolated_job, isolation
 from api.cli.isolation import (
     IsolationUnavailable,
     RelayedProxy,
@@ -261,6 +261,26 @@ def test_a_proxy_that_is_gone_ends_connections_at_once_and_is_reported_once(caps
     assert run_isolated(["sh", "-c", f"{fetch}; {fetch}"], os.environ, [RelayedProxy("127.0.0.1", port)]) == 1
     report = capsys.readouterr().err
     assert report.count(f"the proxy at 127.0.0.1:{port} can't be reached") == 1
+
+
+MANY = """
+import socket, sys
+connections = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(200)]
+for each in connections:
+    each.close()
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 30) as client:
+    client.sendall(b"GET /hello HTTP/1.0\\r\\n\\r\\n")
+    assert b" 200 " in client.recv(100)
+"""
+
+
+@needs_namespaces
+def test_more_connections_than_descriptors_wait_for_each_other(
+    origin: Origin, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "CONNECTIONS", 20)
+    assert isolated(origin, PYTHON, "-c", MANY, str(origin.port)) == 0
+    assert capfd.readouterr().err == ""
 
 
 ORPHAN = """
