@@ -114,5 +114,7 @@ def _exit_status(pid: int, watched: frozenset[signal.Signals]) -> int:
         if info.si_signo != signal.SIGCHLD and not had_by_group:
             os.kill(pid, info.si_signo)
     watcher.join()
+    while signal.sigtimedwait(watched, 0) is not None:
+        continue  # it was for the command, which has ended before we saw it, as of Ctrl-C
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return status if status >= 0 else 128 - status

@@ -13,6 +13,7 @@ import pytest
 from api.cli.job import run_job
 from tests.kit.folders import ROOT
 from tests.product.cli.jobs import PYTHON
+from tests.product.cli.shell import Terminal
 
 RUN = """
 import os, sys
@@ -61,6 +62,18 @@ def test_a_signal_for_us_reaches_the_command_which_decides(name: str) -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(getattr(signal, f"SIG{name}"))
         assert process.wait(60) == 9
+
+
+def test_ctrl_c_is_for_the_command_alone() -> None:
+    """It may end before this process has seen the signal, which must not end this one afterwards."""
+    code = RUN.replace("sys.exit(", "print('status', ").replace("os.environ))", "os.environ), flush=True)")
+    for _ in range(10):
+        script = "echo $((30+1)); exec sleep 600"
+        with Terminal([sys.executable, "-c", code, "sh", "-c", script], dict(os.environ)) as terminal:
+            terminal.until("31")
+            terminal.type("\x03")
+            assert terminal.end() == 0
+            assert "status 130" in terminal.text
 
 
 def test_signals_are_as_they_were_before_and_after() -> None:

@@ -229,7 +229,7 @@ def test_a_signal_reaches_the_command_and_the_credential_is_revoked(runner: Runn
 
 
 def test_ctrl_c_at_the_terminal_ends_the_command_alone(runner: Runner) -> None:
-    run = ("run", "--account", runner.account, "--quiet", "--", "sh", "-c", "echo ready; sleep 600")
+    run = ("run", "--account", runner.account, "--quiet", "--", "sh", "-c", "echo ready; exec sleep 600")
     with runner.shell.terminal(*run, PROXYFLEET_API_KEY=runner.key) as terminal:
         terminal.until("ready")
         terminal.type("\x03")
