@@ -26,7 +26,6 @@ export const connections: Texts["connections"] = {
   "column.proxy": "Proxy",
   "column.state": "Zustand",
   "column.age": "Offen seit",
-  "column.tls": "TLS",
   "column.count": "Verbindungen",
   "by_client": "Nur von diesem Client",
   "by_user": "Nur von diesem Benutzer",

@@ -24,7 +24,6 @@ export const connections = {
   "column.proxy": "Proxy",
   "column.state": "State",
   "column.age": "Open for",
-  "column.tls": "TLS",
   "column.count": "Connections",
   "by_client": "Only of this client",
   "by_user": "Only of this user",
