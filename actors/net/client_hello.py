@@ -53,7 +53,9 @@ _MESSAGE_HEADER = 4
 _CLIENT_HELLO, _SERVER_HELLO = 1, 2
 _RANDOM_END = _MESSAGE_HEADER + 2 + 32
 _SERVER_NAME, _ALPN, _PRE_SHARED_KEY, _SUPPORTED_VERSIONS = 0, 16, 41, 43
-_SSL3, _TLS12 = 0x0300, 0x0303
+_SSL3, _TLS12, _TLS13 = 0x0300, 0x0303, 0x0304
+_DRAFTS = 0x7F
+"""The first octet of a draft of TLS 1.3 (RFC 8446 4.2.1 in its drafts): its servers ask for a second hello as well."""
 _VERSIONS: Final = {0x0300: "ssl3", 0x0301: "1.0", 0x0302: "1.1", 0x0303: "1.2", 0x0304: "1.3"}
 _RETRY_RANDOM: Final = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 """Of a ServerHello that is a HelloRetryRequest (4.1.3)."""
@@ -73,7 +75,8 @@ class ClientHello(NamedTuple):
     """What a client offers. Texts are printable ASCII: other octets, spaces and `\\` are written as `\\x20`."""
 
     name: str
-    """The host name as sent, in A-labels, but in lower case and without a final dot; `""` without one."""
+    """The host name as sent, in A-labels, but in lower case and without a final dot (two are kept: they end no name);
+    `""` without one."""
 
     alpn: str
     """The protocols, joined by commas: as many as fit into `ALPN_MAX` characters. `""` without any."""
@@ -88,14 +91,13 @@ class ClientHello(NamedTuple):
 class HelloReader:
     """Reads a ClientHello from the pieces that a stream comes in; the work is linear in their length and number."""
 
-    __slots__ = ("_fragments", "_hello", "_record", "_size", "_taken", "data")
+    __slots__ = ("_hello", "_message", "_record", "_size", "data")
 
     def __init__(self) -> None:
         self.data = bytearray()
         """All that was fed, as it came."""
-        self._fragments: list[bytes] = []
-        self._taken = 0
-        """Octets of them all."""
+        self._message = bytearray()
+        """The fragments so far; in one piece, since records of one octet would else take fifty octets each."""
         self._record = 0
         """Where the next record begins."""
         self._size = 0
@@ -108,8 +110,8 @@ class HelloReader:
         while self._hello is None:
             if not self._take_record():
                 return None
-            if self._taken == self._size:
-                self._hello = _parse(b"".join(self._fragments), self._record)
+            if len(self._message) == self._size:
+                self._hello = _parse(bytes(self._message), self._record)
         return self._hello
 
     def _take_record(self) -> bool:
@@ -128,19 +130,18 @@ class HelloReader:
             raise _malformed(f"a handshake record has {length} octets, not 1 to {_FRAGMENT_MAX}")
         if self._size == 0:
             self._begin_message(first[_RECORD_HEADER : _RECORD_HEADER + length])
-        if self._size and self._taken + length > self._size:
+        if self._size and len(self._message) + length > self._size:
             raise _malformed("the record that it ends with has octets of a further message")
         if have < _RECORD_HEADER + length:
             return False
         begin = start + _RECORD_HEADER
-        self._fragments.append(bytes(self.data[begin : begin + length]))
-        self._taken += length
+        self._message += self.data[begin : begin + length]
         self._record = begin + length
         return True
 
     def _begin_message(self, more: bytes) -> None:
         """Check type and length of the message as soon as they are here; `more` follows what was taken."""
-        header = b"".join(self._fragments) + more
+        header = bytes(self._message) + more
         if header and header[0] != _CLIENT_HELLO:
             raise _malformed(f"the first handshake message is of type {header[0]}, no ClientHello")
         if len(header) >= _MESSAGE_HEADER:
@@ -229,7 +230,7 @@ def _server_name(value: bytes) -> str:
     name = value[5:]
     if 0 in name:
         raise _malformed("the host name has a NUL")
-    if name.endswith(b"."):
+    if name.endswith(b".") and not name.endswith(b".."):  # two of them end no name
         name = name[:-1]
     return _printable(name.lower())
 
@@ -260,6 +261,8 @@ def _highest(value: bytes) -> int:
     highest = 0
     for at in range(1, size, 2):
         version = _u16(value, at)
+        if version >> 8 == _DRAFTS:
+            version = _TLS13
         if version > highest and version in _VERSIONS:
             highest = version
     return highest

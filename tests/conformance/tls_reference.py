@@ -100,7 +100,7 @@ def ours(pieces: list[bytes]) -> ClientHello | BadHello | None:
 def as_ours(name: str) -> str:
     """OpenSSL's name in the form that ours has it."""
     octets = name.encode("latin-1").lower()
-    octets = octets[:-1] if octets.endswith(b".") else octets
+    octets = octets[:-1] if octets.endswith(b".") and not octets.endswith(b"..") else octets
     return "".join(chr(octet) if 0x20 < octet < 0x7F and octet != 0x5C else f"\\x{octet:02x}" for octet in octets)
 
 

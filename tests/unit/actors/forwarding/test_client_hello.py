@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -110,7 +111,7 @@ def test_names_are_written_so_that_they_can_be_compared_and_logged() -> None:
     table = {
         b"WWW.Example.COM": "www.example.com",
         b"a.example.": "a.example",
-        b"a.example..": "a.example.",
+        b"a.example..": "a.example..",
         b".": "",
         b"": "",
         b"xn--bcher-kva.example": "xn--bcher-kva.example",
@@ -154,7 +155,7 @@ def test_the_version_is_the_highest_that_is_known() -> None:
         (0x0303, (0x7A7A, 0x0304, 0x0303)): "1.3",
         (0x0303, (0xFAFA, 0x0303)): "1.2",
         (0x0301, (0x0302,)): "1.1",
-        (0x0303, (0x7F1C,)): "1.2",
+        (0x0303, (0x7F1C, 0x0303)): "1.3",
     }
     for (plain, offered), version in table.items():
         hello = replace(A, version=plain)
@@ -244,6 +245,17 @@ def test_the_work_is_linear_in_the_octets_even_for_records_and_pieces_of_one() -
     before = time.process_time()
     assert read(*byte_by_byte(octets)) == ClientHello("a.example", "", "1.2", 6 * HELLO_MAX)
     assert time.process_time() - before < 1  # 0.05 s here; to go over all of it for each octet takes minutes
+
+
+def test_records_of_one_octet_take_little_more_memory_than_their_octets() -> None:
+    octets = records(A.with_((21, bytes(HELLO_MAX - len(A.message()) - 4))).message(), 1)
+    reader = HelloReader()
+    tracemalloc.start()
+    try:
+        assert reader.feed(octets[:-1]) is None
+        assert tracemalloc.get_traced_memory()[0] < 1.5 * len(octets)
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_second_hello_is_expected_after_a_retry_request_alone() -> None:

@@ -217,6 +217,7 @@ def kind(judgement: Judgement) -> tuple[str, bool]:
         ("a.example", "a.example", None),
         ("A.Example.", "a.example", None),
         ("a.example", "a.EXAMPLE.", None),
+        ("a.example", "a.example..", "mismatch"),
         ("xn--bcher-kva.example", "xn--bcher-kva.example", None),
         ("a.example", "b.example", "mismatch"),
         ("a.example", "a.example.evil.test", "mismatch"),
