@@ -232,6 +232,9 @@ class Tunnel:
             return
         self.report.because(failure)
         self.report.bytes_out += len(alert)
+        self._context.stats.count_bytes(len(alert), from_client=False)
+        if self.meter is not None:
+            self.meter.outward.consume(len(alert))
         try:
             self.send_client(alert)
             self._lingers = not self._pending_down

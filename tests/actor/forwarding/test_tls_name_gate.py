@@ -18,6 +18,7 @@ from actors.bus.messages.policies import PolicySpec, RuleSpec
 from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.fleet_objects import FleetObjects
 from actors.net.client_hello import UNRECOGNIZED_NAME_ALERT
+from tests.actor.forwarding.account_client import account, credentials, states
 from tests.actor.forwarding.http_client import connect
 from tests.actor.forwarding.socks_client import LOOPBACK, address, arrive, ask, datagram_socket, exactly, responder
 from tests.actor.forwarding.tls_client import connect as connect_with_tls
@@ -497,3 +498,24 @@ def test_bandwidth_limits_hold_for_the_handshake(site: Site, tmp_path: Path) -> 
         until(lambda: site.got == flight, "it is let through")
         sock.close()
         assert record(rig, site)["rule"] == ""
+
+
+def test_record_account_and_counters_have_all_octets_of_both_sides_once(site: Site) -> None:
+    with Rig(tls_ports=(site.port,), tls_name="match", auth_required=True, accounts=(account("ada"),)) as rig:
+        sent = received = 0
+        for name, alert in (("localhost", b""), (OTHER, UNRECOGNIZED_NAME_ALERT)):
+            asked = f"CONNECT localhost:{site.port} HTTP/1.1\r\nHost: x\r\n{credentials('ada')}\r\n\r\n".encode()
+            with connect(rig) as sock:
+                sock.sendall(asked)
+                head = read_head_alone(sock)
+                sock.sendall(flight := hello(name))
+                sock.shutdown(socket.SHUT_WR)
+                assert read_all(sock) == alert
+            octets = len(asked + flight), len(head + alert)
+            record(rig, site, tls_name=name, bytes_in=octets[0], bytes_out=octets[1])
+            sent, received = sent + octets[0], received + octets[1]
+        usage = states(rig)["acc_ada"].usage
+        assert (usage.bytes_in, usage.bytes_out) == (sent, received)
+        until(lambda: rig.counters and rig.counters.values["bytes_out"] == received, "its counters have come")
+        assert rig.counters is not None
+        assert rig.counters.values["bytes_in"] == sent
