@@ -733,7 +733,7 @@ export interface paths {
         put?: never;
         /**
          * Explain the decision about a request
-         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `client_ip` is the caller's address by default. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by default its first. `name` says how a user name with parameters is understood, and `assumed` is what the client is taken to know.
+         * @description Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the target. The response names the rule that decides. `client_ip` is the caller's address by default. `user` is taken to have the right password, or `credential` (an id) to have come with its secret; without both the client has no credentials. `method` is that of a request for an http URL. `rules` are all rules of the policies that apply, each with why it does or does not match. With `draft`, which needs `proxy.write`, a policy is tried before it is stored. `source` is where the request would leave from, if the configuration says so. `headers` are the fields that are added, set and removed in an allowed request for an http URL. `listen_port` is the port of the proxy that the client comes to, by default its first. `name` says how a user name with parameters is understood, and `assumed` is what the client is taken to know. `tls_name` of the response is what becomes of the name in the TLS handshake of a tunnel; with `tls_name` in the request that name is judged.
          *
          *     Required permission: `proxy.read`.
          */
@@ -758,6 +758,28 @@ export interface paths {
          *     Required permission: `proxy.read`.
          */
         get: operations["getPac"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/accounts/{account_id}/snippets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get client configuration snippets for an account
+         * @description Returns commands and configuration lines for each active proxy that the account may use, at most 20, or for one of them. The password appears as a placeholder. A key that only makes credentials of the account may read them.
+         *
+         *     Required permission: `proxy.read`.
+         */
+        get: operations["getAccountSnippets"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1711,6 +1733,28 @@ export interface paths {
          *     Required permission: `proxy.write`.
          */
         delete: operations["revokeCredential"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/accounts/{account_id}/credentials/{credential_id}/refusals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what was refused to a credential
+         * @description Returns the requests with this credential that proxies have refused, by target, reason and rule, those with most records first. It can still be asked when the credential is revoked. `complete` is false when there were more than could be read. For a key that only makes credentials `rule` and `detail` are empty where the plan of the account doesn't disclose them to clients.
+         *
+         *     Required permission: `metrics.read`.
+         */
+        get: operations["listRefusals"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3608,6 +3652,52 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "account.tls_name_denied": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The event account.tls_name_denied */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        /** @description The same at every attempt */
+                        id: string;
+                        /** @constant */
+                        type: "account.tls_name_denied";
+                        /** Format: date-time */
+                        timestamp: string;
+                        data: components["schemas"]["AccountTlsNames"];
+                    };
+                };
+            };
+            responses: {
+                /** @description The event was received */
+                "2XX": {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "credential.created": {
         parameters: {
             query?: never;
@@ -5030,7 +5120,8 @@ export interface components {
          * @description What a rule does. Without `use` the request goes the proxy's own way.
          *
          *     `reason` is what the client of a refused request reads. `egress` are addresses of this machine and networks
-         *     that are routed to it: connections leave from them.
+         *     that are routed to it: connections leave from them. `tls_name` is what becomes of the name in the TLS handshake of a
+         *     tunnel, in place of the proxy's.
          */
         ActionInput: {
             /** Use */
@@ -5039,6 +5130,11 @@ export interface components {
             reason?: string;
             /** Egress */
             egress?: string[];
+            /**
+             * Tls Name
+             * @enum {string}
+             */
+            tls_name?: "auto" | "off" | "record" | "match" | "allowed";
             headers?: components["schemas"]["ActionHeadersInput"];
             limits?: components["schemas"]["ActionLimitsInput"];
         };
@@ -5343,6 +5439,8 @@ export interface components {
          * ExplainBody
          * @description A client, by default at the caller's address, and a target. `method` is for http URLs, GET by default.
          *
+         *     `tls_name` is the name in the TLS handshake of a tunnel; empty: the handshake has none.
+         *
          *     `draft` is judged in place of the policy of its name; where the proxy and the account's plan name another one, in
          *     place of the proxy's.
          */
@@ -5360,6 +5458,8 @@ export interface components {
             draft?: components["schemas"]["PolicyDraft"];
             /** Listen Port */
             listen_port?: number;
+            /** Tls Name */
+            tls_name?: string;
         };
         /**
          * FleetAccountChange
@@ -5785,6 +5885,8 @@ export interface components {
             name: string;
             /** Description */
             description?: "" | string;
+            /** Disclose */
+            disclose?: boolean;
         };
         /**
          * PlanEntry
@@ -5822,6 +5924,8 @@ export interface components {
             name: string;
             /** Description */
             description?: "" | string;
+            /** Disclose */
+            disclose?: boolean;
         };
         /**
          * PlanUpdate
@@ -5859,6 +5963,8 @@ export interface components {
             name?: string;
             /** Description */
             description?: "" | string;
+            /** Disclose */
+            disclose?: boolean;
         };
         /**
          * PolicyCreate
@@ -6124,6 +6230,9 @@ export interface components {
         /**
          * ProxyCreate
          * @description The body of a create.
+         *
+         *     `tls_name` is what becomes of the name in the TLS handshake of a tunnel to one of `tls_ports`; `auto` is `match`
+         *     where an entry with names has let the request through, else `record`.
          */
         ProxyCreate: {
             /** Name */
@@ -6190,6 +6299,13 @@ export interface components {
             description?: "" | string;
             /** Sleep After */
             sleep_after?: number;
+            /**
+             * Tls Name
+             * @enum {string}
+             */
+            tls_name?: "auto" | "off" | "record" | "match" | "allowed";
+            /** Tls Ports */
+            tls_ports?: number[];
         };
         /**
          * ProxyDnsInput
@@ -6280,6 +6396,13 @@ export interface components {
             description?: "" | string;
             /** Sleep After */
             sleep_after?: number;
+            /**
+             * Tls Name
+             * @enum {string}
+             */
+            tls_name?: "auto" | "off" | "record" | "match" | "allowed";
+            /** Tls Ports */
+            tls_ports?: number[];
             /**
              * Status
              * @enum {string}
@@ -6450,6 +6573,13 @@ export interface components {
             description?: "" | string;
             /** Sleep After */
             sleep_after?: number;
+            /**
+             * Tls Name
+             * @enum {string}
+             */
+            tls_name?: "auto" | "off" | "record" | "match" | "allowed";
+            /** Tls Ports */
+            tls_ports?: number[];
         };
         /**
          * QuotaInput
@@ -6894,7 +7024,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "account.tls_name_denied" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -6915,7 +7045,7 @@ export interface components {
             /** Url */
             url: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "account.tls_name_denied" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: null | "" | string;
@@ -6938,7 +7068,7 @@ export interface components {
             /** Url */
             url?: string;
             /** Events */
-            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
+            events?: ("proxy.created" | "proxy.updated" | "proxy.deleted" | "proxy.started" | "proxy.stopped" | "proxy.restarted" | "proxy.down" | "proxy.up" | "proxy.error" | "proxy.recovered" | "high_error_rate" | "error_rate.recovered" | "user.created" | "user.updated" | "user.deleted" | "api_key.created" | "api_key.revoked" | "account.created" | "account.updated" | "account.deleted" | "account.imported" | "account.expired" | "account.quota_warning" | "account.quota_reached" | "account.tls_name_denied" | "credential.created" | "credential.revoked" | "pool.created" | "pool.updated" | "pool.deleted" | "pool.error" | "pool.down" | "pool.up" | "upstream.down" | "upstream.up" | "upstream.banned" | "upstream.unbanned" | "list.created" | "list.updated" | "list.deleted" | "list.error" | "policy.created" | "policy.updated" | "policy.deleted" | "auth.login_failed" | "auth.locked" | "settings.updated" | "settings.reloaded" | "config.restored" | "config.undone" | "webhook.disabled" | "webhook.test" | "proxy.*" | "error_rate.*" | "user.*" | "api_key.*" | "account.*" | "credential.*" | "pool.*" | "upstream.*" | "list.*" | "policy.*" | "auth.*" | "settings.*" | "config.*" | "webhook.*" | "*")[];
             /** Headers */
             headers?: {
                 [key: string]: string;
@@ -7102,6 +7232,29 @@ export interface components {
             period_end: string | null;
             /** Percent */
             percent: number;
+        };
+        /**
+         * AccountTlsNames
+         * @description A proxy has refused tunnels of an account for the name in their TLS handshake: `count` from `since` on.
+         *
+         *     `account_id` is null for a user that is no account, `username` for clients without credentials. `proxy` is the name
+         *     of the proxy. `tunnels` are at most ten different ones of those that were refused.
+         */
+        AccountTlsNames: {
+            /** Account Id */
+            account_id: string | null;
+            /** Username */
+            username: string | null;
+            /** Proxy Id */
+            proxy_id: string;
+            /** Proxy */
+            proxy: string;
+            /** Count */
+            count: number;
+            /** Since */
+            since: string;
+            /** Tunnels */
+            tunnels: components["schemas"]["DeniedTunnel"][];
         };
         /**
          * AccountView
@@ -7676,7 +7829,8 @@ export interface components {
          * Connection
          * @description A live connection; `age` in seconds, rates in bytes per second.
          *
-         *     `parameters` are those of the user name, `pool` is that of the upstream `parent`.
+         *     `parameters` are those of the user name, `pool` is that of the upstream `parent`. `tls_name`, `alpn` and
+         *     `tls_version` are what the client's TLS handshake in a tunnel says.
          */
         Connection: {
             /** Id */
@@ -7701,6 +7855,12 @@ export interface components {
             pool: string | null;
             /** Listen Port */
             listen_port: number;
+            /** Tls Name */
+            tls_name: string | null;
+            /** Alpn */
+            alpn: string | null;
+            /** Tls Version */
+            tls_version: string | null;
             /**
              * State
              * @enum {string}
@@ -7865,6 +8025,13 @@ export interface components {
             description: string;
             /** Sleep After */
             sleep_after: number;
+            /**
+             * Tls Name
+             * @enum {string}
+             */
+            tls_name: "auto" | "off" | "record" | "match" | "allowed";
+            /** Tls Ports */
+            tls_ports: number[];
         };
         /**
          * CredentialAction
@@ -8057,6 +8224,20 @@ export interface components {
             attempts: components["schemas"]["AttemptView"][];
         };
         /**
+         * DeniedTunnel
+         * @description `target` is the host and port that the client asked for, `tls_name` the name in its TLS handshake, if any.
+         *
+         *     `kind` is `mismatch`, `not_tls`, `no_name`, `malformed` or `timeout`.
+         */
+        DeniedTunnel: {
+            /** Target */
+            target: string;
+            /** Tls Name */
+            tls_name: string | null;
+            /** Kind */
+            kind: string;
+        };
+        /**
          * DetailedProxy
          * @description A proxy with its actual state and statistics.
          */
@@ -8128,6 +8309,13 @@ export interface components {
             description: string;
             /** Sleep After */
             sleep_after: number;
+            /**
+             * Tls Name
+             * @enum {string}
+             */
+            tls_name: "auto" | "off" | "record" | "match" | "allowed";
+            /** Tls Ports */
+            tls_ports: number[];
             /** Auth Enabled */
             auth_enabled: boolean;
             runtime: components["schemas"]["RuntimeView"] | null;
@@ -8349,6 +8537,30 @@ export interface components {
             ipv6: string | null;
         };
         /**
+         * ExplainedTlsName
+         * @description What becomes of the name in the TLS handshake of a tunnel.
+         *
+         *     `check` is in force, by `rule`. `port_checked` is false for a port that is none of `tls_ports`, and for plain HTTP.
+         *     `name` is the one that was asked about, `kind` what it is judged to be, and `detail` says what is wrong with it.
+         */
+        ExplainedTlsName: {
+            /**
+             * Check
+             * @enum {string}
+             */
+            check: "off" | "record" | "match" | "allowed";
+            /** Rule */
+            rule: string;
+            /** Port Checked */
+            port_checked: boolean;
+            /** Name */
+            name: string | null;
+            /** Kind */
+            kind: ("match" | "mismatch" | "no_name") | null;
+            /** Detail */
+            detail: string;
+        };
+        /**
          * ExplainedUpstream
          * @description An upstream that would not be chosen, and why.
          */
@@ -8414,6 +8626,7 @@ export interface components {
             source: components["schemas"]["ExplainedSource"] | null;
             upstreams: components["schemas"]["ExplainedUpstreams"] | null;
             name: components["schemas"]["ExplainedName"] | null;
+            tls_name: components["schemas"]["ExplainedTlsName"];
             /** Assumed */
             assumed: ("password" | "credential")[];
         };
@@ -8642,6 +8855,8 @@ export interface components {
             self_service: components["schemas"]["SelfServiceView"];
             /** Egress */
             egress: string[] | null;
+            /** Disclose */
+            disclose: boolean;
         };
         /**
          * ExportedPolicy
@@ -8773,6 +8988,13 @@ export interface components {
             description: string;
             /** Sleep After */
             sleep_after: number;
+            /**
+             * Tls Name
+             * @enum {string}
+             */
+            tls_name: "auto" | "off" | "record" | "match" | "allowed";
+            /** Tls Ports */
+            tls_ports: number[];
         };
         /**
          * ExportedUpstream
@@ -9021,6 +9243,12 @@ export interface components {
             pool: string | null;
             /** Listen Port */
             listen_port: number;
+            /** Tls Name */
+            tls_name: string | null;
+            /** Alpn */
+            alpn: string | null;
+            /** Tls Version */
+            tls_version: string | null;
             /**
              * State
              * @enum {string}
@@ -9591,6 +9819,12 @@ export interface components {
             asn: string;
             /** Listen Port */
             listen_port: number;
+            /** Tls Name */
+            tls_name: string;
+            /** Alpn */
+            alpn: string;
+            /** Tls Version */
+            tls_version: string;
         };
         /**
          * LogHistogram
@@ -10183,6 +10417,12 @@ export interface components {
             pool: string | null;
             /** Listen Port */
             listen_port: number;
+            /** Tls Name */
+            tls_name: string | null;
+            /** Alpn */
+            alpn: string | null;
+            /** Tls Version */
+            tls_version: string | null;
             /**
              * State
              * @enum {string}
@@ -10246,25 +10486,6 @@ export interface components {
             protocol: "http" | "https" | "socks4" | "socks5" | "mixed";
             /** Port */
             port: number;
-        };
-        /**
-         * OwnProxySnippets
-         * @description The snippets for a proxy.
-         */
-        OwnProxySnippets: {
-            /** Proxy */
-            proxy: string;
-            snippets: components["schemas"]["SnippetTexts"];
-        };
-        /**
-         * OwnSnippets
-         * @description Snippets for proxies of the account; `total` is the number of all of them.
-         */
-        OwnSnippets: {
-            /** Proxies */
-            proxies: components["schemas"]["OwnProxySnippets"][];
-            /** Total */
-            total: number;
         };
         /**
          * OwnUsage
@@ -10375,6 +10596,8 @@ export interface components {
             self_service: components["schemas"]["SelfServiceView"];
             /** Egress */
             egress: string[] | null;
+            /** Disclose */
+            disclose: boolean;
             /** Accounts */
             accounts: number;
             /**
@@ -11176,6 +11399,15 @@ export interface components {
             max_connections: number;
         };
         /**
+         * ProxySnippets
+         * @description The snippets for a proxy.
+         */
+        ProxySnippets: {
+            /** Proxy */
+            proxy: string;
+            snippets: components["schemas"]["SnippetTexts"];
+        };
+        /**
          * ProxyStates
          * @description How many proxies there are, and by state of `runtime`; one that is inactive is `stopped`.
          */
@@ -11237,6 +11469,43 @@ export interface components {
              * @constant
              */
             refreshing: true;
+        };
+        /**
+         * Refusal
+         * @description Requests that a proxy has refused: how many `records`, and of the newest of them `detail` and `last_at`.
+         *
+         *     `port` is null where the request named none. `rule` is the configuration that refused it, as in access records.
+         */
+        Refusal: {
+            /** Host */
+            host: string;
+            /** Port */
+            port: number | null;
+            /** Reason */
+            reason: string;
+            /** Rule */
+            rule: string;
+            /** Detail */
+            detail: string;
+            /** Proxy Name */
+            proxy_name: string;
+            /** Records */
+            records: number;
+            /**
+             * Last At
+             * Format: date-time
+             */
+            last_at: string;
+        };
+        /**
+         * Refusals
+         * @description What was refused to a credential, by target, reason and rule; not `complete` where there was more.
+         */
+        Refusals: {
+            /** Refusals */
+            refusals: components["schemas"]["Refusal"][];
+            /** Complete */
+            complete: boolean;
         };
         /**
          * ResolverState
@@ -11456,6 +11725,11 @@ export interface components {
              * @default null
              */
             egress: string[] | null;
+            /**
+             * Tls Name
+             * @default null
+             */
+            tls_name: ("auto" | "off" | "record" | "match" | "allowed") | null;
             /** @default null */
             headers: components["schemas"]["ActionHeadersView"] | null;
             /** @default null */
@@ -11972,6 +12246,16 @@ export interface components {
          */
         Snippets: {
             snippets: components["schemas"]["SnippetTexts"];
+        };
+        /**
+         * SnippetsOfAccount
+         * @description Snippets for proxies that an account may use; `total` is the number of all of them.
+         */
+        SnippetsOfAccount: {
+            /** Proxies */
+            proxies: components["schemas"]["ProxySnippets"][];
+            /** Total */
+            total: number;
         };
         /**
          * StatsView
@@ -15643,6 +15927,11 @@ export interface operations {
                  *       "headers": {
                  *         "via": "pseudonym"
                  *       },
+                 *       "tls_name": "auto",
+                 *       "tls_ports": [
+                 *         443,
+                 *         8443
+                 *       ],
                  *       "tags": [
                  *         "office"
                  *       ]
@@ -15803,7 +16092,11 @@ export interface operations {
                      *           "pool": "text",
                      *           "workers": 1,
                      *           "description": "text",
-                     *           "sleep_after": 1
+                     *           "sleep_after": 1,
+                     *           "tls_name": "auto",
+                     *           "tls_ports": [
+                     *             1
+                     *           ]
                      *         },
                      *         "warnings": [
                      *           {
@@ -16076,6 +16369,10 @@ export interface operations {
                      *           "workers": 1,
                      *           "description": "text",
                      *           "sleep_after": 1,
+                     *           "tls_name": "auto",
+                     *           "tls_ports": [
+                     *             1
+                     *           ],
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -16202,6 +16499,7 @@ export interface operations {
                  *       "headers": {
                  *         "via": "off"
                  *       },
+                 *       "tls_name": "match",
                  *       "tags": [
                  *         "office",
                  *         "berlin"
@@ -16366,6 +16664,10 @@ export interface operations {
                      *           "workers": 1,
                      *           "description": "text",
                      *           "sleep_after": 1,
+                     *           "tls_name": "auto",
+                     *           "tls_ports": [
+                     *             1
+                     *           ],
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -16539,6 +16841,7 @@ export interface operations {
                  *       "headers": {
                  *         "via": "off"
                  *       },
+                 *       "tls_name": "match",
                  *       "tags": [
                  *         "office",
                  *         "berlin"
@@ -16703,6 +17006,10 @@ export interface operations {
                      *           "workers": 1,
                      *           "description": "text",
                      *           "sleep_after": 1,
+                     *           "tls_name": "auto",
+                     *           "tls_ports": [
+                     *             1
+                     *           ],
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -16971,6 +17278,10 @@ export interface operations {
                      *           "workers": 1,
                      *           "description": "text",
                      *           "sleep_after": 1,
+                     *           "tls_name": "auto",
+                     *           "tls_ports": [
+                     *             1
+                     *           ],
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -17240,6 +17551,10 @@ export interface operations {
                      *           "workers": 1,
                      *           "description": "text",
                      *           "sleep_after": 1,
+                     *           "tls_name": "auto",
+                     *           "tls_ports": [
+                     *             1
+                     *           ],
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -17509,6 +17824,10 @@ export interface operations {
                      *           "workers": 1,
                      *           "description": "text",
                      *           "sleep_after": 1,
+                     *           "tls_name": "auto",
+                     *           "tls_ports": [
+                     *             1
+                     *           ],
                      *           "auth_enabled": true,
                      *           "runtime": {
                      *             "state": "starting",
@@ -17694,7 +18013,8 @@ export interface operations {
                  * @example {
                  *       "client_ip": "192.0.2.7",
                  *       "target": "https://example.com/",
-                 *       "user": "alice"
+                 *       "user": "alice",
+                 *       "tls_name": "example.com"
                  *     }
                  */
                 "application/json": components["schemas"]["ExplainBody"];
@@ -17789,6 +18109,14 @@ export interface operations {
                      *           ],
                      *           "problem": "text"
                      *         },
+                     *         "tls_name": {
+                     *           "check": "off",
+                     *           "rule": "text",
+                     *           "port_checked": true,
+                     *           "name": "office",
+                     *           "kind": "match",
+                     *           "detail": "text"
+                     *         },
                      *         "assumed": [
                      *           "password"
                      *         ]
@@ -17841,6 +18169,87 @@ export interface operations {
                 };
                 content: {
                     "application/x-ns-proxy-autoconfig": string;
+                };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    getAccountSnippets: {
+        parameters: {
+            query?: {
+                /** @description The host name or address by which clients reach this machine; that of this request by default */
+                host?: string;
+                /** @description Only for the proxy with this name or id */
+                proxy?: string;
+            };
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
+            path: {
+                account_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Get client configuration snippets for an account */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "proxies": [
+                     *           {
+                     *             "proxy": "text",
+                     *             "snippets": {
+                     *               "url": "text",
+                     *               "curl": "text",
+                     *               "socks": "text",
+                     *               "environment": "text",
+                     *               "python": "text",
+                     *               "git": "text",
+                     *               "pip": "text",
+                     *               "apt": "text",
+                     *               "docker": "text",
+                     *               "chromium": "text",
+                     *               "firefox": "text"
+                     *             }
+                     *           }
+                     *         ],
+                     *         "total": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["SnippetsOfAccount"];
+                    };
                 };
             };
             /** @description The response is the same as the one with this ETag */
@@ -17950,6 +18359,10 @@ export interface operations {
                 min_age?: number;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this in the name of the TLS handshake */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description Only of the proxy with this name or id */
                 proxy?: string;
                 /** @description Only of the account with this id or user name */
@@ -17999,6 +18412,9 @@ export interface operations {
                      *             "parameters": "text",
                      *             "pool": "text",
                      *             "listen_port": 1,
+                     *             "tls_name": "text",
+                     *             "alpn": "text",
+                     *             "tls_version": "text",
                      *             "state": "announcing",
                      *             "started_at": "2026-01-31T12:00:00Z",
                      *             "age": 12.5,
@@ -18072,6 +18488,10 @@ export interface operations {
                 min_age?: number;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this in the name of the TLS handshake */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description Only of the proxy with this name or id */
                 proxy?: string;
                 /** @description Only of the account with this id or user name */
@@ -18140,6 +18560,10 @@ export interface operations {
                 min_age?: number;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this in the name of the TLS handshake */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description The field to sort by; `-` reverses the order */
                 sort?: "age" | "bytes_in" | "bytes_out" | "rate_in" | "rate_out" | "client" | "user" | "target" | "-age" | "-bytes_in" | "-bytes_out" | "-rate_in" | "-rate_out" | "-client" | "-user" | "-target";
                 /** @description The size of the page */
@@ -18185,6 +18609,9 @@ export interface operations {
                      *             "parameters": "text",
                      *             "pool": "text",
                      *             "listen_port": 1,
+                     *             "tls_name": "text",
+                     *             "alpn": "text",
+                     *             "tls_version": "text",
                      *             "state": "announcing",
                      *             "started_at": "2026-01-31T12:00:00Z",
                      *             "age": 12.5,
@@ -18237,6 +18664,10 @@ export interface operations {
                 min_age?: number;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this in the name of the TLS handshake */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description End all connections; required without a filter */
                 all?: "true" | "false";
             };
@@ -19932,6 +20363,7 @@ export interface operations {
                      *             "egress": [
                      *               "text"
                      *             ],
+                     *             "disclose": true,
                      *             "accounts": 1,
                      *             "created_at": "2026-01-31T12:00:00Z",
                      *             "updated_at": "2026-01-31T12:00:00Z"
@@ -20073,6 +20505,7 @@ export interface operations {
                      *           "egress": [
                      *             "text"
                      *           ],
+                     *           "disclose": true,
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -20169,6 +20602,7 @@ export interface operations {
                      *           "egress": [
                      *             "text"
                      *           ],
+                     *           "disclose": true,
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -20286,6 +20720,7 @@ export interface operations {
                      *           "egress": [
                      *             "text"
                      *           ],
+                     *           "disclose": true,
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -20450,6 +20885,7 @@ export interface operations {
                      *           "egress": [
                      *             "text"
                      *           ],
+                     *           "disclose": true,
                      *           "accounts": 1,
                      *           "created_at": "2026-01-31T12:00:00Z",
                      *           "updated_at": "2026-01-31T12:00:00Z"
@@ -22206,6 +22642,7 @@ export interface operations {
                      *                 "egress": [
                      *                   "text"
                      *                 ],
+                     *                 "tls_name": "auto",
                      *                 "headers": {
                      *                   "set": {
                      *                     "set": "text"
@@ -22335,6 +22772,7 @@ export interface operations {
                      *                 "egress": [
                      *                   "text"
                      *                 ],
+                     *                 "tls_name": "auto",
                      *                 "headers": {
                      *                   "set": {
                      *                     "set": "text"
@@ -22488,6 +22926,7 @@ export interface operations {
                      *                 "egress": [
                      *                   "text"
                      *                 ],
+                     *                 "tls_name": "auto",
                      *                 "headers": {
                      *                   "set": {
                      *                     "set": "text"
@@ -22688,6 +23127,7 @@ export interface operations {
                      *                 "egress": [
                      *                   "text"
                      *                 ],
+                     *                 "tls_name": "auto",
                      *                 "headers": {
                      *                   "set": {
                      *                     "set": "text"
@@ -23450,6 +23890,9 @@ export interface operations {
                      *             "parameters": "text",
                      *             "pool": "text",
                      *             "listen_port": 1,
+                     *             "tls_name": "text",
+                     *             "alpn": "text",
+                     *             "tls_version": "text",
                      *             "state": "announcing",
                      *             "started_at": "2026-01-31T12:00:00Z",
                      *             "age": 12.5,
@@ -23757,7 +24200,7 @@ export interface operations {
                     "application/json": {
                         /** @constant */
                         success: true;
-                        data: components["schemas"]["OwnSnippets"];
+                        data: components["schemas"]["SnippetsOfAccount"];
                     };
                 };
             };
@@ -24236,6 +24679,80 @@ export interface operations {
                         data: components["schemas"]["Revoked"];
                     };
                 };
+            };
+            400: components["responses"]["Failure400"];
+            401: components["responses"]["Failure401"];
+            403: components["responses"]["Failure403"];
+            404: components["responses"]["Failure404"];
+            406: components["responses"]["Failure406"];
+            413: components["responses"]["Failure413"];
+            429: components["responses"]["Failure429"];
+            431: components["responses"]["Failure431"];
+            500: components["responses"]["Failure500"];
+            503: components["responses"]["Failure503"];
+        };
+    };
+    listRefusals: {
+        parameters: {
+            query?: {
+                /** @description Not before; an hour ago by default */
+                start_time?: string;
+            };
+            header?: {
+                /** @description Respond with 304 and no body if this is still the ETag */
+                "If-None-Match"?: string;
+            };
+            path: {
+                account_id: string;
+                credential_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List what was refused to a credential */
+            200: {
+                headers: {
+                    /** @description The request's id, as in the log */
+                    "X-Request-Id"?: string;
+                    /** @description For If-Match, or If-None-Match */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "data": {
+                     *         "refusals": [
+                     *           {
+                     *             "host": "127.0.0.1",
+                     *             "port": 3128,
+                     *             "reason": "text",
+                     *             "rule": "text",
+                     *             "detail": "text",
+                     *             "proxy_name": "office",
+                     *             "records": 1,
+                     *             "last_at": "2026-01-31T12:00:00Z"
+                     *           }
+                     *         ],
+                     *         "complete": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        /** @constant */
+                        success: true;
+                        data: components["schemas"]["Refusals"];
+                    };
+                };
+            };
+            /** @description The response is the same as the one with this ETag */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Failure400"];
             401: components["responses"]["Failure401"];
@@ -24880,6 +25397,10 @@ export interface operations {
                 request_id?: string;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this text in the name of the TLS handshake; case-insensitive for A to Z */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -24947,7 +25468,10 @@ export interface operations {
                      *             "pool": "text",
                      *             "country": "text",
                      *             "asn": "text",
-                     *             "listen_port": 1
+                     *             "listen_port": 1,
+                     *             "tls_name": "text",
+                     *             "alpn": "text",
+                     *             "tls_version": "text"
                      *           }
                      *         ],
                      *         "total": 1,
@@ -25006,6 +25530,10 @@ export interface operations {
                 request_id?: string;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this text in the name of the TLS handshake; case-insensitive for A to Z */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -25073,7 +25601,10 @@ export interface operations {
                      *             "pool": "text",
                      *             "country": "text",
                      *             "asn": "text",
-                     *             "listen_port": 1
+                     *             "listen_port": 1,
+                     *             "tls_name": "text",
+                     *             "alpn": "text",
+                     *             "tls_version": "text"
                      *           }
                      *         ],
                      *         "next_cursor": "text"
@@ -25132,6 +25663,10 @@ export interface operations {
                 request_id?: string;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this text in the name of the TLS handshake; case-insensitive for A to Z */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -25233,6 +25768,10 @@ export interface operations {
                 request_id?: string;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this text in the name of the TLS handshake; case-insensitive for A to Z */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -25244,7 +25783,7 @@ export interface operations {
                 /** @description Only of this proxy */
                 proxy_id?: string;
                 /** @description The field whose values are counted */
-                field?: "target_host" | "proxy_id" | "client_ip" | "user" | "credential" | "method" | "status_code" | "level" | "reason" | "rule" | "parent";
+                field?: "target_host" | "proxy_id" | "client_ip" | "user" | "credential" | "method" | "status_code" | "level" | "reason" | "rule" | "parent" | "tls_name" | "tls_version";
                 /** @description The number of values at most */
                 limit?: number;
             };
@@ -25337,6 +25876,10 @@ export interface operations {
                 request_id?: string;
                 /** @description Only of clients that came to this port of the proxy */
                 listen_port?: number;
+                /** @description Only with this text in the name of the TLS handshake; case-insensitive for A to Z */
+                tls_name?: string;
+                /** @description Only of clients that offered this protocol in their TLS handshake */
+                alpn?: string;
                 /** @description Only with this method; `CONNECT` of tunnels */
                 method?: string;
                 /** @description Only with this text in the target; case-insensitive for A to Z */
@@ -26731,7 +27274,11 @@ export interface operations {
                      *             "pool": "text",
                      *             "workers": 1,
                      *             "description": "text",
-                     *             "sleep_after": 1
+                     *             "sleep_after": 1,
+                     *             "tls_name": "auto",
+                     *             "tls_ports": [
+                     *               1
+                     *             ]
                      *           }
                      *         ],
                      *         "users": [
@@ -26811,7 +27358,8 @@ export interface operations {
                      *             },
                      *             "egress": [
                      *               "text"
-                     *             ]
+                     *             ],
+                     *             "disclose": true
                      *           }
                      *         ],
                      *         "lists": [
@@ -26948,6 +27496,7 @@ export interface operations {
                      *                   "egress": [
                      *                     "text"
                      *                   ],
+                     *                   "tls_name": "auto",
                      *                   "headers": {
                      *                     "set": {
                      *                       "set": "text"
@@ -27106,6 +27655,11 @@ export interface operations {
                  *           "headers": {
                  *             "via": "pseudonym"
                  *           },
+                 *           "tls_name": "auto",
+                 *           "tls_ports": [
+                 *             443,
+                 *             8443
+                 *           ],
                  *           "tags": [
                  *             "office"
                  *           ],
