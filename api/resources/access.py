@@ -46,12 +46,13 @@ def _target(text: str) -> str:
 
 
 def _tls_name(text: str) -> str:
-    """Empty for a handshake without a name."""
-    if text and not (is_host_name(text) or (is_address(text) and "%" not in text)):
+    """Empty for a handshake without a name. A final dot is ignored, as in tunnels."""
+    name = text.removesuffix(".")
+    if text and not (is_host_name(name) or (is_address(name) and "%" not in name)):
         raise ValueError(
             "must be a host as it stands in handshakes (xn--… for other letters than ASCII), or empty for none"
         )
-    return text
+    return name
 
 
 def _method(text: str) -> str:
@@ -99,7 +100,7 @@ class ExplainBody(Body):
     listen_port: Port | None = None
     tls_name: (
         Annotated[
-            StrictStr, Field(max_length=253), AfterValidator(_tls_name), json_patterns.text(json_patterns.TLS_NAME)
+            StrictStr, Field(max_length=254), AfterValidator(_tls_name), json_patterns.text(json_patterns.TLS_NAME)
         ]
         | None
     ) = None

@@ -116,7 +116,7 @@ def create_key(
         list[str] | None,
         typer.Option(
             "--account",
-            help="Only to make, list and revoke credentials of this account; may be given several times.",
+            help="Only to make, list and revoke credentials of this account, as run does; may be given several times.",
         ),
     ] = None,
     pool: Annotated[

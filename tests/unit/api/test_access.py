@@ -138,7 +138,9 @@ def test_explain_judges_a_name_of_a_handshake(api: Api, headers: dict[str, str],
     proxy = create(api, headers)
     found = ExplainedTlsName("match", "tls_name", True, name, "mismatch", "mismatch: …")
     api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: replace(EXPLAINED, tls_name=found)
-    data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "tls_name": name}, headers).json["data"]
+    data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "tls_name": name and f"{name}."}, headers).json[
+        "data"
+    ]
     assert api.fleet.received[-1][1].tls_name == name
     assert data["tls_name"] == {
         "check": "match",

@@ -85,7 +85,7 @@ export const apikeys = {
   "limit.proxies": "Proxies",
   "limit.proxies.hint": "Ids; all others are refused",
   "limit.accounts": "Accounts",
-  "limit.accounts.hint": "Ids; the key can then only make, list and revoke credentials of these",
+  "limit.accounts.hint": "Ids; the key can then only make, list and revoke credentials of these, and see what was refused to them",
   "limit.addresses": "Client addresses",
   "limit.addresses.hint": "Addresses or networks that may use the key",
   "use": "Programs send it in a header:",
