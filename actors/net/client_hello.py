@@ -36,6 +36,9 @@ MALFORMED: Final = "malformed"
 HELLO_MAX: Final = 16_384
 """Octets of a message with its first four, all records together. A hello with post-quantum shares has some 1,800."""
 
+NAME_MAX: Final = 255
+"""Characters of `ClientHello.name`: a longer one has octets that no host name has, and is cut off."""
+
 ALPN_MAX: Final = 255
 """Characters of `ClientHello.alpn`."""
 
@@ -232,7 +235,7 @@ def _server_name(value: bytes) -> str:
         raise _malformed("the host name has a NUL")
     if name.endswith(b".") and not name.endswith(b".."):  # two of them end no name
         name = name[:-1]
-    return _printable(name.lower())
+    return _printable(name.lower())[:NAME_MAX]
 
 
 def _protocols(value: bytes) -> str:

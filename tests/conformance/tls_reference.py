@@ -16,7 +16,7 @@ import warnings
 from functools import cache
 from typing import Any
 
-from actors.net.client_hello import BadHello, ClientHello, HelloReader
+from actors.net.client_hello import NAME_MAX, BadHello, ClientHello, HelloReader
 from tests.kit.client_hellos import ALPN, SERVER_NAME, SUPPORTED_VERSIONS, taken_apart
 
 STRICTER = (
@@ -101,7 +101,8 @@ def as_ours(name: str) -> str:
     """OpenSSL's name in the form that ours has it."""
     octets = name.encode("latin-1").lower()
     octets = octets[:-1] if octets.endswith(b".") and not octets.endswith(b"..") else octets
-    return "".join(chr(octet) if 0x20 < octet < 0x7F and octet != 0x5C else f"\\x{octet:02x}" for octet in octets)
+    text = "".join(chr(octet) if 0x20 < octet < 0x7F and octet != 0x5C else f"\\x{octet:02x}" for octet in octets)
+    return text[:NAME_MAX]
 
 
 def check(stream: bytes) -> str:
