@@ -197,6 +197,7 @@ class TlsNameGate:
         self.deadline = NEVER
         self._context.timers.cancel(self)
         self._state, self._watch = _State.SERVER, HandshakeWatch()
+        self._reader = HelloReader()  # of a second one: the first is not kept while an origin is silent
         tunnel.send_origin(data[: hello.size])
         self._read_on(tunnel, data[hello.size :])
         if self._tunnel is not None:
@@ -270,7 +271,7 @@ class TlsNameGate:
         if not retry:
             self._open(tunnel, held)
             return
-        self._state, self._reader = _State.RETRY, HelloReader()
+        self._state = _State.RETRY
         self.deadline = self._context.loop.now + self._context.policy.session.handshake_timeout
         self._context.timers.schedule(self)
         if held:
