@@ -88,8 +88,8 @@ def check_in_force(tls_name: str, rules: Rules, own: OwnRules, verdict: Verdict 
         return _automatic(rules, own, verdict, target, FIELD)
     if not rules.report:
         return _STATED[tls_name]
-    enforced = _naming(own, verdict, target) if tls_name == MATCH else ""
-    return TlsCheck(MATCH, enforced) if enforced else _STATED_IN_REPORT_MODE[tls_name]
+    enforced = _naming(own, verdict, target) if tls_name in (MATCH, ALLOWED) else ""
+    return TlsCheck(tls_name, enforced) if enforced else _STATED_IN_REPORT_MODE[tls_name]
 
 
 def _automatic(rules: Rules, own: OwnRules, verdict: Verdict | None, target: Authority, entry: str) -> TlsCheck:

@@ -176,6 +176,8 @@ def test_in_report_mode_what_the_proxy_says_is_reported_and_what_others_say_refu
     of_account = TlsCheck("match", "account.allow_destinations[0] a.example")
     assert in_force("auto", report, account("a.example")) == of_account
     assert in_force("match", report, account("a.example")) == of_account
+    assert in_force("allowed", report, account("a.example")) == of_account._replace(check="allowed")
+    assert in_force("allowed", report, account("8.8.0.0/16")).reported
     assert in_force("auto", report, (), NAMES) == TlsCheck("match", "policy p[0] names")
 
 
@@ -318,6 +320,8 @@ def test_in_report_mode_a_name_that_only_the_proxy_denies_is_reported() -> None:
     assert hello("allowed", "a.example", B, World(report)).reported
     assert hello("allowed", "a.example", None, World(report), reported=True).reported
     assert not hello("allowed", "a.example", B, World(report, account("a.example")), reported=True).reported
+    assert not hello("allowed", "a.example", None, World(report, account("a.example"))).reported
+    assert hello("allowed", "a.example", B, World(report, account("a.example", B))).reported
     assert hello("match", "a.example", B, World(report), reported=True).reported
 
 
