@@ -83,6 +83,7 @@ class TlsNameGate:
         "_held",
         "_hello",
         "_judge",
+        "_kind",
         "_reader",
         "_seen",
         "_state",
@@ -108,6 +109,8 @@ class TlsNameGate:
         self._target = target
         self._early = early
         self._judge = judge
+        self._kind = ""
+        """What was found, to be counted once: a second ClientHello may change it."""
         self._state = _State.HELLO
         self._reader = HelloReader()
         self._hello: ClientHello | None = None
@@ -129,6 +132,9 @@ class TlsNameGate:
         self.deadline = NEVER
         self._context.timers.cancel(self)
         self._tunnel = None
+        if self._kind:
+            self._context.stats.tls_name_checked(self._kind)
+            self._kind = ""
 
     # --- what comes ---
 
@@ -219,7 +225,7 @@ class TlsNameGate:
         return decision
 
     def _found(self, tunnel: Tunnel, name: str | None, kind: str) -> None:
-        self._context.stats.tls_name_checked(kind)
+        self._kind = kind
         if self._context.debug:
             number = self._context.connection_id(tunnel.number)
             trace.note(number, "name in the TLS handshake: %s, %s (%s)", name or "none", kind, self.check.check)

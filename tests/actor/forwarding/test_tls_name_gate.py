@@ -344,7 +344,7 @@ def test_a_handshake_that_names_its_target_is_like_any_other(
         assert (written["tls_name"], written["tls_version"], written["rule"]) == ("localhost", "1.3", "")
 
 
-def test_a_second_hello_names_what_the_first_one_did(rig: Rig, pair: tuple[str, str]) -> None:
+def test_a_second_hello_names_what_the_first_one_did(pair: tuple[str, str]) -> None:
     """A server that wants another key share is sent a second ClientHello, and would serve the name in that."""
     named: list[str | None] = []
 
@@ -367,8 +367,7 @@ def test_a_second_hello_names_what_the_first_one_did(rig: Rig, pair: tuple[str, 
                 server.do_handshake()
             sock.sendall(outward.read())
 
-    with Origin(serve) as origin:
-        rig.configure(tls_ports=(origin.port,))
+    with Origin(serve) as origin, Rig(tls_name="match", tls_ports=(origin.port,)) as rig:
         first, second = hello("localhost"), hello(OTHER)
         for behind in (second, b"\x14\x03\x03\0\x01\x01" + second, in_two_records(second)):
             seen.clear()
@@ -387,6 +386,9 @@ def test_a_second_hello_names_what_the_first_one_did(rig: Rig, pair: tuple[str, 
         assert record(rig, origin, reason="tls_name_denied")["detail"].startswith("mismatch: ")
         assert b"".join(seen) == first
         assert OTHER not in named
+        until(lambda: rig.counters and rig.counters.tls_names.get("mismatch") == 4, "they are counted")
+        assert rig.counters is not None
+        assert rig.counters.tls_names == {"mismatch": 4}  # and none of them as a match
 
 
 def test_early_data_follows_a_hello_at_once(rig: Rig, site: Site) -> None:
