@@ -74,6 +74,11 @@ class _State(Enum):
     RETRY = "the client's second flight is read"
 
 
+_HELLO: Final[_State] = _State.HELLO
+_SERVER: Final[_State] = _State.SERVER
+_RETRY: Final[_State] = _State.RETRY
+
+
 class TlsNameGate:
     """Stands before the client's direction of one tunnel; see the table above. It has a deadline of its own."""
 
@@ -111,7 +116,7 @@ class TlsNameGate:
         self._judge = judge
         self._kind = ""
         """What was found, to be counted once: a second ClientHello may change it."""
-        self._state = _State.HELLO
+        self._state = _HELLO
         self._reader = HelloReader()
         self._hello: ClientHello | None = None
         self._watch: HandshakeWatch | None = None
@@ -157,7 +162,7 @@ class TlsNameGate:
             tunnel = self._tunnel
 
     def _reads(self, from_client: bool) -> bool:
-        return not self._held if from_client else self._state is _State.SERVER
+        return not self._held if from_client else self._state is _SERVER
 
     @isolated
     def _read_again(self) -> None:
@@ -168,7 +173,7 @@ class TlsNameGate:
     def _receive(self, data: bytes) -> None:
         tunnel = self._tunnel
         assert tunnel is not None
-        if self._state is _State.HELLO:
+        if self._state is _HELLO:
             self._read_hello(tunnel, data)
         else:
             self._read_on(tunnel, data)
@@ -202,7 +207,7 @@ class TlsNameGate:
             return
         self.deadline = NEVER
         self._context.timers.cancel(self)
-        self._state, self._watch = _State.SERVER, HandshakeWatch()
+        self._state, self._watch = _SERVER, HandshakeWatch()
         self._reader = HelloReader()  # of a second one: the first is not kept while an origin is silent
         tunnel.send_origin(data[: hello.size])
         self._read_on(tunnel, data[hello.size :])
@@ -239,7 +244,7 @@ class TlsNameGate:
         if passing:
             tunnel.send_origin(passing)
         self._held += data[len(passing) :]
-        if self._held and self._state is _State.RETRY:
+        if self._held and self._state is _RETRY:
             held, self._held = self._held, b""
             self._read_second(tunnel, held)
 
@@ -277,7 +282,7 @@ class TlsNameGate:
         if not retry:
             self._open(tunnel, held)
             return
-        self._state = _State.RETRY
+        self._state = _RETRY
         self.deadline = self._context.loop.now + self._context.policy.session.handshake_timeout
         self._context.timers.schedule(self)
         if held:
@@ -292,9 +297,9 @@ class TlsNameGate:
 
     def _client_ended(self, tunnel: Tunnel) -> None:
         """What it has sent is all. Nothing at all is no handshake that could be refused."""
-        if self._state is _State.SERVER:
+        if self._state is _SERVER:
             self._open(tunnel, b"")
-        elif self._reader.data and self._state is _State.HELLO:
+        elif self._reader.data and self._state is _HELLO:
             self._decide(tunnel, None, MALFORMED)
         elif self._reader.data:
             self._refuse_second(tunnel, MALFORMED, "the second ClientHello is cut off")
@@ -311,7 +316,7 @@ class TlsNameGate:
         if tunnel is None:
             return
         try:
-            if self._state is _State.HELLO:
+            if self._state is _HELLO:
                 self._decide(tunnel, None, TIMEOUT)
             else:
                 self._refuse_second(tunnel, TIMEOUT, "there was no second ClientHello in time")
