@@ -194,6 +194,8 @@ class Tunnel:
             self._unread &= ~(_UP if from_client else _DOWN)
         if data is None:
             return None
+        if not data:
+            self._unread |= _END  # its event may have come before the tunnel: no other will tell its flow
         if throttle is not None:
             throttle.consume(len(data))
         self._context.stats.count_bytes(len(data), from_client)

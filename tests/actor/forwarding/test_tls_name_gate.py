@@ -299,6 +299,21 @@ def test_a_client_that_ends_before_its_hello_is_whole(rig: Rig, site: Site) -> N
     assert record(rig, site)["reason"] == "", "it has sent nothing that could be refused"
 
 
+@pytest.mark.parametrize(("check", "flight"), [("record", CUT_OFF), ("record", b""), ("match", hello("localhost"))])
+def test_an_end_that_came_with_the_request_reaches_the_origin(rig: Rig, check: str, flight: bytes) -> None:
+    def respond_to_the_end(sock: socket.socket) -> None:
+        with sock:
+            sock.sendall(read_all(sock))
+
+    with Origin(respond_to_the_end) as origin:
+        rig.configure(tls_name=check, tls_ports=(origin.port,))
+        with connect(rig) as sock:
+            request = f"CONNECT localhost:{origin.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            sock.sendall(request + flight)
+            sock.shutdown(socket.SHUT_WR)
+            assert read_all(sock).partition(b"\r\n\r\n")[2] == flight
+
+
 # --- whole handshakes ---
 
 
