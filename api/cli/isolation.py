@@ -69,9 +69,8 @@ def run_isolated(command: Sequence[str], environment: Mapping[str, str], proxies
     Raises `IsolationUnavailable`.
     """
     with _relay(proxies) as (relay, link):
-        link.set_inheritable(True)
         ports = [each.port for each in proxies]
-        status = run_job(_inner(link, ports, command), environment)
+        status = run_job(_inner(link, ports, command), environment, [link.fileno()])
     relay.check()
     return status
 
