@@ -16,6 +16,7 @@ from actors.forwarding.access.policy import AccessPolicy, Decision
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.protocols.failures import POLICY_DENIED, Failure, Refused, elsewhere, tls_name_denied
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
+from actors.net.client_hello import MALFORMED, NOT_TLS
 from config.net.ip import plain
 
 if TYPE_CHECKING:
@@ -29,12 +30,9 @@ ALLOWED: Final = "allowed"
 
 MATCHING: Final = "match"
 MISMATCH: Final = "mismatch"
-NOT_TLS: Final = "not_tls"
 NO_NAME: Final = "no_name"
-MALFORMED: Final = "malformed"
 TIMEOUT: Final = "timeout"
-KINDS: Final = (MATCHING, MISMATCH, NOT_TLS, NO_NAME, MALFORMED, TIMEOUT)
-"""What a checked tunnel turns out to be."""
+"""What a checked tunnel turns out to be, besides `NOT_TLS` and `MALFORMED`."""
 
 FIELD: Final = "tls_name"
 """The proxy's own field, as records name what wants a check."""
@@ -53,8 +51,8 @@ class TlsCheck(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What a handshake is judged to be. `kind` is one of `KINDS`; `failure` None: nothing is wrong, or nothing is asked
-    of it. `reported`: the failure is recorded and not enforced."""
+    """What a handshake is judged to be. `kind` is one of those above; `failure` None: nothing is wrong, or nothing is
+    asked of it. `reported`: the failure is recorded and not enforced."""
 
     kind: str
     failure: Failure | None = None
