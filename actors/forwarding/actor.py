@@ -50,7 +50,7 @@ from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reconfiguration import Configuration, Reconfiguration
 from actors.forwarding.reporting import trace
 from actors.forwarding.reporting.counter_publisher import CounterPublisher
-from actors.forwarding.reporting.denied_names import DeniedNamesReporter
+from actors.forwarding.reporting.denied_names_reporter import DeniedNamesReporter
 from actors.forwarding.reporting.last_reports import LastReports
 from actors.forwarding.reporting.loop_load import LoopLoad
 from actors.forwarding.reporting.password_renewals import PasswordRenewals

@@ -14,7 +14,7 @@ from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Report
-from actors.forwarding.reporting.denied_names import USERS_MAX, DeniedNamesReporter
+from actors.forwarding.reporting.denied_names_reporter import USERS_MAX, DeniedNamesReporter
 from actors.forwarding.stats import ConnectionStats
 from tests.kit.forwarding_rig import spec
 
