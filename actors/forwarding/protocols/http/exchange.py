@@ -21,8 +21,7 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
 )
 from actors.forwarding.protocols.failures import Failure, Refused
-from actors.forwarding.protocols.http.browsers import wants_page
-from actors.forwarding.protocols.http.error_body import Asker
+from actors.forwarding.protocols.http.error_body import Asker, wants_page
 from actors.forwarding.protocols.http.framing import (
     LAST_CHUNK,
     Body,

@@ -17,8 +17,7 @@ from actors.forwarding import stats
 from actors.forwarding.access import rules
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Decider, Failure, denied_by_policy
-from actors.forwarding.protocols.http.browsers import wants_page
-from actors.forwarding.protocols.http.error_body import Asker
+from actors.forwarding.protocols.http.error_body import Asker, wants_page
 from actors.forwarding.protocols.http.head_parser import parse_request
 from actors.forwarding.protocols.http.replies import error_response
 from actors.forwarding.protocols.refusals import ADVICE, DOCS, advice_for
