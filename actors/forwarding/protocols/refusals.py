@@ -45,7 +45,7 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
         f"Send the user name and the password, or a credential, of an account of this proxy. {_ASK} if you have none.",
     ),
     (407, "client_certificate_unmatched"): Advice(
-        "The client's certificate is no account's",
+        "The client's certificate belongs to no account",
         False,
         f"Send other credentials or another certificate. {_ASK} to enter the certificate for your account.",
     ),
@@ -139,10 +139,10 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
         "The quota of the credential is used up", False, "Have the holder of the account make a new credential."
     ),
     (429, "rule_connection_limit"): Advice(
-        "Too many requests of a rule are under way", True, "Wait until some of them have ended."
+        "Too many requests that match a rule are under way", True, "Wait until some of them have ended."
     ),
     (429, "rule_request_limit"): Advice(
-        "A rule matches too many requests", True, f"{_WAIT}, and wait as long as Retry-After says."
+        "Too many requests match a rule", True, f"{_WAIT}, and wait as long as Retry-After says."
     ),
     (500, "proxy_internal_error"): Advice(
         "The proxy has failed",
@@ -176,22 +176,26 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
         "The target's response is not valid HTTP", False, "Tell the operator of the target about it."
     ),
     (502, "proxy_loop_detected"): Advice(
-        "The request goes in a circle", False, "Take the proxy out of its own chain of proxies."
+        "The request loops through the same proxy", False, "Take the proxy out of its own chain of proxies."
     ),
     (502, "proxy_configuration_error"): Advice(
         "The upstream proxy can't be used", False, f"{_ASK} to check the upstream proxy and its credentials."
     ),
     (503, "destination_unavailable"): Advice(
-        "No upstream proxy can serve this now", True, f"{_AGAIN}. {_ASK} if it stays so."
+        "No upstream proxy can serve this now", True, f"{_AGAIN}. {_ASK} if the problem persists."
     ),
     (503, "connection_limit_reached"): Advice(
-        "The proxy has too many connections", True, f"{_AGAIN}. {_ASK} for a higher limit if it stays so."
+        "The proxy has too many connections", True, f"{_AGAIN}. {_ASK} for a higher limit if the problem persists."
     ),
-    (503, "proxy_internal_error"): Advice("The proxy can't serve this now", True, f"{_AGAIN}. {_ASK} if it stays so."),
+    (503, "proxy_internal_error"): Advice(
+        "The proxy can't serve this now", True, f"{_AGAIN}. {_ASK} if the problem persists."
+    ),
     (503, "auth_backend_failed"): Advice(
-        "The credentials can't be checked now", True, f"{_AGAIN}. {_ASK} if it stays so."
+        "The credentials can't be checked now", True, f"{_AGAIN}. {_ASK} if the problem persists."
     ),
-    (503, "accounts_unavailable"): Advice("The accounts can't be read now", True, f"{_AGAIN}. {_ASK} if it stays so."),
+    (503, "accounts_unavailable"): Advice(
+        "The accounts can't be read now", True, f"{_AGAIN}. {_ASK} if the problem persists."
+    ),
     (504, "dns_timeout"): Advice("The target's name did not resolve in time", True, f"{_AGAIN}."),
     (504, "connection_timeout"): Advice(
         "The target did not accept the connection in time", True, f"{_AGAIN}, and check whether the target is up."
