@@ -26,7 +26,7 @@ def summary(refusals: Refusals, complete: bool, account: str) -> list[str]:
     if not refusals:
         return []
     total = sum(each["records"] for each in refusals)
-    lines = [f"refused to this job: {counted(total, 'request')}{'' if complete else ' at least'}"]
+    lines = [f"refused to this job: {'' if complete else 'at least '}{counted(total, 'request')}"]
     lines += _listed(refusals)
     lines += _ways(refusals, account)
     return lines
