@@ -102,11 +102,18 @@ class TlsNameGate:
     )
 
     def __init__(
-        self, context: ForwardingContext, target: Authority, check: TlsCheck, early: bytes, judge: Judge | None
+        self,
+        context: ForwardingContext,
+        target: Authority,
+        check: TlsCheck,
+        early: bytes,
+        judge: Judge | None = None,
+        narrowed: bool = False,
     ) -> None:
-        """`early` is what the client has sent already; `judge` has judged the request, None without policies."""
+        """`early` is what the client has sent already; `judge` has judged the request, None without policies.
+        `narrowed`: rules of an account or a policy hold as well, which refuse in the proxy's report mode, too."""
         self.check = check
-        self.enforced = check.check != RECORD and not check.reported
+        self.enforced = check.check != RECORD and (narrowed or not check.reported)
         """Whether the tunnel may be refused."""
         self.deadline = context.loop.now + context.policy.session.handshake_timeout
         self.scheduled_for = NEVER
@@ -255,19 +262,27 @@ class TlsNameGate:
         try:
             second = self._reader.feed(data)
         except BadHello as bad:
-            self._refuse_second(tunnel, MALFORMED, f"the second ClientHello: {bad}")
+            self._refuse_second(tunnel, None, MALFORMED, f"the second ClientHello: {bad}")
             return
         if second is None:
             return
         if second.name != first.name:
             other = f"the first ClientHello names {first.name or 'nothing'}, the second one {second.name or 'nothing'}"
-            self._refuse_second(tunnel, MISMATCH, other)
+            self._refuse_second(tunnel, second.name or None, MISMATCH, other)
         else:
             self._open(tunnel, bytes(self._reader.data))
 
-    def _refuse_second(self, tunnel: Tunnel, kind: str, sentence: str) -> None:
-        self._found(tunnel, None, kind)
-        tunnel.refuse(tls_name_denied(kind, sentence, self.check.entry), UNRECOGNIZED_NAME_ALERT)
+    def _refuse_second(self, tunnel: Tunnel, name: str | None, kind: str, sentence: str) -> None:
+        """In report mode for what refuses this name all the same; else the record says it."""
+        self._found(tunnel, name, kind)
+        failure = tls_name_denied(kind, sentence, self.check.entry)
+        judgement = refusal(self.check, self._target, name, kind, self._decide_name)
+        if not self.check.reported or not (judgement.failure is None or judgement.reported):
+            tunnel.refuse(failure, UNRECOGNIZED_NAME_ALERT)
+            return
+        if not tunnel.report.reason:
+            tunnel.report.because(failure).reason = REPORTED + failure.reason
+        self._open(tunnel, bytes(self._reader.data))
 
     def _receive_from_origin(self, tunnel: Tunnel, data: bytes) -> None:
         """Its first message: empty at its end."""
@@ -302,7 +317,7 @@ class TlsNameGate:
         elif self._reader.data and self._state is _HELLO:
             self._decide(tunnel, None, MALFORMED)
         elif self._reader.data:
-            self._refuse_second(tunnel, MALFORMED, "the second ClientHello is cut off")
+            self._refuse_second(tunnel, None, MALFORMED, "the second ClientHello is cut off")
         elif self.enforced:
             tunnel.end("")
         else:
@@ -319,7 +334,7 @@ class TlsNameGate:
             if self._state is _HELLO:
                 self._decide(tunnel, None, TIMEOUT)
             else:
-                self._refuse_second(tunnel, TIMEOUT, "there was no second ClientHello in time")
+                self._refuse_second(tunnel, None, TIMEOUT, "there was no second ClientHello in time")
         except OSError:
             tunnel.end("connection_terminated")
 
@@ -339,7 +354,8 @@ def gate_of(client: ClientConnection, command: TunnelCommand) -> TlsNameGate | N
     judge = request.judge
     verdict = None if judge is None else judge.verdict
     check = check_in_force(policy.tls_name, policy.access.rules, own, verdict, target)
-    return None if check.check == OFF else TlsNameGate(context, target, check, command.early, judge)
+    narrowed = bool(own) or (verdict is not None and bool(verdict.applied))
+    return None if check.check == OFF else TlsNameGate(context, target, check, command.early, judge, narrowed)
 
 
 def unchecked_datagram(

@@ -230,6 +230,25 @@ def test_in_report_mode_a_mismatch_is_recorded_alone(rig: Rig, site: Site) -> No
     assert record(rig, site, reason="reported:tls_name_denied")["detail"].startswith("mismatch: ")
 
 
+def test_in_report_mode_rules_of_a_policy_refuse_a_second_hello_too(rig: Rig, pair: tuple[str, str]) -> None:
+    rules = RuleSpec("no", destinations=(OTHER,), use="deny"), RuleSpec("all", egress=("127.0.0.1",))
+    with Origin(serving(pair, curve="secp384r1")) as origin:
+        rig.configure(
+            FleetObjects(policies=(PolicySpec("pol1", "house", rules),)),
+            policy="house",
+            access=AccessSpec(mode="report"),
+            tls_name="allowed",
+            tls_ports=(origin.port,),
+        )
+        for second, refused in ((OTHER, True), ("third.example", False)):
+            rig.records.clear()
+            with tunnel(rig, origin.port, hello("localhost")) as sock:
+                exactly(sock, 5)
+                sock.sendall(hello(second))
+                assert read_all(sock).endswith(UNRECOGNIZED_NAME_ALERT) is refused
+            assert record(rig, origin)["reason"] == ("" if refused else "reported:") + "tls_name_denied"
+
+
 @pytest.mark.parametrize(("check", "ports"), [("off", True), ("match", False)])
 def test_nothing_is_read_where_nothing_is_checked(rig: Rig, site: Site, check: str, ports: bool) -> None:
     rig.configure(tls_name=check, tls_ports=(site.port,) if ports else ())
