@@ -6,10 +6,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from actors.bus.messages.accounts import CREDENTIAL
 from actors.bus.messages.records import CountLogs, QueryLogs
 from actors.forwarding.stats import DENIALS
 from actors.logs.counting import host_of, port_of
 from api.call import Call, Reply
+from api.errors import NotFound
 from api.http.query import Query, moment
 
 HOUR = 3600.0
@@ -39,6 +41,8 @@ def list_refusals(call: Call) -> Reply:
     """
     query: CredentialRefusals = call.query
     account = call.services.fleet_accounts.get(call.params["account_id"]).record
+    if not call.params["credential_id"].startswith(CREDENTIAL):  # an empty one would find the requests by password
+        raise NotFound("The credential")
     now = time.time()
     start = now - HOUR if query.start_time is None else query.start_time
     search = QueryLogs(

@@ -127,3 +127,12 @@ def test_the_snippets_of_an_account_are_for_a_key_that_only_makes_its_credential
         "http://ci:PASSWORD@proxy.example.com:4001",
     ]
     assert api.get(f"/accounts/{account}/snippets?proxy=two", key).json["data"]["total"] == 1
+
+
+@pytest.mark.parametrize("other", ["", "%20", "*", "acc_1"])
+def test_what_is_no_credential_is_not_asked_for(api: Api, account: str, other: str) -> None:
+    """Records of requests by the account's password have an empty one."""
+    indexer = Indexer(api, policy_denied=[record("a.example:443")])
+    key = api.key(permissions=["proxy.write"], scope={"accounts": [account]})
+    assert api.get(f"/accounts/{account}/credentials/{other}/refusals", key).status_code == 404
+    assert indexer.asked == []
