@@ -124,13 +124,23 @@ def _unix_listener(path: Path) -> Iterator[socket.socket]:
     except OSError as error:
         listener.close()
         raise IsolationUnavailable(f"No socket can be made at {path}: {error.strerror or error}.") from error
+    own = _identity(path)
     try:
         path.chmod(0o600)  # before it listens: until then every connection is refused
         listener.listen(1024)
         yield listener
     finally:
         listener.close()
-        path.unlink(missing_ok=True)
+        if _identity(path) == own:  # another may have taken the place of one that was removed
+            path.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is; None: there is none."""
+    with suppress(OSError):
+        status = path.lstat()
+        return status.st_dev, status.st_ino
+    return None
 
 
 def _is_abandoned(path: Path) -> bool:
@@ -258,7 +268,8 @@ class _Relay(threading.Thread):
     def _report(self, proxy: RelayedProxy, error: BaseException) -> None:
         if not self._unreachable:
             self._unreachable = True
-            sys.stderr.write(f"proxyfleet: the proxy at {proxy.host}:{proxy.port} can't be reached: {error}\n")
+            with suppress(OSError):  # standard error may be full
+                sys.stderr.write(f"proxyfleet: the proxy at {proxy.host}:{proxy.port} can't be reached: {error}\n")
 
 
 def _most_connections() -> int:

@@ -354,6 +354,14 @@ def test_a_socket_replaces_that_of_a_relay_that_was_killed_and_nothing_else(orig
         run_at_socket(["true"], os.environ, relayed(origin), long)
 
 
+def test_what_has_taken_the_place_of_the_socket_is_left(origin: Origin, folder: Path) -> None:
+    path = folder / "relay.sock"
+    assert run_at_socket(["sh", "-c", f"rm {path}; echo mine >{path}"], os.environ, relayed(origin), path) == 0
+    assert path.read_text() == "mine\n"
+    path.unlink()
+    assert run_at_socket(["rm", str(path)], os.environ, relayed(origin), path) == 0
+
+
 # --- where it is forbidden ---
 
 
