@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TextIO, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -231,9 +231,9 @@ def output_error(error: OSError) -> CommandError:
     return CommandError(f"{error.filename or 'The output'} can't be written: {error.strerror or error}")
 
 
-def discard_output() -> None:
-    """Keep the interpreter from writing the same output again when it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard_output(stream: TextIO | None = None) -> None:
+    """Keep the interpreter from writing the same output again when it exits; standard output, unless one is given."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def _with_signature(

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from config.settings.initial_environment import wipe
@@ -57,20 +57,16 @@ def was_asked_to_end() -> bool:
     return not signal.sigpending().isdisjoint((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 
 
-@contextmanager
-def hidden_from_job(prefix: str) -> Iterator[None]:
+def hide_from_job(prefix: str) -> None:
     """Keep processes of the same user from this one's memory, and from the variables of the prefix that it came with.
 
-    Without it the command would find in `/proc/PPID/environ` what its own environment lacks (proc(5), ptrace(2)). There
-    is nothing to hide from root.
+    Without it the command would find in `/proc/PPID/environ` what its own environment lacks (proc(5), ptrace(2)). It
+    lasts as long as this process: what the command has left in the background is still there when it has ended, while
+    the key is still used. There is nothing to hide from root.
     """
-    libc = ctypes.CDLL(None)
-    wipe(prefix)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    try:
-        yield
-    finally:
-        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    with suppress(OSError):  # without /proc there is nothing to be read
+        wipe(prefix)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def run_job(command: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int] = ()) -> int:
@@ -82,6 +78,7 @@ def run_job(command: Sequence[str], environment: Mapping[str, str], descriptors:
     """
     watched = FORWARDED | {signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    by_caller = _children_kept()
     try:
         pid = os.posix_spawnp(
             command[0],
@@ -93,7 +90,20 @@ def run_job(command: Sequence[str], environment: Mapping[str, str], descriptors:
         )
         return _exit_status(pid, watched)
     finally:
+        if by_caller is not None:
+            signal.signal(signal.SIGCHLD, by_caller)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _children_kept() -> signal.Handlers | None:
+    """Have the kernel keep how a child has ended, which it doesn't for one who came with SIGCHLD ignored (wait(2)).
+
+    What there was to be set again; None: nothing was done.
+    """
+    if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
+        return None
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return signal.SIG_IGN
 
 
 def _exit_status(pid: int, watched: frozenset[signal.Signals]) -> int:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import RUN, Session, command
+from api.cli.commands import RUN, Session, command, discard_output
 from api.cli.errors import CommandError, Status
 from api.cli.isolated_job import FAILED
 from api.cli.isolation import (
@@ -27,7 +27,7 @@ from api.cli.isolation import (
     run_at_socket,
     run_isolated,
 )
-from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hidden_from_job, run_job, signals_held, was_asked_to_end
+from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hide_from_job, run_job, signals_held, was_asked_to_end
 from api.cli.job_environment import JobProxy, job_environment, trust_in
 from api.cli.lookup import account_id
 from api.cli.remote.credentials import ttl_of
@@ -135,16 +135,16 @@ class _Runner:
         """The exit status. Raises `CommandError`."""
         if candidate.private_ca and not self.own_ca:
             name = candidate.proxy.name
-            self.session.out.note(f"note: the certificate of {name} is of no public authority: --proxy-ca FILE")
-        with hidden_from_job(ENV_PREFIX):
-            try:
-                return self._start(replace(candidate.proxy, secret=secret))
-            except IsolationUnavailable as unavailable:
-                self.session.out.error(CommandError(str(unavailable)))
-                return FAILED
-            except OSError as error:
-                self.session.out.error(CommandError(f"{self.command[0]}: {error.strerror or error}"))
-                return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+            _note(self.session, f"note: the certificate of {name} is of no public authority: --proxy-ca FILE")
+        hide_from_job(ENV_PREFIX)
+        try:
+            return self._start(replace(candidate.proxy, secret=secret))
+        except IsolationUnavailable as unavailable:
+            self.session.out.error(CommandError(str(unavailable)))
+            return FAILED
+        except OSError as error:
+            self.session.out.error(CommandError(f"{self.command[0]}: {error.strerror or error}"))
+            return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
 
     def _start(self, proxy: JobProxy) -> int:
         """The exit status. Raises `IsolationUnavailable`, and `OSError` of execve(2)."""
@@ -207,8 +207,16 @@ def _read(session: Session, file: Path) -> tuple[str, str]:
         hint = "One line: USER:SECRET, or the secret alone"
         raise CommandError(f"--credential: {file}: holds no secret", hint, Status.USAGE)
     if not username:
-        session.out.note(f"note: {file} has no user name; pip and others send no credentials without: USER:SECRET")
+        _note(session, f"note: {file} has no user name; pip and others send no credentials without: USER:SECRET")
     return username, secret
+
+
+def _note(session: Session, text: str) -> None:
+    """Print a line on standard error. Where it is full or has no reader, the line is lost, not the command's status."""
+    try:
+        session.out.note(text)
+    except OSError:
+        discard_output(session.out.err)
 
 
 def _name_of(job: Sequence[str]) -> str:
@@ -232,7 +240,7 @@ def _run_minted(runner: _Runner, account: str, named: str | None, body: dict[str
             ended = time.monotonic()
             _revoke(session, path, made)
     if ended - began >= _life(made):
-        session.out.note(f"proxyfleet: the credential lapsed at {made['expires_at']}, before the command ended: --ttl")
+        _note(session, f"proxyfleet: the credential lapsed at {made['expires_at']}, before the command ended: --ttl")
     if not quiet:
         time.sleep(max(0.0, ended + RECORDED_WITHIN - time.monotonic()))
         username = candidate.proxy.username if account == identifier else account
@@ -261,7 +269,7 @@ def _revoke(session: Session, path: str, credential: dict[str, Any]) -> None:
     except CommandError as error:
         if error.status is not Status.NOT_FOUND:  # it has lapsed, or was revoked by another
             text = f"{credential['id']} could not be revoked; it lapses at {credential['expires_at']}"
-            session.out.note(f"proxyfleet: {text}: {error.message}")
+            _note(session, f"proxyfleet: {text}: {error.message}")
 
 
 def _print_refusals(session: Session, path: str, credential: dict[str, Any], username: str) -> None:
@@ -269,10 +277,10 @@ def _print_refusals(session: Session, path: str, credential: dict[str, Any], use
     try:
         data = session.api.get(f"{path}/{credential['id']}/refusals", start_time=credential["created_at"])
     except CommandError as error:
-        session.out.note(f"proxyfleet: what was refused to the command is not known: {error.message}")
+        _note(session, f"proxyfleet: what was refused to the command is not known: {error.message}")
         return
     if session.out.format == "json":
-        session.out.note(json.dumps({"credential": credential["id"], **data}))
+        _note(session, json.dumps({"credential": credential["id"], **data}))
         return
     for line in summary(data["refusals"], data["complete"], username):
-        session.out.note(line if line.startswith(" ") else f"proxyfleet: {line}")
+        _note(session, line if line.startswith(" ") else f"proxyfleet: {line}")

@@ -17,9 +17,9 @@ from tests.product.cli.shell import Terminal
 
 RUN = """
 import os, sys
-from api.cli.job import hidden_from_job, run_job
-with hidden_from_job("SECRET_"):
-    sys.exit(run_job(sys.argv[1:], os.environ))
+from api.cli.job import hide_from_job, run_job
+hide_from_job("SECRET_")
+sys.exit(run_job(sys.argv[1:], os.environ))
 """
 OTHER = 65534
 """A user without rights."""
@@ -107,6 +107,32 @@ def test_a_command_of_the_same_user_can_not_read_our_memory() -> None:
         **as_user,  # type: ignore[call-overload]
     )
     assert (ended.stdout.strip().isdecimal(), ended.stderr.count("Permission denied")) == (True, 2), ended
+
+
+def test_what_a_command_has_left_behind_can_not_read_our_memory_either() -> None:
+    """Then the key is still used, to revoke the credential."""
+    later = "os.system('cat /proc/$PPID/environ /proc/$PPID/mem')"
+    code = RUN.replace("sys.exit(run_job(sys.argv[1:], os.environ))", f"run_job(['true'], os.environ); {later}")
+    as_user = {"user": OTHER, "group": OTHER, "extra_groups": ()} if os.geteuid() == 0 else {}
+    ended = subprocess.run(
+        [PYTHON, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "SECRET_KEY": "pf_12345"},
+        timeout=60,
+        **as_user,  # type: ignore[call-overload]
+    )
+    assert (ended.stdout, ended.stderr.count("Permission denied")) == ("", 2), ended
+
+
+def test_a_caller_that_ignores_the_end_of_its_children_gets_the_status() -> None:
+    """As some supervisors do; the kernel keeps no status then (wait(2), SIGCHLD)."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run_job(["sh", "-c", "exit 7"], os.environ) == 7
+        assert signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_variables_are_wiped_out_of_what_proc_shows_of_us() -> None:

@@ -104,6 +104,23 @@ def test_streams_and_exit_status_are_those_of_the_command_and_nothing_is_left(ru
     assert runner.credentials() == []
 
 
+@pytest.mark.parametrize("reader", ["full", "gone"])
+def test_a_summary_that_can_not_be_written_does_not_change_the_exit_status(runner: Runner, reader: str) -> None:
+    env = {**runner.shell.env, "PROXYFLEET_API_KEY": runner.key}
+    command = [sys.executable, "-m", "supervisor", "run", "--account", runner.account, "--allow", "x.example", "--"]
+    script = f"{CURL} http://a.example/ 2>/dev/null; exit 5"
+    if reader == "full":
+        errors = os.open("/dev/full", os.O_WRONLY)
+    else:
+        read_end, errors = os.pipe()
+        os.close(read_end)
+    try:
+        assert subprocess.run([*command, "sh", "-c", script], stderr=errors, env=env, timeout=180).returncode == 5
+    finally:
+        os.close(errors)
+    assert runner.credentials() == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
