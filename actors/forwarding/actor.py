@@ -195,9 +195,11 @@ class ForwardingActor(Actor):
                 self._listen_when_known()
 
     def settings_changed(self, _groups: Collection[str]) -> None:
-        """See `Actor`: the limits of the pool and of names, which records are kept, whether decisions are logged."""
+        """See `Actor`: the limits of the pool and of names, whom refused clients ask, which records are kept, whether
+        decisions are logged."""
         proxy = self.settings["proxy"]
         self.forwarding.set_pooling(proxy["max_idle_connections"], float(proxy["keep_alive_timeout"]))
+        self.forwarding.set_contact(proxy.get("contact") or "")
         self._apply_dns(self._dns)
         self._recorded = self.settings["logging"]["access"]
         self.forwarding.debug = trace.enabled()

@@ -256,6 +256,10 @@ class ForwardingContext(OpenConnections):
         self.pool.set_limits(limit, keep_alive_timeout)
         self._configure_sessions(replace(self.policy.session, keep_alive_timeout=keep_alive_timeout))
 
+    def set_contact(self, contact: str) -> None:
+        """Apply `proxy.contact`."""
+        self._configure_sessions(replace(self.policy.session, contact=contact))
+
     def new_session(self, protocol: str | None = None, started: float | None = None) -> Session:
         """The session of a client, which has just come and speaks the proxy's protocol unless it is said otherwise."""
         now = self.loop.now if started is None else started

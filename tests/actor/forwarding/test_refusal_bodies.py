@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from actors.accounts.table_writer import PutPlan
+from actors.bus.messages.common import ApplySettings, Done
 from actors.bus.messages.policies import PolicySpec, RuleSpec
 from actors.bus.messages.specs import AccessSpec, AccountSpec
 from actors.forwarding.fleet_objects import FleetObjects
@@ -20,6 +21,7 @@ from tests.actor.forwarding.account_client import credentials
 from tests.actor.forwarding.http_client import connect, read_response
 from tests.actor.forwarding.shared_accounts import AccountsTable
 from tests.kit.forwarding_rig import Rig
+from tests.kit.settings import boot_settings
 
 CONTACT = "it-help@corp.example"
 DENY = RuleSpec("no ads", destinations=("ads.example",), use="deny", reason="docs only")
@@ -70,6 +72,13 @@ def test_the_body_names_its_record_and_whom_to_ask(rig: Rig) -> None:
             method,
         )
         assert record["detail"] == 'docs only (policy office, rule "no ads")'
+
+
+def test_whom_to_ask_changes_while_the_proxy_runs(rig: Rig) -> None:
+    rig.configure(OFFICE, policy="office")
+    for contact in ("help@corp.example", None, CONTACT):
+        assert rig.ask(ApplySettings({"proxy": boot_settings(proxy={"contact": contact})["proxy"]})) == Done()
+        assert refusal(rig, request("GET"))[1].get("contact") == contact
 
 
 def test_a_client_that_is_rejected_before_its_request_reads_why(rig: Rig) -> None:
