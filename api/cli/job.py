@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from config.settings.initial_environment import wipe
+from config.settings.initial_environment import wipe, wipe_option
 
 FORWARDED: Final = frozenset(
     (
@@ -57,8 +57,8 @@ def was_asked_to_end() -> bool:
     return not signal.sigpending().isdisjoint((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 
 
-def hide_from_job(prefix: str) -> None:
-    """Keep processes of the same user from this one's memory, and from the variables of the prefix that it came with.
+def hide_from_job(prefix: str, option: str) -> None:
+    """Keep processes of the same user from this one's memory, and from variables and an option that it came with.
 
     Without it the command would find in `/proc/PPID/environ` what its own environment lacks (proc(5), ptrace(2)). It
     lasts as long as this process: what the command has left in the background is still there when it has ended, while
@@ -66,6 +66,7 @@ def hide_from_job(prefix: str) -> None:
     """
     with suppress(OSError):  # without /proc there is nothing to be read
         wipe(prefix)
+        wipe_option(option)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""The environment that this process was started with, as /proc shows it.
+"""The environment and the arguments that this process was started with, as /proc shows them.
 
 What is done to `os.environ` leaves `/proc/PID/environ` as it was: that file shows the memory where the kernel has put
 the variables (proc(5)), for as long as the process lives. So secrets that came as variables are wiped out there;
@@ -11,16 +11,13 @@ import ctypes
 import os
 from pathlib import Path
 
-_START_FIELD = 50 - 3
-"""`env_start` of proc(5), counted from the field behind the name of the process."""
+_START_FIELD, _ARGUMENTS_FIELD = 50 - 3, 48 - 3
+"""`env_start` and `arg_start` of proc(5), counted from the field behind the name of the process."""
 
 
 def wipe(prefix: str) -> None:
     """Overwrite the values of all variables whose names begin so. Raises `OSError` when /proc doesn't show them."""
-    environ = Path("/proc/self/environ").read_bytes()
-    start = int(Path("/proc/self/stat").read_bytes().rpartition(b") ")[2].split()[_START_FIELD])
-    if not environ or ctypes.string_at(start, len(environ)) != environ:
-        return  # the memory is used for something else by now
+    environ, start = _memory_of("environ", _START_FIELD)
     offset = 0
     for entry in environ.split(b"\0"):
         name, _, value = entry.partition(b"=")
@@ -28,6 +25,27 @@ def wipe(prefix: str) -> None:
             _move(os.fsdecode(name))
             ctypes.memset(start + offset + len(name) + 1, 0, len(value))
         offset += len(entry) + 1
+
+
+def wipe_option(option: str) -> None:
+    """Overwrite what the option was given, as `OPTION VALUE` or `OPTION=VALUE`. Raises `OSError` as `wipe` does.
+
+    Any user may read `/proc/PID/cmdline`. `sys.argv` is a copy, which stays.
+    """
+    arguments, start = _memory_of("cmdline", _ARGUMENTS_FIELD)
+    name, offset, is_value = os.fsencode(option), 0, False
+    for each in arguments.split(b"\0"):
+        kept = 0 if is_value else len(name) + 1 if each.startswith(name + b"=") else len(each)
+        ctypes.memset(start + offset + kept, ord("x"), len(each) - kept)
+        is_value = each == name
+        offset += len(each) + 1
+
+
+def _memory_of(file: str, field: int) -> tuple[bytes, int]:
+    """What /proc shows of this process, and the address where it is; nothing where that is used for something else."""
+    content = Path("/proc/self", file).read_bytes()
+    start = int(Path("/proc/self/stat").read_bytes().rpartition(b") ")[2].split()[field])
+    return (content, start) if content and ctypes.string_at(start, len(content)) == content else (b"", start)
 
 
 def _move(name: str) -> None:

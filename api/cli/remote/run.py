@@ -136,7 +136,7 @@ class _Runner:
         if candidate.private_ca and not self.own_ca:
             name = candidate.proxy.name
             _note(self.session, f"note: the certificate of {name} is of no public authority: --proxy-ca FILE")
-        hide_from_job(ENV_PREFIX)
+        hide_from_job(ENV_PREFIX, "--key")
         try:
             return self._start(replace(candidate.proxy, secret=secret))
         except IsolationUnavailable as unavailable:

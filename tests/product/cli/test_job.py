@@ -18,7 +18,7 @@ from tests.product.cli.shell import Terminal
 RUN = """
 import os, sys
 from api.cli.job import hide_from_job, run_job
-hide_from_job("SECRET_")
+hide_from_job("SECRET_", "--key")
 sys.exit(run_job(sys.argv[1:], os.environ))
 """
 OTHER = 65534
@@ -138,3 +138,12 @@ def test_a_caller_that_ignores_the_end_of_its_children_gets_the_status() -> None
 def test_variables_are_wiped_out_of_what_proc_shows_of_us() -> None:
     process = started("sh", "-c", "cat /proc/$PPID/environ; exit 0", SECRET_KEY="pf_12345")
     assert "pf_12345" not in process.communicate(timeout=60)[0]
+
+
+def test_a_key_that_came_as_an_argument_is_wiped_too() -> None:
+    """Any user may read arguments; those of the command are copies."""
+    keys = ("--key", "pf_12345", "--key=pf_12345", "--keys", "other")
+    process = started("sh", "-c", "tr '\\0' ' ' </proc/$PPID/cmdline; echo; echo $*", "sh", *keys)
+    ours, given = process.communicate(timeout=60)[0].splitlines()[-2:]
+    assert ours.endswith("sh --key xxxxxxxx --key=xxxxxxxx --keys other ")
+    assert given == " ".join(keys)
