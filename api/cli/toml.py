@@ -56,7 +56,7 @@ def _of_tables(value: Any) -> bool:
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _string(name)
+    return name if _BARE.fullmatch(name) else string(name)
 
 
 def _value(value: Any) -> str:
@@ -65,7 +65,7 @@ def _value(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, str):
-        return _string(value)
+        return string(value)
     if isinstance(value, Mapping):
         members = ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items() if each is not None)
         return f"{{ {members} }}" if members else "{}"
@@ -80,6 +80,6 @@ def _array(values: list[str], apart: bool = False) -> str:
     return line if len(line) <= WIDE and not apart else "".join(["[\n", *(f"  {value},\n" for value in values), "]"])
 
 
-def _string(text: str) -> str:
+def string(text: str) -> str:
     """A basic string. JSON escapes all that TOML wants escaped but DEL, and as TOML reads it outside the BMP."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.cli.terminal.output import counted
+from api.cli.toml import string
 
 TLS_NAME = "tls_name_denied"
 ENTRIES = 20
@@ -83,10 +84,11 @@ def _by_guard(_entries: list[str], _account: str) -> list[str]:
 def _rule(entries: list[str], account: str, action: str) -> list[str]:
     """A rule as `proxyfleet policies create --from` reads it."""
     name = f"allow {entries[0]}" + (" and others" if entries[1:] else "")
+    destinations = ", ".join(map(string, entries))
     return [
         "  [[rules]]",
-        f"  name = {json.dumps(name)}",
-        f"  match = {{ accounts = {json.dumps([account])}, destinations = {json.dumps(entries)} }}",
+        f"  name = {string(name)}",
+        f"  match = {{ accounts = [{string(account)}], destinations = [{destinations}] }}",
         f"  action = {action}",
     ]
 
