@@ -156,7 +156,7 @@ class ConnectionStats:
         self._add_record(
             (
                 wall,
-                "warning" if report.status >= 500 or (report.status == 407 and report.user) else "info",
+                _level_of(report),
                 self.proxy_id,
                 client_ip,
                 report.user,
@@ -207,3 +207,11 @@ class ConnectionStats:
 
     def __repr__(self) -> str:
         return f"<ConnectionStats of {self.proxy_id}: {self.values[REQUESTS]} requests>"
+
+
+def _level_of(report: Report) -> str:
+    """A refusal behind the 200 of its tunnel is a warning: the status does not say it, and blocks count by level."""
+    status = report.status
+    if status < 400:
+        return "warning" if report.reason in DENIALS else "info"
+    return "warning" if status >= 500 or (status == 407 and report.user) else "info"

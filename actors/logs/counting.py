@@ -14,19 +14,24 @@ from collections.abc import Callable, Iterator
 from itertools import compress
 
 from actors.bus.messages.records import CountLogs, LogCounts
+from actors.log_format import levels_from
 from actors.logs.blocks import Block, Snapshot
 from actors.logs.columns import DictionaryColumn
 from actors.logs.query_filter import MICRO, CompiledQuery
 from actors.logs.record_schema import HOST, TARGET
+from config.model.choices import LOG_LEVELS
 
 READ_MAX = 0.5
 """Seconds that it may take to read blocks."""
 SAMPLE = 300
 """Blocks that are read for values: more would not change the order of the most frequent ones."""
 FAILED = 400
-"""The status from which on a record counts as failed."""
+"""The status from which on a record counts as failed, and below it from warnings on: those are refusals whose tunnel
+was already announced."""
 
 _FAILURES = frozenset(map(str, range(FAILED, 600)))
+_WARNINGS = levels_from("warning")
+_CALM = frozenset(LOG_LEVELS) - _WARNINGS
 _HOST_IN_TARGET = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?:[^/?#@]*@)?(\[[^\]/]*\]|[^/?#:]*)", re.IGNORECASE)
 _PORT_BEHIND = re.compile(r":([0-9]{1,5})(?![0-9])")
 _USUAL_PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -60,7 +65,10 @@ class _Count:
             if query.counts_suffice and query.counted:
                 self._counts |= file.counts(query.counted)
             if query.counts_suffice:
-                self._failures |= file.counts({**query.counted, "status_code": self._failing_statuses()})
+                warnings = file.counts(self._counted_of(level=_WARNINGS))
+                calm = file.counts(self._counted_of(level=_CALM, status_code=_FAILURES))
+                for block in warnings.keys() | calm.keys():
+                    self._failures[block] = warnings.get(block, 0) + calm.get(block, 0)
 
     def run(self, deadline: float, clock: Callable[[], float]) -> LogCounts:
         unread: list[Block] = []
@@ -103,14 +111,16 @@ class _Count:
         return block.mask_in_time(self._query, self._ngrams)
 
     def _add_times(self, block: Block, mask: bytes) -> None:
-        statuses = block.columns.texts("status_code")
+        statuses, levels = block.columns.texts("status_code"), block.columns.texts("level")
         failing = [value in _FAILURES for value in statuses.values]
+        warning = [value in _WARNINGS for value in levels.values]
         start, step = self._start, self._step
-        for time, code in compress(zip(block.columns.times(), statuses.codes, strict=True), mask):
+        rows = zip(block.columns.times(), statuses.codes, levels.codes, strict=True)
+        for time, code, level in compress(rows, mask):
             bucket = (time - start) // step
             self._records[bucket] += 1
             self._matched += 1
-            if failing[code]:
+            if failing[code] or warning[level]:
                 self._failed[bucket] += 1
                 self._matched_failed += 1
 
@@ -192,9 +202,10 @@ class _Count:
             for value, (records, bytes_in, bytes_out) in ordered
         )
 
-    def _failing_statuses(self) -> frozenset[str]:
-        wanted = self._query.counted.get("status_code")
-        return _FAILURES if wanted is None else _FAILURES & wanted
+    def _counted_of(self, **only: frozenset[str]) -> dict[str, frozenset[str]]:
+        """What the query wants of the counts, and of that only these values."""
+        counted = self._query.counted
+        return {**counted, **{name: values & counted.get(name, values) for name, values in only.items()}}
 
 
 def _order(counted: tuple[str, list[int]]) -> tuple[int, int, str]:

@@ -48,8 +48,9 @@ class LogValues(LogTimes, LogFilters):
 def histogram(call: Call) -> Reply:
     """Count access records over time.
 
-    Returns how many of the matching access records there are in each bucket of time, and how many of them have a status
-    from 400 on. What would take longer than half a second is estimated from an even sample.
+    Returns how many of the matching access records there are in each bucket of time, and how many of them have failed:
+    with a status from 400 on, or refused when their tunnel was already announced with 200. What would take longer than
+    half a second is estimated from an even sample.
     """
     query: LogHistogram = call.query
     start, end = _times(query)

@@ -100,7 +100,9 @@ class CountLogs:
 
 @message
 class LogCounts:
-    """Log indexer → API: records of each bucket, and of them those with a status from 400 on; the values of each field.
+    """Log indexer → API: records of each bucket, and of them the failed ones; the values of each field.
+
+    Failed is a status from 400 on, and a refusal of a tunnel that was already announced with 200 (a warning).
 
     A value has its records, `bytes_in` and `bytes_out`; the empty one is left out. Where counting all would have taken
     too long, `exact` is False and the numbers are estimated from an even sample.

@@ -314,9 +314,10 @@ class LogTail(ResponseModel):
 
 
 class LogHistogram(ResponseModel):
-    """Records, and of them those with a status from 400 on, of each `step` seconds from `start` on.
+    """Records, and of them the failed ones, of each `step` seconds from `start` on.
 
-    Not `exact` are estimates from an even sample.
+    Failed is a status from 400 on, and a refusal of a tunnel that was already announced with 200. Not `exact` are
+    estimates from an even sample.
     """
 
     start: Moment

@@ -39,5 +39,5 @@ test("a plan discloses unless it says otherwise", () => {
 });
 
 test("a tunnel that was announced and then refused does not look as if it had succeeded", () => {
-  expect([[200, ""], [200, "tls_name_denied"], [200, "reported:tls_name_denied"], [403, "x"], [502, "x"]].map(([status_code, reason]) => kindOf({ status_code, reason } as never))).toEqual(["good", "warn", "good", "warn", "bad"]);
+  expect([[200, "info"], [200, "warning"], [403, "info"], [502, "warning"]].map(([status_code, level]) => kindOf({ status_code, level } as never))).toEqual(["good", "warn", "warn", "bad"]);
 });

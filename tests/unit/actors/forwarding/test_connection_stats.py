@@ -44,3 +44,27 @@ def test_tunnels_are_counted_by_what_was_found_in_their_handshake(stats: Connect
         stats.tls_name_checked(kind)
     assert stats.tls_names == {"match": 2, "timeout": 1}
     assert rows == [], "the record is written when the tunnel ends"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "user", "level"),
+    [
+        (200, "", "", "info"),
+        (200, "tls_name_denied", "", "warning"),
+        (200, "policy_denied", "", "warning"),
+        (200, "account_quota_reached", "", "warning"),
+        (200, "reported:tls_name_denied", "", "info"),
+        (200, "connection_terminated", "", "info"),
+        (403, "tls_name_denied", "", "info"),
+        (407, "http_request_denied", "", "info"),
+        (407, "http_request_denied", "ada", "warning"),
+        (502, "dns_error", "", "warning"),
+    ],
+)
+def test_what_its_status_does_not_say_is_a_warning(
+    stats: ConnectionStats, rows: list[Row], status: int, reason: str, user: str, level: str
+) -> None:
+    report = Report(b"CONNECT", "a.example:443", status, reason, "", 0.0, 0.0, 0, 0)
+    report.user = user
+    stats.exchange_ended(report, "192.0.2.1", 3128)
+    assert rows[0][ACCESS_FIELDS.index("level")] == level

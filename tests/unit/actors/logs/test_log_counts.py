@@ -66,6 +66,25 @@ def test_records_and_failures_are_counted_by_bucket(log: Log, pack: bool) -> Non
     assert found.failed == (0, 0, 5, 5, 0, 0)
 
 
+@pytest.mark.parametrize("pack", [False, True], ids=["fresh", "in blocks"])
+@pytest.mark.parametrize(
+    ("filters", "failed"),
+    [
+        ({}, 3),
+        ({"status_class": 2}, 2),
+        ({"status_code": 200, "level": "warning"}, 2),
+        ({"level": "info"}, 1),
+        ({"proxy_ids": ("b",)}, 0),
+        ({"reason": "tls_name_denied"}, 2),
+    ],
+)
+def test_a_refusal_of_an_announced_tunnel_has_failed(log: Log, filters: Any, failed: int, pack: bool) -> None:
+    refused = minutes(range(2), level="warning", reason="tls_name_denied")
+    log.store([*refused, *minutes(range(2, 3), status_code=403), *minutes(range(3, 8))], pack)
+    found = log.count(**filters)
+    assert (found.failed[0], found.exact) == (failed, True)
+
+
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
@@ -91,7 +110,7 @@ def test_what_a_search_finds_is_counted(log: Log, filters: Any, expected: tuple[
 def test_counts_alone_suffice_without_time_to_read(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "READ_MAX", -1.0)
     log.store(minutes(range(8)))
-    log.store(minutes(range(10, 18), status_code=403))
+    log.store(minutes(range(10, 14), status_code=403) + minutes(range(14, 18), level="warning"))
     found = log.count()
     assert (found.records, found.failed, found.exact) == ((8, 8, 0, 0, 0, 0), (0, 8, 0, 0, 0, 0), True)
 

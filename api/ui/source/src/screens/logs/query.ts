@@ -52,10 +52,10 @@ export function times(span: TimeSpan): { start_time: string; end_time: string } 
   return { start_time: start.toISOString(), end_time: end.toISOString() };
 }
 
-/** The colour of its status; a tunnel may have been announced with 200 before its handshake was refused. */
-export function kindOf({ status_code, reason }: Pick<Entry, "status_code" | "reason">): "bad" | "warn" | "good" {
+/** The colour of its status; a tunnel may have been announced with 200 before it was refused, which is a warning. */
+export function kindOf({ status_code, level }: Pick<Entry, "status_code" | "level">): "bad" | "warn" | "good" {
   if (status_code >= 500) return "bad";
-  return status_code >= 400 || reason === "tls_name_denied" ? "warn" : "good";
+  return status_code >= 400 || level === "warning" ? "warn" : "good";
 }
 
 /** The protocols that a client offered in its handshake. */
