@@ -8,7 +8,8 @@ from typing import Final
 
 from actors.forwarding.protocols.commands import Report, ToClient
 from actors.forwarding.protocols.failures import PROXY_NAME, Failure
-from actors.forwarding.protocols.http.error_body import JSON_TYPE, PAGE_TYPE, UNKNOWN, Asker, page, problem
+from actors.forwarding.protocols.http.error_body import JSON_TYPE, PAGE_TYPE, UNKNOWN, Asker, page, problem, wants_page
+from actors.forwarding.protocols.http.head_parser import RequestHead
 from actors.forwarding.protocols.session_config import SessionConfig
 
 ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -45,11 +46,17 @@ def error_response(failure: Failure, asker: Asker = UNKNOWN, *, keep_alive: bool
 
 
 def refuse_head(
-    failure: Failure, config: SessionConfig, started: float, now: float, size: int
+    failure: Failure, config: SessionConfig, started: float, now: float, size: int, head: RequestHead | None
 ) -> tuple[ToClient, Report]:
-    """The response to a head that is no request, and its report; `size` is that of what came."""
-    asker = Asker(config.new_id(), config.contact)
-    reply = dated(error_response(failure, asker, keep_alive=False), config.date(now))
+    """The response to a head that is no request, and its report; `size` is that of what came.
+
+    `head` is None where it could not be read; else its target or its framing is wrong.
+    """
+    asker, with_body = Asker(config.new_id(), config.contact), True
+    if head is not None:
+        asker = asker._replace(method=head.method.decode("ascii"), wants_page=wants_page(head))
+        with_body = head.method != b"HEAD"
+    reply = dated(error_response(failure, asker, keep_alive=False, with_body=with_body), config.date(now))
     report = Report(b"", "", failure.status, failure.reason, "", started, now, size, len(reply))
     report.request_id = asker.request_id
     return ToClient(reply), report.because(failure)

@@ -22,7 +22,7 @@ from actors.forwarding.protocols.failures import AskAnotherUpstream, Failure, Re
 from actors.forwarding.protocols.http.basic_auth import read_credentials
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
-from actors.forwarding.protocols.http.head_parser import HEAD_MAX
+from actors.forwarding.protocols.http.head_parser import HEAD_MAX, RequestHead
 from actors.forwarding.protocols.http.replies import ESTABLISHED, dated
 from actors.forwarding.protocols.http.session_ends import NO_EXCHANGE, SessionEnds
 from actors.forwarding.protocols.http.states import (
@@ -129,12 +129,14 @@ class HttpSession(SessionEnds):
             self._exchange = NO_EXCHANGE
             self._started = now
             self.deadline = now + self._config.handshake_timeout
+        request: RequestHead | None = None
         try:
             head = self._consume_head()
             if head is not None:
-                self._begin(Exchange(request_head(head), self._config.via, self._started, len(head)), out, now)
+                request = request_head(head)
+                self._begin(Exchange(request, self._config.via, self._started, len(head)), out, now)
         except Refused as refused:
-            self._refuse(refused.failure, out, now)
+            self._refuse(refused.failure, out, now, request)
 
     def _begin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         self._exchange = exchange

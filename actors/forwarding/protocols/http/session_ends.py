@@ -75,12 +75,15 @@ class SessionEnds(SessionBuffer):
         out.append(LeaveOrigin(reusable=False))
         self._refuse(failure, out, now)
 
-    def _refuse(self, failure: Failure, out: list[Command], now: float) -> None:
-        """Respond with an error of our own; keep the connection when nothing of the request is left unread."""
+    def _refuse(self, failure: Failure, out: list[Command], now: float, head: RequestHead | None = None) -> None:
+        """Respond with an error of our own; keep the connection when nothing of the request is left unread.
+
+        `head` is one that could be read and made no exchange.
+        """
         exchange = self._exchange
         if exchange is NO_EXCHANGE:
             size = self._head_size or len(self._in)
-            out.extend(refuse_head(failure, self._config, self._started, now, size))
+            out.extend(refuse_head(failure, self._config, self._started, now, size, head))
             self._close(out)
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect

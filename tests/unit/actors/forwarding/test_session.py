@@ -323,6 +323,29 @@ def test_a_flood_of_interim_answers_is_502() -> None:
 # --- refusals ---
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "accept", "media"),
+    [
+        (b"http://a..b/", b"a..b", b"text/html", b"text/html"),
+        (b"http://[::1/", b"a.example", b"text/html", b"text/html"),
+        (b"http://a..b/", b"a..b", b"*/*", b"application/problem+json"),
+        (b"http://a b/", b"a.example", b"text/html", b"application/problem+json"),
+    ],
+)
+def test_a_browser_reads_a_page_about_a_bad_target_where_the_head_can_be_read(
+    target: bytes, host: bytes, accept: bytes, media: bytes
+) -> None:
+    talk = Talk().client(b"GET %b HTTP/1.1\r\nHost: %b\r\nAccept: %b\r\n\r\n" % (target, host, accept))
+    assert talk.to_client.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nContent-Type: %b" % media in talk.to_client
+    assert talk.out[-1] == CloseClient()
+
+
+def test_a_head_for_a_bad_target_gets_no_body() -> None:
+    talk = Talk().client(b"HEAD http://a..b/ HTTP/1.1\r\nHost: a..b\r\n\r\n")
+    assert (talk.report.status, talk.to_client[-4:]) == (400, b"\r\n\r\n")
+
+
 def test_what_is_not_http_is_400_and_closed() -> None:
     talk = Talk().client(b"\x05\x01\x00\r\n\r\n")
     assert talk.to_client.startswith(b"HTTP/1.1 400 ")
