@@ -77,7 +77,7 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
     (403, "policy_denied"): Advice(
         "A policy denies the request",
         False,
-        f"Read the detail, and request what the policy allows. {_ASK} to change it.",
+        f"Request what the policy allows. {_ASK} to change it.",
     ),
     (403, "tls_name_denied"): Advice(
         "The name in the TLS handshake is not allowed",

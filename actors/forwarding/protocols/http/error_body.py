@@ -52,8 +52,8 @@ _HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quo
 
 _problems: dict[tuple[int, str], str] = {}
 """The beginning of problem details by status and reason, of which there are as many as the code has."""
-_pages: dict[tuple[int, str], tuple[str, str]] = {}
-"""The beginning of pages, and what is behind the detail."""
+_pages: dict[tuple[int, str], tuple[str, str, str]] = {}
+"""The beginning of pages, what is behind the detail, and the end."""
 
 
 def problem(failure: Failure, asker: Asker) -> str:
@@ -70,15 +70,26 @@ def problem(failure: Failure, asker: Asker) -> str:
 
 
 def page(failure: Failure, asker: Asker) -> str:
-    """The same as a page of HTML."""
+    """The same as a page of HTML, for people: whom to ask and whether to wait come first."""
     parts = _pages.get((failure.status, failure.reason))
     if parts is None:
         parts = _pages[failure.status, failure.reason] = _page_parts(failure)
-    again = "yes" if _retryable(failure) else "no"
-    rows = "".join([f"<dt>{name}<dd>{_linked(name, text)}" for name, text in _facts(failure, asker) if text])
-    return f"{parts[0]}{_escaped(failure.detail)}{parts[1]}<dt>retryable<dd>{again}{rows}</dl>\n"
+    *others, contact = _facts(failure, asker)
+    members = (contact, ("retryable", _again(failure)), *others)
+    rows = "".join([f"<dt>{_LABELS[name]}<dd>{_linked(name, text)}" for name, text in members if text])
+    return f"{parts[0]}{_escaped(failure.detail)}{parts[1]}{rows}{parts[2]}"
 
 
+_LABELS: Final = {
+    "contact": "Whom to ask",
+    "retryable": "Try again later",
+    "policy": "Policy that decided",
+    "rule": "Rule that decided",
+    "list": "List that has the target",
+    "host": "Host",
+    "method": "Method",
+    "request_id": "Request id (for the operator)",
+}
 _HEAD: Final = (
     '<!doctype html><html lang="en"><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width,initial-scale=1"><style>'
@@ -89,7 +100,7 @@ _HEAD: Final = (
 
 
 def _facts(failure: Failure, asker: Asker) -> tuple[tuple[str, str], ...]:
-    """Members by name, with an empty text for those that are left out."""
+    """Members by name, the contact last, with an empty text for those that are left out."""
     asked = (
         ("host", asker.host),
         ("method", asker.method),
@@ -114,13 +125,21 @@ def _start(failure: Failure) -> str:
     return json.dumps(members)[1:-1] + ", "
 
 
-def _page_parts(failure: Failure) -> tuple[str, str]:
+def _page_parts(failure: Failure) -> tuple[str, str, str]:
     advice, reason = advice_for(failure), _escaped(failure.reason)
     title, steps = _escaped(advice.title), _escaped(advice.next_steps)
     return (
         f"{_HEAD}<title>{failure.status} {title}</title><h1>{title}</h1><p>",
-        f"<p>{steps}<dl><dt>status<dd>{failure.status}<dt>reason<dd>{reason}<dt>type<dd>{DOCS}#{reason}",
+        f"<p>{steps}<dl>",
+        f"<dt>Reason<dd>{reason}<dt>Status<dd>{failure.status}</dl>\n",
     )
+
+
+def _again(failure: Failure) -> str:
+    """Whether it makes sense to try again, and when."""
+    if not _retryable(failure):
+        return "no"
+    return f"yes, in {failure.retry_after} s" if failure.retry_after else "yes"
 
 
 def _retryable(failure: Failure) -> bool:

@@ -85,6 +85,6 @@ def test_chromium_shows_a_page(product: Product, proxy: dict[str, Any], tmp_path
     assert "<h1>A policy denies the request</h1>" in printed.stdout, printed.stderr
     assert "no &lt;b&gt;ads&lt;/b&gt; &amp; games here" in printed.stdout
     assert f'<a href="{CONTACT}">' in printed.stdout
-    request_id = re.search(r"<dt>request_id</dt><dd>([0-9a-f]+)</dd>", printed.stdout)
+    request_id = re.search(r"<dt>Request id \(for the operator\)</dt><dd>([0-9a-f]+)</dd>", printed.stdout)
     assert request_id is not None, printed.stdout
     assert record_with(product, request_id[1])["reason"] == "policy_denied"

@@ -214,7 +214,8 @@ def test_proxy_status_names_policy_and_rule() -> None:
 )
 def test_only_what_may_succeed_without_a_change_is_retryable(failure: Failure, retryable: bool) -> None:
     assert details(failure)["retryable"] is retryable
-    assert f"retryable\n{'yes' if retryable else 'no'}\n" in Page(failure).text
+    again = f"yes, in {failure.retry_after} s" if retryable and failure.retry_after else "yes" if retryable else "no"
+    assert f"Try again later\n{again}\n" in Page(failure).text
 
 
 def test_head_has_no_content_and_its_length() -> None:
@@ -266,13 +267,32 @@ def test_a_browser_reads_the_same_on_a_page_that_loads_nothing() -> None:
     page = Page(DENIED)
     assert page.fields["content-type"] == "text/html; charset=utf-8"
     assert page.fields["content-security-policy"] == "default-src 'none'; style-src 'unsafe-inline'"
-    for name, value in details(DENIED).items():
+    members = details(DENIED)
+    assert members.pop("type") not in page.text
+    for name, value in members.items():
         shown = {True: "yes", False: "no"}.get(value) if isinstance(value, bool) else str(value)
         assert f"{shown}" in page.text, name
     assert [attrs for tag, attrs in page.tags if "src" in attrs or tag in ("script", "link", "img")] == []
     assert [attrs["href"] for tag, attrs in page.tags if tag == "a"] == [ASKER.contact]
     assert any(attrs.get("name") == "viewport" for _tag, attrs in page.tags)
     assert "color-scheme:light dark" in page.text
+
+
+def test_the_page_has_labels_for_people_and_whom_to_ask_first() -> None:
+    rows = [line for line in Page(DENIED).text.partition(advice_for(DENIED).next_steps)[2].splitlines() if line]
+    assert dict(zip(rows[::2], rows[1::2], strict=True)) == {
+        "Whom to ask": ASKER.contact,
+        "Try again later": "no",
+        "Policy that decided": "office",
+        "Rule that decided": "no-ads",
+        "List that has the target": "ads",
+        "Host": "ads.example",
+        "Method": "CONNECT",
+        "Request id (for the operator)": "id0001",
+        "Reason": "policy_denied",
+        "Status": "403",
+    }
+    assert rows[0] == "Whom to ask"
 
 
 def test_a_mail_address_is_a_link_to_write_to() -> None:
