@@ -378,7 +378,7 @@ def test_each_column_that_is_ticked_is_there_and_the_table_scrolls_sideways_in_i
     grid = page.get_by_role("grid", name="Logs")
     expect(grid.get_by_role("button", name="destination_denied").first).to_be_in_viewport()
     page.get_by_role("button", name="Columns").click()
-    ticked = page.get_by_role("menuitemradio", checked=True).all_inner_texts()
+    ticked = page.get_by_role("menuitemcheckbox", checked=True).all_inner_texts()
     assert len(ticked) > 8
     titles = [each.strip() for each in grid.get_by_role("columnheader").all_inner_texts()]
     assert titles == [*map(str.strip, ticked), "Actions"]

@@ -21,7 +21,6 @@ from tests.kit.product import Product
 
 pytestmark = needs_curl
 
-WIDE = {"width": 1920, "height": 900}
 OTHER = "other.example"
 SIDEWAYS = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
@@ -102,8 +101,8 @@ def test_the_check_and_its_ports_are_chosen_for_a_proxy_and_shown(
     check = page.get_by_label("Name in the TLS handshake")
     expect(check).to_have_accessible_description(re.compile("an entry with host names let through"))
     check.select_option(label="must be the host of the request")
-    expect(page.get_by_text("Another name, none, or something else than TLS is refused.")).to_be_visible()
-    ports = page.get_by_label("Ports where it is checked")
+    expect(page.get_by_text("Another name, none, or something other than TLS is refused.")).to_be_visible()
+    ports = page.get_by_label("Target ports where the TLS name is read")
     ports.press_sequentially("https,")
     press(page, "Review and save")
     press(page.get_by_role("dialog", name="What is changed"), "Save")
@@ -139,7 +138,7 @@ def test_a_rule_says_what_becomes_of_the_name_and_is_tried_with_one_before_it_is
     expect(tried).to_contain_text("tls_name_denied")
     expect(tried).to_contain_text("must itself be allowed · another name other.example")
     save(page, name)
-    expect(page.get_by_text("tls_name: allowed")).to_be_visible()
+    expect(page.get_by_text("TLS name: must itself be allowed")).to_be_visible()
     (rule,) = product.data("GET", f"/policies/{name}")["policy"]["rules"]
     assert rule["action"]["tls_name"] == "allowed"
     page.close()
@@ -163,13 +162,20 @@ def test_explain_says_which_check_is_in_force_and_what_becomes_of_a_name(proxy: 
     expect(step).to_contain_text("assumed")
     expect(step).to_contain_text("must be the host of the request")
     expect(step).to_contain_text("access.allow_destinations[0] localhost:443")
+    expect(decision).to_contain_text("if the name in the handshake is right")
     ask("localhost:443", OTHER)
     expect(decision).to_contain_text("Denied")
     expect(decision).to_contain_text("tls_name_denied")
     expect(step).to_contain_text("denies it")
     expect(step).to_contain_text("another name other.example")
     ask("localhost:443", "LOCALHOST")
-    expect(step).to_contain_text("the name is right")
+    expect(step).to_contain_text("the name is allowed")
+    expect(decision).not_to_contain_text("if the name in the handshake is right")
+    page.get_by_label("The client sends no name").check()
+    press(page, "Explain")
+    expect(step).to_contain_text("no name")
+    expect(decision).to_contain_text("tls_name_denied")
+    page.get_by_label("The client sends no name").uncheck()
     ask("localhost:8443")
     expect(decision).to_contain_text("The name in the TLS handshake is not checked at this port.")
     expect(step).to_have_count(0)
@@ -212,15 +218,21 @@ def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
     proxy: MakeProxy, sign_in: SignIn, origin: Origin
 ) -> None:
     made = proxy(tls_ports=[origin.port])
-    page = sign_in(viewport=WIDE)
+    page = sign_in()
     with tunnel(made, origin):
         page.goto(f"/ui/connections?proxy={made['id']}")
         row = page.get_by_role("grid", name="Connections").locator("[data-index]")
-        expect(row.get_by_title("localhost · http/1.1 · TLS 1.3").last).to_have_text("localhost")
+        shown = row.get_by_title("localhost · http/1.1 · TLS 1.3")
+        expect(shown).to_contain_text(f"localhost:{origin.port}")
+        expect(shown).not_to_contain_text("TLS name")
         row.get_by_role("button", name="Actions: 127.0.0.1").click()
         page.get_by_role("menuitem", name="Only with the TLS name localhost").click()
         expect(page.get_by_text("TLS name: localhost")).to_be_visible()
         expect(row).to_have_count(1)
+        expect(shown).to_contain_text("TLS name: localhost")
+        page.set_viewport_size({"width": 320, "height": 700})
+        expect(shown.get_by_text("TLS name: localhost")).to_be_visible()
+        assert not page.evaluate(SIDEWAYS)
         page.goto(f"/ui/connections?proxy={made['id']}&alpn=h2")
         expect(page.get_by_text("No connection matches")).to_be_visible()
     page.close()

@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
+import { otherName } from "../src/screens/connections/query";
+import { shownColumns } from "../src/screens/logs/columns";
 import { kindOf, offered } from "../src/screens/logs/query";
-import { CHECKS, checkText, fixOf } from "../src/screens/objects/tls-name";
+import { CHECKS, askedOf, checkText, detailOf, fixOf, ruleText } from "../src/screens/objects/tls-name";
 import * as plan from "../src/screens/plans/value";
 import { blank, bodyOf } from "../src/screens/proxies/form/value";
 import { en } from "../src/texts/en";
@@ -24,10 +26,37 @@ test("each check has a word and a sentence", () => {
 
 test.each([
   ["tls_name_denied", "mismatch: the client named b.example, not a.example", en.tlsname["fix.mismatch"]],
+  ["tls_name_denied", "mismatch: the handshake names b.example, and a.example was requested; access.allow_destinations does not allow that name", en.tlsname["fix.refused"]],
   ["reported:tls_name_denied", "no_name: no name", en.tlsname["fix.no_name"]],
   ["tls_name_denied", "something later", ""],
   ["destination_denied", "mismatch: x", ""],
 ])("%s with the detail %s has what to do", (reason, detail, text) => expect(fixOf({ reason, detail })).toBe(text));
+
+test("a record leads to a question about its name, or about none where it had none", () => {
+  expect(askedOf({ tls_name: "", detail: "no_name: the handshake has no name" })).toEqual({ tls_name: "", nameless: "1" });
+  expect(askedOf({ tls_name: "b.example", detail: "mismatch: x" })).toEqual({ tls_name: "b.example", nameless: "" });
+});
+
+test("a detail is shown without its kind, and the field of the proxy as what it is", () => {
+  expect([detailOf({ reason: "reported:tls_name_denied", detail: "not_tls: no TLS" }), detailOf({ reason: "dns_failed", detail: "name: no answer" })]).toEqual(["no TLS", "name: no answer"]);
+  expect([ruleText("tls_name"), ruleText("access.allow_destinations[0] a.example")]).toEqual(["setting of the proxy", "access.allow_destinations[0] a.example"]);
+});
+
+test.each([
+  ["a.example:443", "a.example", false],
+  ["A.example.:443", "a.example", false],
+  ["192.0.2.7:443", "a.example", true],
+  ["[2001:db8::1]:443", "a.example", true],
+  ["a.example:443", "", false],
+])("a connection to %s with the name %s in its handshake", (target, tls_name, other) => expect(otherName({ target, tls_name })).toBe(other));
+
+test.each([
+  ["", "", "", false],
+  ["", "tls_name_denied", "", true],
+  ["", "reported:tls_name_denied", "", true],
+  ["", "", "b.example", true],
+  ["tls_name", "", "b.example", false],
+])("the column of the name with hidden=%s reason=%s tls_name=%s", (hidden, reason, tls_name, there) => expect(shownColumns({ hidden, reason, tls_name }).includes("tls_name")).toBe(there));
 
 test("protocols that a client offered are values of their own", () => {
   expect([offered({ alpn: "h2,http/1.1" }), offered({ alpn: "" })]).toEqual([["h2", "http/1.1"], []]);

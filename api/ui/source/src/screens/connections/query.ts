@@ -23,6 +23,12 @@ export function which(values: Values, only?: string, fixed?: string) {
   return { ...given, proxy: only ?? (proxy || undefined) };
 }
 
+/** Whether the client named another host in its handshake than it requested. */
+export function otherName({ target, tls_name }: Pick<Connection, "target" | "tls_name">): boolean {
+  const host = (target ?? "").replace(/:\d+$/, "").replace(/\.$/, "").toLowerCase();
+  return !!tls_name && tls_name.replace(/\.$/, "") !== host;
+}
+
 /** Whether nothing narrows them. */
 export const everything = (query: ReturnType<typeof which>): boolean => Object.values(query).every((value) => value === undefined);
 

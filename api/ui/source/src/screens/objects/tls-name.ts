@@ -20,7 +20,20 @@ export function checkText({ tls_name, tls_ports }: Pick<Schemas["DetailedProxy"]
 export function fixOf({ reason, detail }: { reason: string; detail: string }): string {
   if (reason.replace(/^reported:/, "") !== "tls_name_denied") return "";
   const kind = KINDS.find((each) => detail.startsWith(`${each}:`));
-  return kind ? fixText(kind) : "";
+  return kind ? fixText(kind, detail) : "";
 }
 
-export const fixText = (kind: Kind): string => (kind === "match" ? "" : t(`tlsname.fix.${kind}`));
+/** What Explain is asked about the handshake of a record: its name, or that it had none. */
+export const askedOf = ({ tls_name, detail }: { tls_name: string; detail: string }): { tls_name: string; nameless: string } => ({ tls_name, nameless: detail.startsWith("no_name:") ? "1" : "" });
+
+/** What a record says is wrong, without the kind before it. */
+export const detailOf = ({ reason, detail }: { reason: string; detail: string }): string => (/^(reported:)?tls_name_denied$/.test(reason) ? detail.replace(/^[a-z_]+: /, "") : detail);
+
+/** What decided; the field alone is a setting of the proxy. */
+export const ruleText = (rule: string): string => (rule === "tls_name" ? t("tlsname.setting") : rule);
+
+/** The detail goes on after a semicolon where the name itself was asked about, as `allowed` does: then another check changes nothing. */
+export function fixText(kind: Kind, detail: string): string {
+  if (kind === "match") return "";
+  return t(kind === "mismatch" && detail.includes("; ") ? "tlsname.fix.refused" : `tlsname.fix.${kind}`);
+}

@@ -21,7 +21,7 @@ export const overview = {
   "top.none": "Nichts in dieser Zeit.",
   "window": "Zeitfenster",
   "first.title": "Noch kein Proxy",
-  "first.text": "Ein Proxy ist ein Port, zu dem sich Clients verbinden. Legen Sie hier einen an, oder mit dem Befehl darunter.",
+  "first.text": "Ein Proxy ist ein Port, zu dem sich Clients verbinden. Legen Sie einen an, hier oder mit dem Befehl darunter.",
   "first.action": "Proxy anlegen",
   "attention.more": "{n} weiterer Eintrag wird nicht gezeigt.|{n} weitere werden nicht gezeigt.",
   "moved": "{size} in dieser Zeit",

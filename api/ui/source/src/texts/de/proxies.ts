@@ -120,7 +120,7 @@ export const proxies = {
   "use.where.url": "Für Programme, die eine Adresse wollen.",
   "use.password": "PASSWORD steht für das Passwort; gespeichert ist nur sein Hash.",
   "use.user": "USER steht für den Benutzernamen eines Kontos.",
-  "use.credential": "CREDENTIAL steht für das Geheimnis eines Zugangs: SOCKS4 hat keine Passwörter.",
+  "use.credential": "CREDENTIAL steht für das Geheimnis eines Zugangsschlüssels: SOCKS4 hat keine Passwörter.",
   "use.ca": "CA.pem ist die Zertifizierungsstelle des Proxys.",
   "test": "Test",
   "test.run": "Testen",

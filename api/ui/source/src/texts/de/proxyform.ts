@@ -98,7 +98,7 @@ export const proxyform: Texts["proxyform"] = {
   "forwarded.x-forwarded-for": "X-Forwarded-For",
   "forwarded.rfc7239": "Forwarded (RFC 7239)",
   "workers": "Worker",
-  "workers.hint": "Prozesse, die ihn zugleich bedienen: 1 bis 64, oder auto für einen je Kern",
+  "workers.hint": "Prozesse, die ihn zugleich bedienen: 1 bis 64 oder auto für einen je Kern",
   "sleep_after": "Schläft nach",
   "sleep_after.hint": "Sekunden ohne Client, nach denen er keinen Prozess hat, bis der nächste kommt; 0: nie",
   "bind_policy": "Auswahl der ausgehenden Adresse",

@@ -24,7 +24,7 @@ export const proxyrules: Texts["proxyrules"] = {
   "stage.address": "Regeln für Ziele",
   "stage.tls_name": "Name im TLS-Handshake",
   "assumed.password": "wenn das Passwort stimmt, was hier nicht bekannt ist",
-  "assumed.credential": "wenn das Geheimnis des Zugangs stimmt, was hier nicht bekannt ist",
+  "assumed.credential": "wenn das Geheimnis des Zugangsschlüssels stimmt, was hier nicht bekannt ist",
   "was": "Der Eintrag sagt: {reason}",
   "outcome.passed": "lässt durch",
   "outcome.assumed": "vorausgesetzt",

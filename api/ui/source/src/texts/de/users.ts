@@ -85,7 +85,7 @@ export const apikeys = {
   "limit.proxies": "Proxys",
   "limit.proxies.hint": "IDs; alle anderen werden abgelehnt",
   "limit.accounts": "Konten",
-  "limit.accounts.hint": "IDs; der Schlüssel kann dann nur deren Zugangsdaten anlegen, auflisten und widerrufen und sehen, was ihnen verweigert wurde",
+  "limit.accounts.hint": "IDs; der Schlüssel kann dann nur deren Zugangsschlüssel anlegen, auflisten und widerrufen und sehen, was ihnen verweigert wurde",
   "limit.addresses": "Adressen der Clients",
   "limit.addresses.hint": "Adressen oder Netze, die den Schlüssel benutzen dürfen",
   "use": "Programme senden ihn in einem Header:",

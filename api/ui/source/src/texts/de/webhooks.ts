@@ -25,7 +25,7 @@ export const webhooks = {
   "category.proxy": "Proxys",
   "category.error_rate": "Fehlerrate",
   "category.account": "Konten",
-  "category.credential": "Zugangsdaten",
+  "category.credential": "Zugangsschlüssel",
   "category.pool": "Pools",
   "category.upstream": "Upstreams",
   "category.list": "Listen",

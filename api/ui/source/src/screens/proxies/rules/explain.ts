@@ -40,11 +40,14 @@ function applies(stage: Stage, { account, credential, target, rules, tls_name }:
 
 function outcome({ decision, reason, assumed, tls_name }: Explanation, stage: Stage, index: number, at: number): Outcome {
   if (stage === "user" && assumed.length > 0 && (decision === "allow" || index < at)) return "assumed";
-  if (stage === "tls_name" && decision === "allow" && tls_name.kind === null && tls_name.check !== "record") return "assumed";
+  if (stage === "tls_name" && nameDecides({ decision, tls_name })) return "assumed";
   if (decision === "allow") return index === at && isReported(reason) ? "reported" : "passed";
   if (index === at) return "denied";
   return index < at ? "passed" : "open";
 }
+
+/** Whether it is allowed if the name in the handshake is right, which was not asked about. */
+export const nameDecides = ({ decision, tls_name: { check, kind, port_checked } }: Pick<Explanation, "decision" | "tls_name">): boolean => decision === "allow" && port_checked && kind === null && (check === "match" || check === "allowed");
 
 /** Whether it is allowed only since the proxy reports and does not enforce. */
 export const isReported = (reason: string): boolean => reason.startsWith("reported:");
