@@ -8,6 +8,7 @@ from typing import Any
 
 from actors.bus.messages.accounts import CREDENTIAL
 from actors.bus.messages.records import CountLogs, QueryLogs
+from actors.forwarding.protocols.failures import TLS_NAME_DENIED
 from actors.forwarding.stats import DENIALS
 from actors.logs.counting import host_of, port_of
 from api.call import Call, Reply
@@ -21,8 +22,8 @@ REFUSALS_MAX = 500
 """Entries of one response."""
 _REASONS_COUNTED = 100
 
-Found = dict[tuple[str, int | None, str, str, str], dict[str, Any]]
-"""Entries by host, port, reason, rule and proxy."""
+Found = dict[tuple[str, int | None, str, str, str, str], dict[str, Any]]
+"""Entries by host, port, reason, rule, proxy, and what was wrong with the name in the TLS handshake (`_kind`)."""
 
 
 class CredentialRefusals(Query):
@@ -87,11 +88,17 @@ def _undisclosed(row: dict[str, Any]) -> dict[str, Any]:
 def _count(found: Found, call: Call, row: dict[str, Any]) -> None:
     """Add a record; rows come newest first."""
     host, port = host_of(row["target_url"]), port_of(row["target_url"])
-    entry = found.get((host, port, row["reason"], row["rule"], row["proxy_id"]))
+    key = host, port, row["reason"], row["rule"], row["proxy_id"], _kind(row)
+    entry = found.get(key)
     if entry is not None:
         entry["records"] += 1
         return
     view = call.services.log_search.view(row, with_addresses=False, upstreams=frozenset())
     taken = {name: view[name] for name in ("reason", "rule", "detail", "proxy_name")}
     new = {"host": host, "port": port, "records": 1, "last_at": view["timestamp"], **taken}
-    found[host, port, row["reason"], row["rule"], row["proxy_id"]] = new
+    found[key] = new
+
+
+def _kind(row: dict[str, Any]) -> str:
+    """`mismatch`, `not_tls`…, which is in front of a detail about the name; empty for other reasons."""
+    return str(row["detail"]).partition(":")[0] if row["reason"] == TLS_NAME_DENIED else ""

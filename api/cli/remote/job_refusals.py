@@ -64,17 +64,22 @@ def _by_account(entries: list[str], account: str) -> list[str]:
 
 
 def _by_policy(entries: list[str], account: str) -> list[str]:
-    return ["to allow it, the policy needs in front of the rule that refused:", *_rule(entries, account, "{}")]
+    return [
+        "to allow it, the policy needs in front of the rule that refused:",
+        *_rule(entries, account, "{}"),
+        "from a file with all of its rules:",
+        "  proxyfleet policies update NAME --from FILE",
+    ]
 
 
 def _by_access(entries: list[str], account: str) -> list[str]:
     lines = _rule(entries, account, '{ use = "direct" }')
-    return ["to allow it, a policy of the account, of its plan or of the proxy needs:", *lines]
+    return ["to allow it, a policy of the account, of its plan or of the proxy needs:", *lines, *_applied(account)]
 
 
 def _by_tls_name(entries: list[str], account: str) -> list[str]:
-    lines = _rule(entries, account, '{ tls_name = "record" }')
-    return ["to allow any name in the TLS handshake with a host that you trust, a policy needs:", *lines]
+    what = "to allow any other name there, and what is not TLS, if you trust the host with both, a policy needs:"
+    return [what, *_rule(entries, account, '{ tls_name = "record" }'), *_applied(account)]
 
 
 def _by_guard(_entries: list[str], _account: str) -> list[str]:
@@ -90,6 +95,15 @@ def _rule(entries: list[str], account: str, action: str) -> list[str]:
         f"  name = {string(name)}",
         f"  match = {{ accounts = [{string(account)}], destinations = [{destinations}] }}",
         f"  action = {action}",
+    ]
+
+
+def _applied(account: str) -> list[str]:
+    """How the lines come into force."""
+    return [
+        "from a file with these lines, as the policy of the account if it has none yet:",
+        "  proxyfleet policies create NAME --from FILE",
+        f"  proxyfleet accounts update {shlex.quote(account)} --policy NAME",
     ]
 
 

@@ -169,7 +169,9 @@ def test_what_was_refused_is_said_on_standard_error_with_what_would_allow_it(run
     }, ran.err
     assert "  --allow a.example:443 --allow a.example:80" in lines
     assert "fence" in ran.err
-    text = "\n".join(line[2:] for line in lines[lines.index("  [[rules]]") :])
+    start = lines.index("  [[rules]]")
+    assert lines[start + 5] == "  proxyfleet policies update NAME --from FILE"
+    text = "\n".join(line[2:] for line in lines[start : start + 4])
     assert tomllib.loads(text) == {
         "rules": [
             {

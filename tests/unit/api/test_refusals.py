@@ -75,6 +75,13 @@ def test_refusals_are_counted_by_target_reason_and_rule(api: Api, account: str) 
     assert (asked.user, asked.credential, asked.reason) == ("ci", "crd_1", "policy_denied")
 
 
+def test_names_in_the_handshake_are_counted_by_what_was_wrong_with_them(api: Api, account: str) -> None:
+    details = ("not_tls: no handshake", "mismatch: it names c.example", "mismatch: it names d.example")
+    Indexer(api, tls_name_denied=[record("b.example:443", rule="one", detail=each) for each in details])
+    found = api.get(f"/accounts/{account}/credentials/crd_1/refusals", api.token()).json["data"]["refusals"]
+    assert [(each["detail"], each["records"]) for each in found] == [(details[1], 2), (details[0], 1)]
+
+
 def test_a_plan_that_does_not_disclose_rules_keeps_them_from_the_key_of_a_runner(api: Api) -> None:
     api.services.plans.create(PlanCreate(name="mute", disclose=False))
     account = api.services.fleet_accounts.create(FleetAccountCreate(username="ci", plan="mute")).record.id
