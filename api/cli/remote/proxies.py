@@ -395,7 +395,7 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("sleep", Fields({"sleep_after": proxy["sleep_after"]})),
         ("limits", Fields(proxy["limits"])),
         ("access", Fields(proxy["access"])),
-        ("TLS names", Fields({name: proxy[name] for name in ("tls_name", "tls_ports")})),
+        ("TLS names", _tls_names(proxy)),
         ("headers", Fields({**headers, "set": [f"{name}: {value}" for name, value in headers["set"].items()]})),
         ("user names", Fields(proxy["username_params"])),
         ("exit", _exit(runtime.get("exit"))),
@@ -410,6 +410,13 @@ def _show(session: Session, data: dict[str, Any]) -> None:
     ]
     session.out.data(data, lambda: session.out.details(pairs))
     _warn(session, data)
+
+
+def _tls_names(proxy: dict[str, Any]) -> Fields | str:
+    """What becomes of the names in handshakes, and at which ports; without ports it becomes nothing of them."""
+    if not proxy["tls_ports"]:
+        return f"tls_name {proxy['tls_name']}, but tls_ports is empty: no port is checked"
+    return Fields({name: proxy[name] for name in ("tls_name", "tls_ports")})
 
 
 def _exit(found: dict[str, Any] | None) -> str | None:

@@ -183,7 +183,12 @@ def _cooldown(spans: Mapping[str, Any]) -> str:
 
 def _rule(rule: Mapping[str, Any]) -> str:
     mode = "" if rule["mode"] == "enforce" else f", {rule['mode']}"
-    return f"{rule['name']}: {rule['action'].get('use', 'as without a rule')}{mode}"
+    action = rule["action"]
+    words = [action["use"]] if action.get("use") else []
+    if action.get("tls_name"):
+        words.append(f"tls_name {action['tls_name']}")
+    words += [name for name in ("headers", "egress", "limits") if action.get(name)]
+    return f"{rule['name']}: {', '.join(words) or 'as without a rule'}{mode}"
 
 
 lists = Commands(

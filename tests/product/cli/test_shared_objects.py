@@ -19,6 +19,10 @@ def test_objects_are_created_listed_changed_and_deleted(shell: Shell) -> None:
     shell.good("policies", "create", "builds", "--set", rules)
     assert "a.example" in shell.good("lists", "show", "mirrors").out
     assert "all: deny" in shell.good("policies", "show", "builds").out
+    recorded = 'rules=[{"name": "pinned", "match": {}, "action": {"tls_name": "record"}}]'
+    shell.good("policies", "update", "builds", "--set", recorded)
+    assert "pinned: tls_name record" in shell.good("policies", "show", "builds").out
+    shell.good("policies", "update", "builds", "--set", rules)
     assert shell.good("lists", "check", "mirrors", "https://www.a.example/").details["entry"] == "a.example"
     assert shell.good("lists", "check", "mirrors", "c.example", "-o", "json").data["matches"] is False
     assert "no source" in shell("lists", "refresh", "mirrors").err
