@@ -158,7 +158,7 @@ def explain(
         body["draft"] = read_mapping(draft)
     data = session.api.post(f"{path_of(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")
-    addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]
+    addresses = [(each["address"], f"{each['decision']} {each['reason'] or ''}".rstrip()) for each in data["addresses"]]
     decides, others = _apart(data["rules"], data["rule"])
     known = [("user name", _understood(data["name"]))] if data["name"] else []
     fields = [("headers", headers)] if (headers := _headers(data["headers"])) else []
@@ -223,6 +223,8 @@ def _tls_name(data: dict[str, Any]) -> list[Pair]:
     found, target = data["tls_name"], data["target"]
     if not found["port_checked"]:
         return [("TLS name", f"is not read in what goes to port {target['port']}")] if found["name"] is not None else []
+    if data["decision"] == "deny" and data["stage"] != "tls_name":
+        return [("TLS name", "is not reached")] if found["name"] is not None else []
     judged = "allowed" if found["check"] == "match" and is_address(target["host"]) else found["check"]
     pairs = [("TLS name", f"{_CHECKS[judged].format(**target)} ({found['check']}: {found['rule']})")]
     if found["kind"] is None:

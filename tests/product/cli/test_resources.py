@@ -40,7 +40,9 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert shell.good("proxies", "show", "desk").details["TLS names"] == "tls_name allowed, tls_ports 443, 8443"
     assert "'match'" in shell("proxies", "update", "desk", "--tls-name", "strict").err
     shell.good("proxies", "update", "desk", "--set", "tls_ports=[]")
-    assert shell.good("proxies", "show", "desk").details["TLS names"] == "tls_name allowed"
+    assert shell.good("proxies", "show", "desk").details["TLS names"] == (
+        "tls_name allowed, but tls_ports is empty: no port is checked"
+    )
     shell.good("pools", "create", "desks")
     shell.good("proxies", "update", "desk", "--pool", "desks", "--set", 'dns={"prefer": "ipv4"}')
     shown = shell.good("proxies", "show", "desk").details
@@ -161,13 +163,17 @@ def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: 
     result = shell.good("proxies", "explain", proxy["name"], "http://example.com/").details
     assert (result["decision"], "deny_destinations" in result["rule"]) == ("deny", True)
     assert "headers" not in result
+    assert "TLS name" not in shell.good("proxies", "explain", proxy["name"], "example.com:443").details
+    named = shell.good("proxies", "explain", proxy["name"], "example.com:443", "--tls-name", "a.example").details
+    assert (named["decision"], named["stage"], named["TLS name"]) == ("deny", "name", "is not reached")
 
 
 def test_explain_says_what_becomes_of_the_name_in_a_handshake(shell: Shell, proxy: dict[str, Any]) -> None:
     shell.good("proxies", "update", proxy["name"], "--set", 'access={"allow_destinations": ["1.1.1.1", "one.example"]}')
     explain = ("proxies", "explain", proxy["name"], "1.1.1.1:443")
-    found = shell.good(*explain).details
-    assert found["TLS name"] == "is recorded, and nothing is refused (record: tls_name)"
+    shown = shell.good(*explain)
+    assert shown.details["TLS name"] == "is recorded, and nothing is refused (record: tls_name)"
+    assert [line for line in shown.out.splitlines() if line != line.rstrip(" ")] == []
     shell.good("proxies", "update", proxy["name"], "--tls-name", "match")
     found = shell.good(*explain, "--tls-name", "one.example").details
     assert found["TLS name"] == "must be one that this request might have been for (match: tls_name)"
