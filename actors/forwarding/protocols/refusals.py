@@ -40,9 +40,10 @@ ADVICE: Final[dict[tuple[int, str], Advice]] = {
         "The head of the request is too large", False, "Send fewer or shorter header fields, such as cookies."
     ),
     (407, "http_request_denied"): Advice(
-        "Credentials are required",
+        "Valid credentials are required",
         False,
-        f"Send the user name and the password, or a credential, of an account of this proxy. {_ASK} if you have none.",
+        "Send the user name and the password, or a credential, of an account of this proxy; check their spelling. "
+        f"{_ASK} if you have none.",
     ),
     (407, "client_certificate_unmatched"): Advice(
         "The client's certificate belongs to no account",
