@@ -72,7 +72,8 @@ _MAIL = re.compile(r"[!#$%'*+\-./0-9=A-Z^_`a-z{|}~]{1,64}@[0-9A-Za-z-]{1,63}(?:\
 def _contact(text: str) -> str:
     """Where people ask, as clients of proxies are sent it."""
     if not _MAIL.fullmatch(text) and not (_URL.fullmatch(text) and _has_host(text)):
-        raise ValueError("must be an absolute http or https URL, or a mail address")
+        without = " without mailto:" if text[:7].lower() == "mailto:" else ""
+        raise ValueError(f"must be an absolute http or https URL, or a mail address{without}")
     return text
 
 

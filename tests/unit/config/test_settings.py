@@ -67,6 +67,7 @@ def test_variables_that_are_options_of_commands_are_no_keys(monkeypatch: pytest.
         ("[proxy]\negress_allow = ['10.0.0.0/33']", "proxy.egress_allow[0]: "),
         ("[proxy]\negress_allow = ['bad name']", "proxy.egress_allow[0]: "),
         ("[proxy]\ntest_url = 'nonsense'", "proxy.test_url: "),
+        ("[proxy]\ncontact = 'mailto:x@a.example'", "or a mail address without mailto:"),
         *(
             (f"[proxy]\ncontact = '{bad}'", "proxy.contact: must be an absolute http or https URL, or a mail address")
             for bad in (
