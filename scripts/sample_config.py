@@ -28,13 +28,13 @@ HEAD = """# Proxyfleet: all keys of the configuration. Each line that is comment
 
 
 def rows() -> Iterator[tuple[list[str], str, str]]:
-    """Rows of the table: the keys, their defaults in words, what they mean."""
+    """Rows of the table: the keys, their defaults in words, what they mean in a sentence."""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("| `"):
             keys, default, meaning = re.split(r"(?<!\\) \| ", line.strip("| "), maxsplit=2)
             names = re.findall(r"`([a-z0-9_.]+)`", keys)
             if names and names[0].split(".")[0] in Settings.model_fields:
-                yield names, _plain(default), _plain(meaning)
+                yield names, _plain(default), _sentence(meaning)
 
 
 def sample() -> str:
@@ -46,7 +46,7 @@ def sample() -> str:
         if group != table:
             parts.append(f"\n[{group}]\n")
             table = group
-        parts.append("\n" + "".join(f"# {line}\n" for line in wrap(_sentence(meaning), WIDTH)))
+        parts.append("\n" + "".join(f"# {line}\n" for line in wrap(meaning, WIDTH)))
         parts += [_assignment(name.rpartition(".")[2], _found(defaults, name), default) for name in names]
     return "".join(parts)
 
@@ -86,8 +86,11 @@ def _found(defaults: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+def _sentence(markdown: str) -> str:
+    """Keys and values (code) are as they are, also at the beginning."""
+    text = _plain(markdown)
+    first = text[:1] if markdown.startswith("`") else text[:1].upper()
+    return first + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def _plain(markdown: str) -> str:

@@ -22,6 +22,11 @@ def test_every_documented_key_is_in_it() -> None:
     assert sorted(re.findall(r"^#([a-z0-9_]+) =", FILE.read_text(), re.MULTILINE)) == sorted(keys)
 
 
+def test_a_meaning_that_begins_with_a_key_or_a_value_leaves_it_as_it_is() -> None:
+    assert "\n# public_only (all addresses" in sample()
+    assert "\n# Seconds that" in sample()
+
+
 def test_with_all_its_defaults_in_force_the_configuration_is_that_without_a_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     text = re.sub(r"^#(?=[a-z0-9_]+ = +[^ #])", "", FILE.read_text(), flags=re.MULTILINE)
