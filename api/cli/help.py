@@ -71,12 +71,20 @@ def _report_usage_error(error: Any, given: Sequence[str]) -> int:
     if not given or type(error).__name__ == "NoArgsIsHelpError":  # its text is the help
         sys.stderr.write(error.format_message() + "\n")
         return int(Status.USAGE)
+    if getattr(error, "option_name", "") == "--file" and _takes_body(error.ctx):
+        error.possibilities = ["--from"]  # by spelling alone the nearest would be --ca-file
     command = error.ctx.command_path if error.ctx is not None else "proxyfleet"
     message = _LIBRARY_WORDS.sub(
         lambda found: "must be " if found[0].startswith("Input") else "", error.format_message()
     )
     Output("json" if wants_json(given) else "table").error(CommandError(message, f"See {command} --help", Status.USAGE))
     return int(Status.USAGE)
+
+
+def _takes_body(ctx: Any) -> bool:
+    """True for a command whose `--from` is a file, not a time."""
+    params = () if ctx is None else ctx.command.params
+    return any("--from" in each.opts and each.metavar == "FILE" for each in params)
 
 
 def wants_json(given: Sequence[str]) -> bool:

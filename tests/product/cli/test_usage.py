@@ -17,6 +17,11 @@ BAD_LINES = (
     (["nonsense"], "No such command 'nonsense'", "See proxyfleet --help"),
     (["prxies", "list"], "Did you mean 'proxies'", "See proxyfleet --help"),
     (["proxies", "list", "--nonsense"], "No such option: --nonsense", "See proxyfleet proxies list --help"),
+    (
+        ["policies", "create", "x", "--file", "x.toml"],
+        "--file (Possible options: --from)",
+        "See proxyfleet policies create --help",
+    ),
     (["proxies", "list", "--status", "odd"], "'odd' is not one of 'active', 'inactive'", "proxies list --help"),
     (["proxies", "stop"], "Missing argument", "See proxyfleet proxies stop --help"),
     (["logs", "--limit", "0"], "must be greater than or equal to 1", "See proxyfleet logs --help"),
