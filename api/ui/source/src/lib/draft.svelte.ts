@@ -14,16 +14,26 @@ export class Draft<T extends object> {
   original = $state.raw() as T;
   /** As the form has it; inputs bind to its fields. */
   value = $state() as T;
-  /** Errors by the path of a field: `settings.timeout`. */
-  errors = $state.raw<Record<string, string>>({});
   /** As it is stored now, where another person or program has changed it meanwhile. */
   theirs = $state.raw<T | null>(null);
   busy = $state(false);
   #etag: string | null;
+  #errors = $state.raw<Record<string, string>>({});
+  /** What they are about: the entries of a list may be others by now. */
+  #refusedValue: unknown = null;
 
   constructor(loaded: Loaded<T>) {
     this.#etag = loaded.etag;
     this.reset(loaded.data);
+  }
+
+  /** Errors by the path of a field: `settings.timeout`. */
+  get errors(): Record<string, string> {
+    return this.#errors;
+  }
+  set errors(found: Record<string, string>) {
+    this.#refusedValue = $state.snapshot(this.value);
+    this.#errors = found;
   }
 
   /** The body of a PATCH; empty when nothing is different. */
@@ -41,13 +51,23 @@ export class Draft<T extends object> {
     return merged(this.original, $state.snapshot(this.value) as T, this.theirs ?? this.original);
   }
 
-  /** The error of a field or of what is within it: `upstreams` also has that of `upstreams[2].port`. */
+  /** The error of a field or of what is within it: `upstreams` also has that of `upstreams[2].port`. An entry of a list of texts is named by its text. */
   error = (path: string): string | null => {
     const own = this.errors[path];
     if (own) return own;
     const within = Object.keys(this.errors).find((each) => each.startsWith(`${path}.`) || each.startsWith(`${path}[`));
-    return within ? `${within.slice(path.length).replace(/^\./, "")}: ${this.errors[within]}` : null;
+    if (!within) return null;
+    const rest = within.slice(path.length).replace(/^\./, "");
+    return `${this.#entry(path, rest) ?? rest}: ${this.errors[within]}`;
   };
+
+  /** The text of the entry `[2]` of the list at `path`; undefined where it is none. */
+  #entry(path: string, rest: string): string | undefined {
+    const at = /^\[(\d+)\]$/.exec(rest);
+    const list = path.split(".").reduce<unknown>((found, name) => (found as Record<string, unknown> | null | undefined)?.[name], this.#refusedValue);
+    const entry: unknown = at && Array.isArray(list) ? list[Number(at[1])] : undefined;
+    return typeof entry === "string" ? entry : undefined;
+  }
 
   /** Continue with this as what is stored; what was typed is lost. */
   reset(stored: T = this.original): void {
