@@ -17,7 +17,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from api.cli.application import application
 from api.cli.commands import common_options
-from api.cli.errors import MEANINGS
+from api.cli.errors import MEANINGS, OF_RUN
 
 COMMON = {option.name for option in common_options()}
 
@@ -204,7 +204,8 @@ def commands(group: typer.Typer, prefix: str = "") -> Iterator[Command]:
 
 def manual() -> str:
     """The whole page."""
-    statuses = "".join(f"| {int(status)} | {meaning} |\n" for status, meaning in MEANINGS.items())
+    meanings = {**{str(int(status)): meaning for status, meaning in MEANINGS.items()}, **OF_RUN}
+    statuses = "".join(f"| {status} | {meaning} |\n" for status, meaning in meanings.items())
     common = _table([(option, *get_args(option.annotation)[:2]) for option in common_options()])
     pages = "\n".join(_page(command) for command in commands(application()))
     title = "## Options of all commands that call the API"

@@ -13,7 +13,7 @@ from typer.models import ArgumentInfo
 
 from api.cli.application import application
 from api.cli.commands import common_options
-from api.cli.errors import MEANINGS
+from api.cli.errors import MEANINGS, OF_RUN
 from config import VERSION
 
 INTRODUCTION = """Proxyfleet is a forward-proxy service with a management API.
@@ -50,6 +50,7 @@ def page() -> str:
         *(_option(option, *get_args(option.annotation)[:2]) for option in common_options()),
         ".SH EXIT STATUS",
         *(f".TP\n.B {int(status)}\n{_text(meaning)}" for status, meaning in MEANINGS.items()),
+        *(f".TP\n.B {status}\n{_text(meaning)}" for status, meaning in OF_RUN.items()),
         ".SH ENVIRONMENT",
         "Every key of the configuration has a variable: PROXYFLEET_SERVER__PORT is server.port.",
         *(f".TP\n.B {name}\n{_text(meaning)}" for name, meaning in ENVIRONMENT.items()),

@@ -33,6 +33,13 @@ MEANINGS = {
     Status.INTERRUPTED: "Ctrl-C",
 }
 
+OF_RUN = {
+    "125": "`run`: the command can't be isolated; nothing has run",
+    "126": "`run`: the command can't be executed",
+    "127": "`run`: there is no such command",
+    "128 + n": "`run`: signal n has ended the command; any other status is the command's own",
+}
+
 EXIT_STATUSES = (
     "0 done, 1 refused or failed, 2 a wrong command line, 3 the API can't be reached, 4 not signed in or not "
     "permitted, 5 no such thing, 6 apply --check or convert --compare found differences, 130 Ctrl-C"

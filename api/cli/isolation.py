@@ -123,7 +123,7 @@ def _unix_listener(path: Path) -> Iterator[socket.socket]:
         listener.bind(str(path))
     except OSError as error:
         listener.close()
-        raise IsolationUnavailable(f"No socket can be made at {path}: {error.strerror or error}.") from error
+        raise IsolationUnavailable(f"No socket can be made at {path}: {_why_not(path, error)}.") from error
     own = _identity(path)
     try:
         path.chmod(0o600)  # before it listens: until then every connection is refused
@@ -133,6 +133,12 @@ def _unix_listener(path: Path) -> Iterator[socket.socket]:
         listener.close()
         if _identity(path) == own:  # another may have taken the place of one that was removed
             path.unlink(missing_ok=True)
+
+
+def _why_not(path: Path, error: OSError) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return error.strerror or str(error)
+    return "another program listens there" if path.is_socket() else "there is a file already"
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -269,7 +275,22 @@ class _Relay(threading.Thread):
         if not self._unreachable:
             self._unreachable = True
             with suppress(OSError):  # standard error may be full
-                sys.stderr.write(f"proxyfleet: the proxy at {proxy.host}:{proxy.port} can't be reached: {error}\n")
+                sys.stderr.write(
+                    f"proxyfleet: the proxy at {proxy.host}:{proxy.port} can't be reached: {_words(error)}\n"
+                )
+
+
+def _words(error: BaseException) -> str:
+    """The cause. asyncio writes the address into it, ssl the line of its source."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}): give --proxy-ca FILE"
+    if isinstance(error, ssl.SSLError):
+        return f"the TLS handshake failed ({(error.reason or 'no reason').lower().replace('_', ' ')})"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return f"no connection in {CONNECT_TIMEOUT:g} s"
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 def _most_connections() -> int:

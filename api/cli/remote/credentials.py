@@ -115,8 +115,10 @@ def ttl_of(text: str) -> int:
     """The seconds of `--ttl`. Raises `CommandError`."""
     from config.model.new_credentials import TTL_MAX
 
-    found = seconds(text, "--ttl")
-    if not 1 <= found <= TTL_MAX:
+    found = 0 if text.strip() == "0" else seconds(text, "--ttl")
+    if found < 1:
+        raise CommandError(f"--ttl {text!r}: must be more than 0, at least 1s", status=Status.USAGE)
+    if found > TTL_MAX:
         raise CommandError(f"--ttl {text!r}: must be from 1s to {TTL_MAX // 86400}d", status=Status.USAGE)
     return found
 

@@ -19,6 +19,8 @@ _ALSO = {"socks5": "socks5h", "socks4": "socks4a"}
 _USUAL_PORTS = {"http": 80, "https": 443, "socks5h": 1080, "socks4a": 1080}
 _WITH_OWN_CA = "--proxy-cacert CA.pem"
 """Is in the snippet for curl where the certificate is of no public authority."""
+_FORBIDDEN = ("FORBIDDEN", "INSUFFICIENT_PERMISSIONS")
+"""Codes of the API with status 403."""
 _LISTED = 20
 """Proxies that are looked at where none is named."""
 
@@ -32,17 +34,17 @@ class Candidate:
     private_ca: bool = False
 
 
-def of_account(api: Client, account: str, named: str | None) -> Candidate:
+def of_account(api: Client, account: str, named: str | None, called: str) -> Candidate:
     """A proxy that the account with this id may use, the first that speaks HTTP unless it is `named`.
 
-    A URL says where the job reaches it. Raises `CommandError`.
+    `called` is what the user calls the account. A URL says where the job reaches it. Raises `CommandError`.
     """
     given = _given(named)
     path = f"/accounts/{quoted(account)}/snippets"
     found = _candidates(api.get(path, proxy=None if given else named)["proxies"])
     if not found:
         every = [] if named is None else [each.proxy.name for each in _candidates(api.get(path)["proxies"])]
-        raise _none_of(account, named, every)
+        raise _none_of(called, named, every, [] if every else _inactive(api, account))
     wanting = [each for each in found if each.needs_credentials]
     if not wanting:
         names = ", ".join(each.proxy.name for each in found)
@@ -50,6 +52,20 @@ def of_account(api: Client, account: str, named: str | None) -> Candidate:
         raise CommandError(f"No credentials are wanted at {names}", hint, Status.USAGE)
     best = _first(wanting)
     return best if given is None else Candidate(replace(given, username=best.proxy.username))
+
+
+def is_forbidden(error: CommandError) -> bool:
+    """Whether the caller is known and lacks a permission (status 403): a key that is wrong is another matter."""
+    return (error.error or {}).get("code") in _FORBIDDEN
+
+
+def _inactive(api: Client, account: str) -> list[str]:
+    """Names of the proxies that the account may use and that don't run; none where the caller may not see them."""
+    try:
+        proxies = api.get("/proxies", account=account, per_page=_LISTED)["proxies"]
+    except CommandError:
+        return []
+    return [each["name"] for each in proxies if each["status"] != "active"]
 
 
 def of_secret(api: Client, username: str, named: str | None) -> Candidate:
@@ -78,6 +94,18 @@ def open_to_all(api: Client, named: str | None) -> Candidate:
 
 def _seen(api: Client, named: str | None) -> list[Candidate]:
     """The named proxy, or the first active ones that the caller may see. Raises `CommandError`."""
+    try:
+        proxies = _named_or_active(api, named)
+        views = [{"proxy": each["name"], **api.get(f"/proxies/{quoted(str(each['id']))}/snippets")} for each in proxies]
+    except CommandError as error:
+        if is_forbidden(error):
+            error.hint = "Give the URL of the proxy: --proxy http://proxy.example.com:3128"
+        raise
+    return _candidates(views)
+
+
+def _named_or_active(api: Client, named: str | None) -> list[dict[str, Any]]:
+    proxies: list[dict[str, Any]]
     if named is not None:
         proxies = [find(api, PROXY, named)]
         if proxies[0]["status"] != "active":
@@ -87,8 +115,7 @@ def _seen(api: Client, named: str | None) -> list[Candidate]:
         proxies = api.get("/proxies", status="active", per_page=_LISTED)["proxies"]
         if not proxies:
             raise CommandError("There is no active proxy", "proxyfleet proxies create …", Status.NOT_FOUND)
-    views = [{"proxy": each["name"], **api.get(f"/proxies/{quoted(str(each['id']))}/snippets")} for each in proxies]
-    return _candidates(views)
+    return proxies
 
 
 def _first(candidates: list[Candidate]) -> Candidate:
@@ -110,7 +137,13 @@ def _candidate(name: str, snippets: Mapping[str, str]) -> Candidate:
 
 def _given(named: str | None) -> JobProxy | None:
     """The proxy of a URL; None where it is a name. Raises `CommandError`."""
-    if named is None or "://" not in named:
+    if named is None:
+        return None
+    if "://" not in named:
+        _, colon, port_text = named.rpartition(":")
+        if colon and port_text.isdecimal():
+            hint = f"Such as http://{named}"
+            raise CommandError(f"--proxy: {named!r} has no scheme", hint, Status.USAGE)
         return None
     try:
         parts = urlsplit(named)
@@ -126,10 +159,11 @@ def _given(named: str | None) -> JobProxy | None:
     return JobProxy(f"{scheme}://{parts.hostname}:{port}", scheme, parts.hostname, port)
 
 
-def _none_of(account: str, named: str | None, names: list[str]) -> CommandError:
+def _none_of(account: str, named: str | None, names: list[str], inactive: list[str]) -> CommandError:
     if named is None or not names:
-        return CommandError(f"The account {account} may use no active proxy", None, Status.NOT_FOUND)
+        hint = f"proxyfleet proxies start {inactive[0]}; not active: {', '.join(inactive)}" if inactive else None
+        return CommandError(f"The account {account} may use no active proxy", hint, Status.NOT_FOUND)
     near = get_close_matches(named, names, n=1)
     hint = f"Did you mean {near[0]!r}? It may use: " if near else "It may use: "
-    message = f"The account may use no active proxy {named!r}"
+    message = f"The account {account} may use no active proxy {named!r}"
     return CommandError(message, hint + ", ".join(names), Status.NOT_FOUND)

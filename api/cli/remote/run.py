@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import ssl
 import time
@@ -31,7 +32,7 @@ from api.cli.job import NOT_EXECUTABLE, NOT_FOUND, hide_from_job, run_job, signa
 from api.cli.job_environment import JobProxy, job_environment, trust_in
 from api.cli.lookup import account_id
 from api.cli.remote.credentials import ttl_of
-from api.cli.remote.job_proxies import Candidate, of_account, of_secret, open_to_all
+from api.cli.remote.job_proxies import Candidate, is_forbidden, of_account, of_secret, open_to_all
 from api.cli.remote.job_refusals import summary
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import proxy_names
@@ -66,15 +67,24 @@ def run(
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", help="Only to this host, domain or network; may be given several times."),
+        typer.Option(
+            "--allow",
+            metavar="HOST:PORT",
+            help="Only to this host, domain or network; may be given several times. Write the port: without one, all "
+            "are allowed.",
+        ),
     ] = None,
     credential: Annotated[
         Path | None,
-        typer.Option("--credential", metavar="FILE", help="Instead, a file with USER:SECRET; it is not revoked."),
+        typer.Option("--credential", metavar="FILE", help="Instead of --account, a file with USER:SECRET: no summary."),
     ] = None,
     proxy: Annotated[
         str | None,
-        typer.Option("--proxy", help="The proxy: name, id or URL; default: the first.", autocompletion=proxy_names),
+        typer.Option(
+            "--proxy",
+            help="The proxy: name, id or URL; default: the first that speaks HTTP.",
+            autocompletion=proxy_names,
+        ),
     ] = None,
     proxy_ca: Annotated[
         Path | None,
@@ -86,15 +96,18 @@ def run(
     socket: Annotated[
         Path | None,
         typer.Option(
-            "--socket", metavar="PATH", help="The proxy for a container without a network, at this Unix socket."
+            "--socket",
+            metavar="PATH",
+            help="Instead of --isolate, have the proxy listen at this Unix socket, for a container without a network.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Don't print what was refused.")] = False,
 ) -> None:
     """Run a command that uses a proxy, with a credential of its own that is revoked when it ends.
 
-    The exit status is that of the command; 127 where there is no such command, 126 where it can't be executed, 125
-    where it can't be isolated.
+    The exit status is that of the command, and 128 and its number where a signal has ended it; 127 where there is no
+    such command, 126 where it can't be executed, 125 where it can't be isolated. 1 to 5, as of other commands, where
+    nothing has run.
     """
     _check(account, ttl, allow, credential)
     missing = _unusable(session, job[0])
@@ -111,6 +124,8 @@ def run(
     elif credential is not None:
         username, secret = _read(session, credential)
         status = runner.run(of_secret(session.api, username, proxy), secret)
+        if not quiet:
+            _note(session, "proxyfleet: what was refused is known only for a credential that run makes: --account")
     else:
         status = runner.run(open_to_all(session.api, proxy))
     raise typer.Exit(status)
@@ -135,7 +150,7 @@ class _Runner:
         """The exit status. Raises `CommandError`."""
         if candidate.private_ca and not self.own_ca:
             name = candidate.proxy.name
-            _note(self.session, f"note: the certificate of {name} is of no public authority: --proxy-ca FILE")
+            _note(self.session, f"note: the certificate of {name} is not of a public authority: give --proxy-ca FILE")
         hide_from_job(ENV_PREFIX, "--key")
         try:
             return self._start(replace(candidate.proxy, secret=secret))
@@ -185,10 +200,16 @@ def _unusable(session: Session, name: str) -> int | None:
     """The status of a shell where there is no such command, so that no credential is made for none."""
     if shutil.which(name) is not None:
         return None
-    there = os.sep in name and Path(name).exists()
-    problem = "not executable" if there else "no such command"
-    session.out.error(CommandError(f"{name}: {problem}", "Give the command after --: proxyfleet run … -- COMMAND"))
-    return NOT_EXECUTABLE if there else NOT_FOUND
+    file = Path(name)
+    if os.sep in name and file.exists():
+        hint = "It is a directory" if file.is_dir() else f"chmod +x {shlex.quote(name)}"
+        session.out.error(CommandError(f"{name}: not executable", hint))
+        return NOT_EXECUTABLE
+    hint = "Check its path" if os.sep in name else "Check its spelling, and whether its directory is in PATH"
+    if os.sep not in name and file.is_file():
+        hint = f"The file of this directory is {shlex.quote(f'./{name}')}"
+    session.out.error(CommandError(f"{name}: no such command", hint))
+    return NOT_FOUND
 
 
 def _read(session: Session, file: Path) -> tuple[str, str]:
@@ -229,7 +250,7 @@ def _run_minted(runner: _Runner, account: str, named: str | None, body: dict[str
     """Run it with a credential that is made for it and revoked at its end. Raises `CommandError`."""
     session = runner.session
     identifier = _account_id(session, account)
-    candidate = of_account(session.api, identifier, named)
+    candidate = of_account(session.api, identifier, named, account)
     path = f"/accounts/{quoted(identifier)}/credentials"
     with signals_held():  # from here on there is something to revoke
         data = session.api.post(path, body_of(body, None))
@@ -240,7 +261,8 @@ def _run_minted(runner: _Runner, account: str, named: str | None, body: dict[str
             ended = time.monotonic()
             _revoke(session, path, made)
     if ended - began >= _life(made):
-        _note(session, f"proxyfleet: the credential lapsed at {made['expires_at']}, before the command ended: --ttl")
+        lapsed = f"the credential lapsed at {made['expires_at']}, before the command ended"
+        _note(session, f"proxyfleet: {lapsed}: give a longer --ttl")
     if not quiet:
         time.sleep(max(0.0, ended + RECORDED_WITHIN - time.monotonic()))
         username = candidate.proxy.username if account == identifier else account
@@ -252,7 +274,7 @@ def _account_id(session: Session, account: str) -> str:
     try:
         return account_id(session.api, account)
     except CommandError as error:
-        if error.status is Status.NOT_AUTHORISED and session.api.credential == "key":
+        if session.api.credential == "key" and is_forbidden(error):
             error.hint = "A key with a scope of accounts names the account by its id: --account acc_…"
         raise
 

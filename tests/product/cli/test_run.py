@@ -124,13 +124,17 @@ def test_a_summary_that_can_not_be_written_does_not_change_the_exit_status(runne
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["no-such-command"], 127, "no such command"),
-        (["/etc/passwd"], 126, "not executable"),
+        (["no-such-command"], 127, "is in PATH"),
+        (["/no/such/command"], 127, "Check its path"),
+        (["/etc/passwd"], 126, "chmod +x /etc/passwd"),
+        (["/etc"], 126, "It is a directory"),
         (["sh", "-c", "kill -KILL $$"], 137, ""),
-        (["--ttl", "0s", "true"], 2, "--ttl"),
+        (["--ttl", "0s", "true"], 2, "must be more than 0"),
+        (["--ttl", "0", "true"], 2, "must be more than 0"),
         (["--ttl", "soon", "true"], 2, "--ttl"),
         (["--allow", "no such host!", "true"], 1, "allow_destinations[0] (--allow)"),
         (["--proxy", "teem", "true"], 5, "Did you mean 'team'"),
+        (["--proxy", "127.0.0.1:3128", "true"], 2, "has no scheme"),
         (["--proxy", "ftp://x.example", "true"], 2, "--proxy"),
         (["--proxy", "http://u:p@x.example:1", "true"], 2, "must not hold a password"),
         (["--proxy-ca", "/no/file", "true"], 2, "--proxy-ca: /no/file"),
@@ -142,6 +146,18 @@ def test_what_can_not_be_run_leaves_no_credential(runner: Runner, arguments: lis
     ran = runner("--quiet", *arguments)
     assert (ran.status, said in ran.err) == (status, True), ran.err
     assert runner.credentials() == []
+
+
+def test_what_a_key_lacks_is_said_with_what_to_give(runner: Runner, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("ci:secret\n")
+
+    def said(*arguments: str, key: str = runner.key) -> str:
+        return runner.shell.process("run", *arguments, "--", "true", PROXYFLEET_API_KEY=key).err
+
+    assert "Give the URL of the proxy" in said("--credential", str(file))
+    assert "names the account by its id" in said("--account", "ci")
+    assert "names the account by its id" not in said("--account", "ci", key="pf_" + "0" * 40)
 
 
 def test_what_was_refused_is_said_on_standard_error_with_what_would_allow_it(runner: Runner, product: Product) -> None:

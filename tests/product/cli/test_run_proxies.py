@@ -75,8 +75,8 @@ def test_a_certificate_of_no_public_authority_is_said_before_the_job_fails(
     run = ("run", "--account", account, "--proxy", proxy["name"], "--quiet", "--", "curl", "-sS", f"{site.url}/hello")
     ran = shell.process(*run)
     assert ran.status != 0
-    assert f"the certificate of {proxy['name']} is of no public authority: --proxy-ca" in ran.err
-    assert "certificate verify failed" in ran.err
+    assert f"the certificate of {proxy['name']} is not of a public authority: give --proxy-ca FILE" in ran.err
+    assert "its certificate is not trusted" in ran.err
     product.api("DELETE", f"/proxies/{proxy['id']}")
 
 
@@ -113,7 +113,9 @@ def test_a_secret_of_a_file_is_used_without_the_api_and_not_revoked(
     url = f"http://127.0.0.1:{proxy['port']}"
     run = ("run", "--url", "http://127.0.0.1:1", "--credential", str(file), "--proxy", url, "--")
     for _ in range(2):
-        assert stranger.process(*run, "curl", "-sS", f"{site.url}/hello").out == "hello\n"
+        ran = stranger.process(*run, "curl", "-sS", f"{site.url}/hello")
+        assert (ran.out, "known only for a credential that run makes" in ran.err) == ("hello\n", True), ran.err
+    assert stranger.process("run", "--quiet", *run[1:], "true").err == ""
     file.write_text("worker:\n")
     empty = stranger.process(*run, "true")
     assert (empty.status, "holds no secret" in empty.err) == (2, True)
@@ -139,7 +141,7 @@ def test_a_credential_that_can_not_be_revoked_is_said_with_its_end(
 def test_a_job_that_outlives_its_credential_is_said(shell: Shell, product: Product, account: str) -> None:
     proxy = product.proxy(auth={"enabled": True})
     run = ("run", "--account", account, "--proxy", proxy["name"], "--ttl", "1s", "--quiet", "--")
-    assert "lapsed at" in shell(*run, "sleep", "1.2").err
+    assert "before the command ended: give a longer --ttl" in shell(*run, "sleep", "1.2").err
     assert shell(*run[:-4], "--quiet", "--", "true").err == ""
     product.api("DELETE", f"/proxies/{proxy['id']}")
 
