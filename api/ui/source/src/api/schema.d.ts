@@ -1947,7 +1947,7 @@ export interface paths {
         };
         /**
          * Count access records over time
-         * @description Returns how many of the matching access records there are in each bucket of time, and how many of them have a status from 400 on. What would take longer than half a second is estimated from an even sample.
+         * @description Returns how many of the matching access records there are in each bucket of time, and how many of them have failed: with a status from 400 on, or refused when their tunnel was already announced with 200. What would take longer than half a second is estimated from an even sample.
          *
          *     Required permission: `metrics.read`.
          */
@@ -9828,9 +9828,10 @@ export interface components {
         };
         /**
          * LogHistogram
-         * @description Records, and of them those with a status from 400 on, of each `step` seconds from `start` on.
+         * @description Records, and of them the failed ones, of each `step` seconds from `start` on.
          *
-         *     Not `exact` are estimates from an even sample.
+         *     Failed is a status from 400 on, and a refusal of a tunnel that was already announced with 200. Not `exact` are
+         *     estimates from an even sample.
          */
         LogHistogram: {
             /**
