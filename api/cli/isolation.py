@@ -195,13 +195,19 @@ class _Relay(threading.Thread):
         except OSError as error:
             self._failure = reason("mapping", error.errno or 0)
             return []
-        self._link.send(b"mapped")
+        self._send(b"mapped")
         passed: list[int] = []
         second = self._message(passed)
         listeners = [socket.socket(fileno=each) for each in passed]
         if "ports" in second:
-            self._link.send(b"ready")
+            self._send(b"ready")
         return listeners
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._link.send(data)
+        except OSError as error:  # the inner half was killed
+            self._failure = reason("link", error.errno or 0)
 
     def _message(self, passed: list[int] | None = None) -> dict[str, Any]:
         """The next message, and the descriptors that came with it; none at its end, as when it was killed."""
@@ -255,7 +261,13 @@ class _Relay(threading.Thread):
         writers = [writer]
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                from_proxy, to_proxy = await asyncio.open_connection(proxy.host, proxy.port, ssl=proxy.tls, limit=CHUNK)
+                from_proxy, to_proxy = await asyncio.open_connection(
+                    proxy.host,
+                    proxy.port,
+                    limit=CHUNK,
+                    ssl=proxy.tls,
+                    ssl_shutdown_timeout=LAST_WORDS if proxy.tls else None,  # for a proxy without close_notify
+                )
             writers.append(to_proxy)
             async with asyncio.TaskGroup() as both:
                 both.create_task(_pump(reader, to_proxy))

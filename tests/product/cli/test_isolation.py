@@ -362,6 +362,15 @@ def test_what_has_taken_the_place_of_the_socket_is_left(origin: Origin, folder: 
     assert run_at_socket(["rm", str(path)], os.environ, relayed(origin), path) == 0
 
 
+def test_an_inner_half_that_is_killed_meanwhile_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with isolation._relay([]) as (relay, link):
+        monkeypatch.setattr(isolation, "map_users", lambda _process: link.close())
+        link.send(b'{"pid": 1}')
+        relay.join()
+    with pytest.raises(IsolationUnavailable, match="Broken pipe"):
+        relay.check()
+
+
 # --- where it is forbidden ---
 
 
