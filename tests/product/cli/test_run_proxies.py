@@ -154,3 +154,13 @@ def test_where_refusals_may_not_be_read_one_line_says_so(shell: Shell, product: 
     assert "is not known: The permission metrics.read is required" in ran.err
     shell.good("keys", "revoke", "writes", "--yes")
     product.api("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_an_account_whose_proxies_are_stopped_is_named_with_them(shell: Shell, product: Product, account: str) -> None:
+    proxy = product.proxy(name="stopped", auth={"enabled": True}, tags=["halted"])
+    product.data("PATCH", f"/accounts/{account}", {"proxies": {"tags": ["halted"]}})
+    product.data("POST", f"/proxies/{proxy['id']}/stop")
+    ran = shell.process("run", "--account", "worker", "--", "true")
+    assert (ran.status, "The account worker may use no active proxy" in ran.err) == (5, True), ran.err
+    assert "proxyfleet proxies start stopped" in ran.err
+    product.api("DELETE", f"/proxies/{proxy['id']}")
