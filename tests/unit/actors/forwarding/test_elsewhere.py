@@ -25,6 +25,7 @@ from actors.forwarding.limits.usage_counters import WINDOW_OF_WORKER_MIN, UsageC
 from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.egress import Requested, Sources
 from actors.forwarding.net.timer_wheel import TimerWheel
+from actors.forwarding.protocols.failures import Decider
 from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.balancing import new_policy
 from actors.forwarding.upstreams.sessions import Sessions
@@ -222,7 +223,7 @@ def test_limits_of_a_user_of_a_back_end_hold_for_all_workers(world: World) -> No
 @pytest.mark.parametrize("late", [False, True])
 def test_limits_of_a_rule_hold_for_all_workers(world: World, late: bool) -> None:
     limits = LimitsSpec(connections=1)
-    limited = Limited(("pol_1", "few"), limits, "policy office", "few")
+    limited = Limited(("pol_1", "few"), limits, Decider("office", "few", where="policy office"), "few")
     first, second = RuleLimits(world.loop), RuleLimits(world.loop)
     host = world.limits(LimitsSpec())
     meters = [host.meter(), host.meter()]
