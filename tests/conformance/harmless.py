@@ -91,6 +91,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"tls\.client_auth", r"is for a proxy with tls\.client_ca", "depends on another field"),
     (r"dns\.servers\[\d+\]", r"proxy\.dns_allow|never|itself", "which name servers may be asked is configured"),
     (r"dns\.min_ttl", r"above dns\.max_ttl", "no schema compares two numbers"),
+    (r"listen_port", r"must be a port of the proxy", "ports are those of the proxy"),
     (r"workers|port|sleep_after", r"processes", "all proxies together have so many processes"),
     (r"user", r"must be left out", "depends on another parameter"),
     (r"permissions", r"which scope\.accounts needs", "depends on another field"),

@@ -28,7 +28,8 @@ def printed(refusals: list[dict[str, Any]], account: str) -> list[str]:
 @pytest.mark.parametrize("account", ["ci", "b\u00fccher", "\U0001f600", 'a"b', "a\\b", "del\x7f", "turned\u202e"])
 def test_the_lines_of_a_policy_are_toml_whatever_the_account_is_called(account: str) -> None:
     lines = printed([refusal("a.example")], account)
-    text = "\n".join(line[2:] for line in lines[lines.index("  [[rules]]") :])
+    begin = lines.index("  [[rules]]")
+    text = "\n".join(line[2:] for line in lines[begin : begin + 4])
     rule = tomllib.loads(text)["rules"][0]
     assert rule["match"] == {"accounts": [account], "destinations": ["a.example:443"]}
 
