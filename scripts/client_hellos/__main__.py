@@ -94,8 +94,8 @@ class Clients:
             text=True,
         ) as server:
             assert server.stdout is not None
-            while server.stdout.readline() != "ACCEPT\n":
-                pass
+            if "ACCEPT\n" not in server.stdout:  # reads up to that line
+                raise RuntimeError(f"openssl s_server has ended before it listened at port {port}")
             yield port
             server.kill()
 

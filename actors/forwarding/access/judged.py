@@ -11,7 +11,7 @@ from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy, Decision, Narrowed, refused_by_own
 from actors.forwarding.access.rules import REPORTED, Rules
 from actors.forwarding.policies.judge import Judge, Verdict
-from actors.forwarding.protocols.failures import POLICY_DENIED, elsewhere
+from actors.forwarding.protocols.failures import POLICY_DENIED, goes_another_way
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.egress_guard import EgressGuard, UpstreamGuard
 
@@ -46,7 +46,7 @@ class Judged(Narrowed):
             return own
         verdict = self._judge.by_address(address)
         if not self._judge.goes_the_way(verdict):
-            return Decision(elsewhere(target.host), POLICY_DENIED, "", POLICY)
+            return Decision(goes_another_way(target.host), POLICY_DENIED, "", POLICY)
         return (
             decided(verdict)
             if verdict.decided

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from actors.forwarding.access.narrowing import OwnRules
 from actors.forwarding.access.policy import AccessPolicy, Decision
 from actors.forwarding.access.rules import Rules
-from actors.forwarding.protocols.failures import POLICY_DENIED, Failure, Refused, elsewhere, tls_name_denied
+from actors.forwarding.protocols.failures import POLICY_DENIED, Failure, Refused, goes_another_way, tls_name_denied
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.net.client_hello import MALFORMED, NOT_TLS
 from config.net.ip import plain
@@ -205,7 +205,7 @@ def _by_another_way(
     found = judge.by_name() if address is None else judge.by_address(address)
     judge.settled = UNTOUCHED if verdict is None else verdict
     if found is None or not judge.goes_the_way(found):
-        return Decision(elsewhere(named.host), POLICY_DENIED, "", "policy")
+        return Decision(goes_another_way(named.host), POLICY_DENIED, "", "policy")
     judge.settled = found
     return None
 

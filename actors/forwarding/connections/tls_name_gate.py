@@ -2,15 +2,15 @@
 
 The client's first flight is read to the end of its ClientHello and then written on in one piece. Where a mismatch is
 only recorded, the origin's octets pass meanwhile, as protocols want whose server speaks first. Where it is refused,
-they are held until the ClientHello is accepted, and the origin's first record is looked at: it may be a
+they wait until the ClientHello is accepted, and the origin's first record is looked at: it may be a
 HelloRetryRequest (RFC 8446 section 4.1.4), which a client responds to with a second ClientHello, whose name is checked
 as well.
 
 =============  ======================================================  ==============================================
 state          the client's octets                                     the origin's octets
 =============  ======================================================  ==============================================
-``HELLO``      read until the ClientHello is complete                  pass; where refusals are enforced: held
-``SERVER``     pass, up to the beginning of a handshake record         held until the kind of the first message is known
+``HELLO``      read until the ClientHello is complete                  pass; where refusals are enforced: wait
+``SERVER``     pass, up to the beginning of a handshake record         wait until the kind of the first message is known
 ``RETRY``      as in ``SERVER``, then read until the second            pass
                ClientHello is complete
 (no gate)      pass                                                    pass
@@ -85,7 +85,6 @@ class TlsNameGate:
     __slots__ = (
         "_context",
         "_early",
-        "_held",
         "_hello",
         "_judge",
         "_kind",
@@ -94,6 +93,7 @@ class TlsNameGate:
         "_state",
         "_target",
         "_tunnel",
+        "_waiting",
         "_watch",
         "check",
         "deadline",
@@ -127,14 +127,14 @@ class TlsNameGate:
         self._reader = HelloReader()
         self._hello: ClientHello | None = None
         self._watch: HandshakeWatch | None = None
-        self._held = b""
+        self._waiting = b""
         """The client's octets from a handshake record on, until it is known whether a second ClientHello may be one."""
         self._seen = b""
         """What has come of the origin, until the kind of its first message is known."""
         self._tunnel: Tunnel | None = None
 
     def guard(self, tunnel: Tunnel) -> bool:
-        """Begin: `tunnel` is there, and moves nothing of what is held. Returns whether there is something to read."""
+        """Begin: `tunnel` is there, and moves nothing of what waits. Returns whether there is something to read."""
         self._tunnel = tunnel
         self._context.timers.schedule(self)
         return bool(self._early)
@@ -169,7 +169,7 @@ class TlsNameGate:
             tunnel = self._tunnel
 
     def _reads(self, from_client: bool) -> bool:
-        return not self._held if from_client else self._state is _SERVER
+        return not self._waiting if from_client else self._state is _SERVER
 
     @isolated
     def _read_again(self) -> None:
@@ -246,14 +246,14 @@ class TlsNameGate:
         """What follows the ClientHello: all may pass up to the next handshake record."""
         watch = self._watch
         assert watch is not None
-        begins = 0 if self._held else watch.feed(data)
+        begins = 0 if self._waiting else watch.feed(data)
         passing = data if begins < 0 else data[:begins]
         if passing:
             tunnel.send_origin(passing)
-        self._held += data[len(passing) :]
-        if self._held and self._state is _RETRY:
-            held, self._held = self._held, b""
-            self._read_second(tunnel, held)
+        self._waiting += data[len(passing) :]
+        if self._waiting and self._state is _RETRY:
+            waiting, self._waiting = self._waiting, b""
+            self._read_second(tunnel, waiting)
 
     def _read_second(self, tunnel: Tunnel, data: bytes) -> None:
         """The ClientHello behind a HelloRetryRequest: it names what the first one did (RFC 8446 section 4.1.2)."""
@@ -293,15 +293,15 @@ class TlsNameGate:
         seen, self._seen = self._seen, b""
         tunnel.send_client(seen)
         tunnel.release_origin()
-        held, self._held = self._held, b""
+        waiting, self._waiting = self._waiting, b""
         if not retry:
-            self._open(tunnel, held)
+            self._open(tunnel, waiting)
             return
         self._state = _RETRY
         self.deadline = self._context.loop.now + self._context.policy.session.handshake_timeout
         self._context.timers.schedule(self)
-        if held:
-            self._read_second(tunnel, held)
+        if waiting:
+            self._read_second(tunnel, waiting)
 
     def _open(self, tunnel: Tunnel, data: bytes) -> None:
         """All passes from now on, and first what was read."""

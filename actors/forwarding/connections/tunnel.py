@@ -13,7 +13,7 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.connection_pool import OriginConnection
-from actors.forwarding.net.splice import EMPTY, ENDED, FULL, HELD, THROTTLED, YIELDED, AnyFlow, PipesExhausted
+from actors.forwarding.net.splice import EMPTY, ENDED, FULL, PAUSED, THROTTLED, YIELDED, AnyFlow, PipesExhausted
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import Failure
@@ -83,7 +83,7 @@ class Tunnel:
         self.listen_port = listen_port
         self._unsent = 0
         self._unread = 0
-        """Of sides that are held: `_UP`, `_DOWN` where there may be bytes whose event is over, `_END` with an end."""
+        """Of sides that are paused: `_UP`, `_DOWN` where there may be bytes whose event is over, `_END` with an end."""
         self.report = report
         self.target = target
         self.number = number
@@ -103,9 +103,9 @@ class Tunnel:
         self._gate = gate
         waiting = False
         if gate is not None:
-            self._up.progress = HELD
+            self._up.progress = PAUSED
             if gate.enforced:
-                self._down.progress = HELD
+                self._down.progress = PAUSED
             waiting = gate.guard(self)
         context.loop.set_handler(client_fd, self._on_client)
         context.loop.set_handler(origin.fd, self._on_origin)
@@ -176,7 +176,7 @@ class Tunnel:
         return bool(self._pending_up or self._pending_down)
 
     def read(self, from_client: bool, size: int, wake: Callable[[], None]) -> bytes | None:
-        """Up to so many bytes of a side that is held; `b""` at its end. None: there are none now; where a limit is why,
+        """Up to so many bytes of a paused side; `b""` at its end. None: there are none now; where a limit is why,
         `wake` is called when there may be. Raises `OSError` when the side is broken."""
         throttle = None
         if self.meter is not None:
@@ -215,7 +215,7 @@ class Tunnel:
 
     def release_origin(self) -> None:
         """Let all that the origin sends pass from now on."""
-        if self._down is not None and self._down.progress is HELD:
+        if self._down is not None and self._down.progress is PAUSED:
             self._down.progress = EMPTY
         if self._unread:
             self._context.loop.call_soon(self.pump_both)
@@ -336,7 +336,7 @@ class Tunnel:
             if mask & _READ:
                 if reading.progress is EMPTY:
                     self._pump_flow(reading)
-                elif self._gate is not None and reading.progress is HELD:
+                elif self._gate is not None and reading.progress is PAUSED:
                     ended = _END if mask & (select.EPOLLRDHUP | select.EPOLLHUP) else 0
                     self._unread |= ended | (_UP if reading is self._up else _DOWN)
                     self._gate.read(reading is self._up)

@@ -81,7 +81,7 @@ class Progress(Enum):
     YIELDED = "there is more, but others have waited"
     COMPLETE = "all that was to be moved has been"
     ENDED = "the source has ended, and all of it is delivered"
-    HELD = "the source is read by something else"
+    PAUSED = "the source is read by something else"
 
 
 EMPTY: Final[Progress] = Progress.EMPTY
@@ -90,7 +90,7 @@ THROTTLED: Final[Progress] = Progress.THROTTLED
 YIELDED: Final[Progress] = Progress.YIELDED
 COMPLETE: Final[Progress] = Progress.COMPLETE
 ENDED: Final[Progress] = Progress.ENDED
-HELD: Final[Progress] = Progress.HELD
+PAUSED: Final[Progress] = Progress.PAUSED
 
 
 H = TypeVar("H", int, bytes | memoryview)

@@ -211,7 +211,7 @@ def kind_of_denied_name(detail: str) -> str:
     return detail.partition(":")[0]
 
 
-def elsewhere(host: str) -> Failure:
+def goes_another_way(host: str) -> Failure:
     """By a policy, connections to this address of the target go another way than the request."""
     detail = f"{host} has no address that the policies of this proxy let this request connect to"
     return Failure(403, "http_request_denied", detail, rule=POLICY_DENIED)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,14 +98,14 @@ def test_a_descriptor_is_inherited_by_its_number() -> None:
 def test_a_command_of_the_same_user_can_not_read_our_memory() -> None:
     """Root is no such user: from it nothing is hidden."""
     script = "echo $PPID; cat /proc/$PPID/environ /proc/$PPID/mem"
-    as_user = {"user": OTHER, "group": OTHER, "extra_groups": ()} if os.geteuid() == 0 else {}
+    as_user: dict[str, Any] = {"user": OTHER, "group": OTHER, "extra_groups": ()} if os.geteuid() == 0 else {}
     ended = subprocess.run(
         [PYTHON, "-c", RUN, "sh", "-c", script],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "SECRET_KEY": "pf_12345"},
         timeout=60,
-        **as_user,  # type: ignore[call-overload]
+        **as_user,
     )
     assert (ended.stdout.strip().isdecimal(), ended.stderr.count("Permission denied")) == (True, 2), ended
 
@@ -113,14 +114,14 @@ def test_what_a_command_has_left_behind_can_not_read_our_memory_either() -> None
     """Then the key is still used, to revoke the credential."""
     later = "os.system('cat /proc/$PPID/environ /proc/$PPID/mem')"
     code = RUN.replace("sys.exit(run_job(sys.argv[1:], os.environ))", f"run_job(['true'], os.environ); {later}")
-    as_user = {"user": OTHER, "group": OTHER, "extra_groups": ()} if os.geteuid() == 0 else {}
+    as_user: dict[str, Any] = {"user": OTHER, "group": OTHER, "extra_groups": ()} if os.geteuid() == 0 else {}
     ended = subprocess.run(
         [PYTHON, "-c", code],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "SECRET_KEY": "pf_12345"},
         timeout=60,
-        **as_user,  # type: ignore[call-overload]
+        **as_user,
     )
     assert (ended.stdout, ended.stderr.count("Permission denied")) == ("", 2), ended
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from actors.bus.loop import Loop
+from actors.bus.mailbox import Mailbox
 from actors.bus.messages.accounts import DeniedTunnel, ReportDeniedNames
 from actors.bus.messages.common import METRICS, Done, Unreachable
 from actors.bus.messages.specs import AccountSpec
@@ -48,7 +49,7 @@ class World:
         self.collector = Collector(self.loop)
         limits = Limits(self.loop)
         limits.configure(spec(1, accounts=(AccountSpec("acc_1", "ada", ""),), auth_required=True))
-        self.reporter = DeniedNamesReporter(self.loop, self.collector, limits.accounts)  # type: ignore[arg-type]
+        self.reporter = DeniedNamesReporter(self.loop, cast("Mailbox", self.collector), limits.accounts)
         self.stats = ConnectionStats(self.loop, lambda _row: None, "r-")
         self.stats.proxy_id = "p"
         self.stats.on_name_denied = self.reporter.note
